@@ -1,0 +1,75 @@
+"""The CPU architectures a lab can mix, and the names each tool has for them."""
+
+from __future__ import annotations
+
+import platform
+from enum import StrEnum
+
+from lab.errors import SpecError
+
+
+class Arch(StrEnum):
+    """An architecture by its kernel name (`uname -m`)."""
+
+    X86_64 = "x86_64"
+    AARCH64 = "aarch64"
+
+    @property
+    def debian(self) -> str:
+        """Name in Debian's archive and in OCI images."""
+        return {"x86_64": "amd64", "aarch64": "arm64"}[self.value]
+
+    @property
+    def triplet(self) -> str:
+        """Multiarch directory below /usr/lib."""
+        return f"{self.value}-linux-gnu"
+
+    @property
+    def loader(self) -> str:
+        """Path of glibc's dynamic loader inside a root."""
+        return {
+            "x86_64": "/usr/lib64/ld-linux-x86-64.so.2",
+            "aarch64": "/usr/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
+        }[self.value]
+
+    @property
+    def elf_machine(self) -> int:
+        """e_machine of its ELF files (elf.h: EM_X86_64 62, EM_AARCH64 183)."""
+        return {"x86_64": 62, "aarch64": 183}[self.value]
+
+    @property
+    def qemu_user(self) -> str:
+        """Name of the static user-mode emulator that runs it."""
+        return f"qemu-{self.value}-static"
+
+    @property
+    def qemu_user_names(self) -> tuple[str, ...]:
+        """Every name that its user-mode emulator may have; not all distributions build it statically."""
+        return self.qemu_user, self.qemu_user.removesuffix("-static")
+
+    @property
+    def qemu_cpu(self) -> str:
+        """What QEMU_CPU should say when it is emulated; empty for the emulator's own choice.
+
+        Debian's arm64 programs sign return addresses. The default CPU computes the architected cipher for each call,
+        which is more than half of a short program's time; the implementation-defined one is a hash (QEMU 6 and later).
+        """
+        return {"x86_64": "", "aarch64": "max,pauth-impdef=on"}[self.value]
+
+
+_ALIASES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+def parse_arch(text: str) -> Arch:
+    """Read an architecture in the kernel's or Debian's spelling; SpecError on any other."""
+    try:
+        return Arch(_ALIASES[text.strip().lower()])
+    except KeyError:
+        raise SpecError(
+            f"unknown architecture {text!r}", f"known: {', '.join(sorted(_ALIASES))}", "use x86_64 or aarch64"
+        ) from None
+
+
+def host_arch() -> Arch:
+    """The architecture this machine runs natively; SpecError where cephlab has no images for it."""
+    return parse_arch(platform.machine())

@@ -1,0 +1,168 @@
+"""How often each scenario ended otherwise than at other attempts of the same code: kept over all attempts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lab.archive import Archive, Ending, Record
+from lab.errors import SpecError
+from lab.runs import write_private
+
+LIMIT = 0.01
+"""Share of a scenario's attempts that may be flaky; beyond it nobody believes a red run any more."""
+
+BEGIN = "<!-- attempts -->"
+END = "<!-- end of attempts -->"
+"""What is between them on the page is generated."""
+
+_SHOWN_BELOW = 3.0
+"""Without one flaky attempt in n, the rate is below 3/n with a confidence of 95 % (the rule of three)."""
+
+_MODE = 0o644
+_SAYS_NOTHING = "it was interrupted"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is kept of an archive. name: when, with which seed, where; endings: scenario -> how it ended, no skips."""
+
+    name: str
+    commit: str
+    lab: str
+    release: str
+    machine: str
+    endings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Rate:
+    """One scenario over all attempts. flaky: those that did not pass, at a commit and a place where others did."""
+
+    scenario: str
+    attempts: int
+    flaky: int
+    failed: int
+    """Attempts that did not pass where none did: the scenario, or Ceph, is broken there, which is not flaky."""
+
+    @property
+    def rate(self) -> float:
+        return self.flaky / self.attempts
+
+    @property
+    def above(self) -> bool:
+        return self.rate > LIMIT
+
+    @property
+    def words(self) -> str:
+        """As an entry of the quarantine quotes it."""
+        return f"{self.flaky} of {self.attempts} attempts"
+
+
+def run_of(archive: Archive) -> Run:
+    """What is kept of an archive; SpecError where it does not say which commit it ran."""
+    manifest = archive.manifest
+    commit = manifest.get("commit")
+    if not isinstance(commit, str):
+        raise SpecError(
+            f"{archive.directory} does not say which commit it ran",
+            "two attempts are compared only where they ran the same code",
+            "run from a checkout without changes",
+        )
+    host = manifest["host"]
+    return Run(
+        name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
+        commit=commit,
+        lab="+".join(sorted({str(cluster["provider"]) for cluster in manifest["clusters"]})) or str(manifest["lab"]),
+        release=str(manifest["release"]),
+        machine=f"{host['arch']}, {host['cores']} cores, {host['system']}",
+        endings={record.scenario: str(record.ending) for record in archive.records if _counts(record)},
+    )
+
+
+def _counts(record: Record) -> bool:
+    return record.ending is not Ending.SKIP and _SAYS_NOTHING not in record.reason
+
+
+def read_kept(path: Path) -> list[Run]:
+    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is none."""
+    if not path.exists():
+        return []
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            raw = json.loads(line)
+            found.append(Run(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise SpecError(f"{path}:{number} is not a run", str(error), "was the file edited?") from None
+    return found
+
+
+def keep(path: Path, runs: Iterable[Run]) -> list[Run]:
+    """Add those that are not there yet; all that are kept then."""
+    known = {(run.name, run.commit): run for run in read_kept(path)}
+    for run in runs:
+        known.setdefault((run.name, run.commit), run)
+    lines = [json.dumps(asdict(run), sort_keys=True) for run in known.values()]
+    write_private(path, "".join(f"{line}\n" for line in lines).encode(), mode=_MODE)
+    return list(known.values())
+
+
+def rates(runs: Sequence[Run]) -> list[Rate]:
+    """One for each scenario, the most flaky first."""
+    endings: dict[str, dict[tuple[str, str, str], Counter[bool]]] = {}
+    for run in runs:
+        for scenario, ending in run.endings.items():
+            place = (run.commit, run.lab, run.release)
+            endings.setdefault(scenario, {}).setdefault(place, Counter())[ending == Ending.PASS] += 1
+    found = [_rate(scenario, list(places.values())) for scenario, places in endings.items()]
+    return sorted(found, key=lambda one: (-one.rate, one.scenario))
+
+
+def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
+    """places: how often it passed and did not, by what ran."""
+    flaky = sum(place[False] for place in places if place[True])
+    return Rate(
+        scenario=scenario,
+        attempts=sum(place.total() for place in places),
+        flaky=flaky,
+        failed=sum(place[False] for place in places) - flaky,
+    )
+
+
+def page(runs: Sequence[Run], quarantined: Mapping[str, str]) -> str:
+    """The generated part of the track record, in Markdown."""
+    found = rates(runs)
+    attempts, flaky = sum(one.attempts for one in found), sum(one.flaky for one in found)
+    if not attempts:
+        return "No attempt is kept yet.\n"
+    commits = len({run.commit for run in runs})
+    said = f"{flaky} of {attempts} attempts were flaky ({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
+    lines = [f"{said}, in {len(runs)} runs of {commits} commits.", ""]
+    lines += ["| scenario | attempts | flaky | rate | broken | quarantine |", "|---|---|---|---|---|---|"]
+    lines += [_row(one, quarantined) for one in found]
+    return "\n".join([*lines, ""])
+
+
+def _row(one: Rate, quarantined: Mapping[str, str]) -> str:
+    rate = f"{one.rate:.1%}" if one.flaky else f"0, below {min(1.0, _SHOWN_BELOW / one.attempts):.0%}"
+    held = "yes" if one.scenario in quarantined else "**wanted**" if one.above else ""
+    return f"| {one.scenario} | {one.attempts} | {one.flaky} | {rate} | {one.failed} | {held} |"
+
+
+def put_into(path: Path, generated: str) -> None:
+    """Replace what is between the marks on a page; SpecError where it has none."""
+    text = path.read_text() if path.exists() else ""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SpecError(f"{path} has no place for attempts", f"wanted: lines with {BEGIN} and {END}")
+    write_private(path, f"{before}{BEGIN}\n\n{generated}\n{END}{after}".encode(), mode=_MODE)
+
+
+def wanted(runs: Sequence[Run], quarantined: Mapping[str, str]) -> Iterator[Rate]:
+    """Scenarios above the limit that are not in quarantine."""
+    return (one for one in rates(runs) if one.above and one.scenario not in quarantined)

@@ -1,0 +1,255 @@
+"""Runs on a host, under the image's Python: one JSON request a line in, one answer a line out, over librados.
+
+It lives as long as its standard input, needs only the image's own `rados` and `rbd` modules, and must run on every
+Python that a supported Debian suite ships (3.11 and later).
+"""
+
+import base64
+import hashlib
+import json
+import pathlib
+import platform
+import sys
+import time
+
+import rados
+import rbd
+
+
+class Agent:
+    """One librados handle, connected at the first request, and the pools opened on it."""
+
+    def __init__(self, conf, name, overrides):
+        self.make = lambda: rados.Rados(conffile=conf, name=name, conf=overrides)
+        self.cluster = None
+        self.pools = {}
+
+    def connect(self, timeout):
+        if self.cluster is None:
+            cluster = self.make()
+            # The binding ignores its own timeout: librados waits as long as this option says, by default five minutes.
+            cluster.conf_set("client_mount_timeout", str(timeout))
+            cluster.connect()
+            self.cluster = cluster
+
+    def io(self, pool, namespace=""):
+        if pool not in self.pools:
+            # An older map may still hold a deleted pool of the same name, and an ioctx is bound to an id.
+            self.cluster.wait_for_latest_osdmap()
+            self.pools[pool] = self.cluster.open_ioctx(pool)
+        ioctx = self.pools[pool]
+        ioctx.set_namespace(namespace)
+        ioctx.set_read(rados.LIBRADOS_SNAP_HEAD)
+        return ioctx
+
+    # Commands
+
+    def op_command(self, target, command, data="", timeout=0):
+        inbuf = base64.b64decode(data)
+        text = json.dumps(command)
+        if target == "mon":
+            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout)
+        elif target == "mgr":
+            code, out, status = self.cluster.mgr_command(text, inbuf, timeout=timeout)
+        elif target.startswith("osd."):
+            code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf, timeout=timeout)
+        elif target.startswith("pg:"):
+            code, out, status = self.cluster.pg_command(target[3:], text, inbuf, timeout=timeout)
+        else:
+            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout, target=target[4:])
+        return {"code": code, "out": base64.b64encode(out).decode(), "status": status}
+
+    def op_pgs(self, pgids):
+        """[{pgid, state, epoch, acting, acting_primary}]; a PG that gives no answer has epoch 0 and says why."""
+        # By an older map the question goes to a PG's last primary, which sends it back until it is too late to answer.
+        self.cluster.wait_for_latest_osdmap()
+        return [self._pg(pgid) for pgid in pgids]
+
+    def _pg(self, pgid):
+        command = json.dumps({"prefix": "query", "pgid": pgid, "format": "json"})
+        code, out, status = self.cluster.pg_command(pgid, command, b"")
+        found = json.loads(out) if code == 0 else {"state": status or f"error {code}", "epoch": 0}
+        return {
+            "pgid": pgid,
+            "state": found["state"],
+            "epoch": found["epoch"],
+            "acting": found.get("acting", []),
+            "acting_primary": found["info"]["stats"]["acting_primary"] if "info" in found else -1,
+        }
+
+    def op_about(self):
+        return {
+            "fsid": self.cluster.get_fsid(),
+            "instance": self.cluster.get_instance_id(),
+            "python": sys.version,
+            "machine": platform.machine(),
+        }
+
+    def op_clock(self):
+        """This host's CLOCK_MONOTONIC, and which kernel's it is."""
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()
+        return {"boot": boot.strip(), "monotonic_s": time.monotonic()}
+
+    def op_forget_pool(self, pool):
+        ioctx = self.pools.pop(pool, None)
+        if ioctx is not None:
+            ioctx.close()
+
+    # Objects
+
+    def op_write_full(self, pool, name, data, namespace=""):
+        self.io(pool, namespace).write_full(name, base64.b64decode(data))
+
+    def op_write(self, pool, name, data, offset, namespace=""):
+        self.io(pool, namespace).write(name, base64.b64decode(data), offset)
+
+    def op_append(self, pool, name, data, namespace=""):
+        self.io(pool, namespace).append(name, base64.b64decode(data))
+
+    def op_truncate(self, pool, name, size, namespace=""):
+        self.io(pool, namespace).trunc(name, size)
+
+    def op_remove(self, pool, name, namespace=""):
+        self.io(pool, namespace).remove_object(name)
+
+    def op_read(self, pool, name, length, offset=0, snap=None, namespace=""):
+        ioctx = self._at(self.io(pool, namespace), snap)
+        return base64.b64encode(ioctx.read(name, length, offset)).decode()
+
+    def op_digest(self, pool, name, snap=None, namespace=""):
+        """{size, sha256, xattrs, omap} of one object; content is hashed here, so that it need not travel."""
+        ioctx = self._at(self.io(pool, namespace), snap)
+        size, _ = ioctx.stat(name)
+        digest = hashlib.sha256()
+        offset = 0
+        while offset < size:
+            piece = ioctx.read(name, min(size - offset, 1 << 22), offset)
+            if not piece:
+                break
+            digest.update(piece)
+            offset += len(piece)
+        return {
+            "size": size,
+            "sha256": digest.hexdigest(),
+            "xattrs": {key: hashlib.sha256(value).hexdigest() for key, value in ioctx.get_xattrs(name)},
+            "omap": self._omap(ioctx, name),
+        }
+
+    def op_stat(self, pool, name, namespace=""):
+        size, _ = self.io(pool, namespace).stat(name)
+        return {"size": size}
+
+    def op_list(self, pool, namespace=""):
+        return sorted(item.key for item in self.io(pool, namespace).list_objects())
+
+    def op_set_xattr(self, pool, name, key, data, namespace=""):
+        self.io(pool, namespace).set_xattr(name, key, base64.b64decode(data))
+
+    def op_get_xattrs(self, pool, name, namespace=""):
+        pairs = self.io(pool, namespace).get_xattrs(name)
+        return {key: base64.b64encode(value).decode() for key, value in pairs}
+
+    def op_set_omap(self, pool, name, pairs, namespace=""):
+        ioctx = self.io(pool, namespace)
+        with rados.WriteOpCtx() as op:
+            ioctx.set_omap(op, tuple(pairs), tuple(base64.b64decode(value) for value in pairs.values()))
+            ioctx.operate_write_op(op, name)
+
+    def op_get_omap(self, pool, name, namespace=""):
+        ioctx = self.io(pool, namespace)
+        with rados.ReadOpCtx() as op:
+            pairs, _ = ioctx.get_omap_vals(op, "", "", 1 << 20)
+            ioctx.operate_read_op(op, name)
+            return {key: base64.b64encode(value or b"").decode() for key, value in pairs}
+
+    def op_snap_create(self, pool, snap):
+        self.io(pool).create_snap(snap)
+
+    def op_snap_remove(self, pool, snap):
+        self.io(pool).remove_snap(snap)
+
+    def op_snap_rollback(self, pool, name, snap):
+        self.io(pool).snap_rollback(name, snap)
+
+    # Block device images
+
+    def op_rbd_create(self, pool, image, size, order=20, data_pool=None):
+        rbd.RBD().create(self.io(pool), image, size, order, old_format=False, data_pool=data_pool)
+
+    def op_rbd_remove(self, pool, image):
+        rbd.RBD().remove(self.io(pool), image)
+
+    def op_rbd_write(self, pool, image, offset, data, encryption=None):
+        with self._image(pool, image, None, encryption) as opened:
+            opened.write(base64.b64decode(data), offset)
+
+    def op_rbd_digest(self, pool, image, length, snap=None, encryption=None):
+        """sha256 of the first `length` bytes; encryption: [format, passphrase] as in op_rbd_encrypt."""
+        digest = hashlib.sha256()
+        with self._image(pool, image, snap, encryption) as opened:
+            for offset in range(0, length, 1 << 22):
+                digest.update(opened.read(offset, min(length - offset, 1 << 22)))
+            return {"size": opened.size(), "sha256": digest.hexdigest()}
+
+    def op_rbd_snap(self, pool, image, snap):
+        with self._image(pool, image, None, None) as opened:
+            opened.create_snap(snap)
+            opened.protect_snap(snap)
+
+    def op_rbd_clone(self, pool, image, snap, child):
+        ioctx = self.io(pool)
+        rbd.RBD().clone(ioctx, image, snap, ioctx, child)
+
+    def op_rbd_encrypt(self, pool, image, encryption):
+        kind, passphrase = encryption
+        with self._image(pool, image, None, None) as opened:
+            opened.encryption_format(self._luks(kind), passphrase)
+
+    def _image(self, pool, image, snap, encryption):
+        opened = rbd.Image(self.io(pool), image, snapshot=snap)
+        if encryption is not None:
+            opened.encryption_load(self._luks(encryption[0]), encryption[1])
+        return opened
+
+    def _luks(self, kind):
+        return {"luks1": rbd.RBD_ENCRYPTION_FORMAT_LUKS1, "luks2": rbd.RBD_ENCRYPTION_FORMAT_LUKS2}[kind]
+
+    def _at(self, ioctx, snap):
+        if snap is not None:
+            ioctx.set_read(ioctx.lookup_snap(snap).snap_id)
+        return ioctx
+
+    def _omap(self, ioctx, name):
+        try:
+            with rados.ReadOpCtx() as op:
+                pairs, _ = ioctx.get_omap_vals(op, "", "", 1 << 20)
+                ioctx.operate_read_op(op, name)
+                return {key: hashlib.sha256(value or b"").hexdigest() for key, value in pairs}
+        except rados.Error:
+            return {}  # erasure-coded pools have no omap, and reads at a snapshot may lack it
+
+
+def answer(agent, request):
+    """The reply to one request: {"ok": value} or {"error": {type, errno, message}}."""
+    try:
+        agent.connect(request.pop("connect_s", 300))
+        return {"ok": getattr(agent, "op_" + request.pop("op"))(**request)}
+    except (rados.Error, rbd.Error, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return {
+            "error": {
+                "type": type(error).__name__,
+                "errno": abs(getattr(error, "errno", None) or 0),
+                "message": str(error),
+            }
+        }
+
+
+def main():
+    conf, name = sys.argv[1:3]
+    agent = Agent(conf, name, json.loads(sys.argv[3]))
+    for line in sys.stdin:
+        print(json.dumps(answer(agent, json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

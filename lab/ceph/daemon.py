@@ -1,0 +1,199 @@
+"""One Ceph daemon on one host: how it was started, whether it should be running, and what it left when it died."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any
+
+from lab.errors import DaemonDied, LabBroken
+from lab.host import Host, HostProcess
+
+_TAIL_LINES = 25
+_STOP_PATIENCE_S = 30.0
+
+
+class Wanted(StrEnum):
+    """What the lab last asked of a daemon."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    PAUSED = "paused"
+
+
+@dataclass
+class Daemon:
+    """name: as Ceph spells it (`osd.0`, `mon.n0`). argv: the command that starts it on its host."""
+
+    name: str
+    host: Host
+    argv: tuple[str, ...]
+    preload: tuple[PurePosixPath, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    wanted: Wanted = Wanted.STOPPED
+    process: HostProcess | None = None
+    disks: tuple[str, ...] = field(default=())
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def id(self) -> str:
+        return self.name.partition(".")[2]
+
+    @property
+    def log(self) -> PurePosixPath:
+        return self.host.directory / "log" / f"{self.name}.log"
+
+    @property
+    def output(self) -> PurePosixPath:
+        """What it printed itself; a loader's or emulator's complaint ends up here."""
+        return self.host.directory / "log" / f"{self.name}.out"
+
+    def start(self) -> None:
+        """Start it; it is expected to run from now on."""
+        if self.process is not None and self.process.alive():
+            return
+        self.process = self.host.spawn(self.argv, log=self.output, env=self.env, preload=self.preload)
+        self.wanted = Wanted.RUNNING
+
+    def stop(self, *, patience: float = 1.0) -> None:
+        """SIGTERM and wait for its end; LabBroken when it does not come. One that is paused goes on, to hear it."""
+        paused = self.wanted is Wanted.PAUSED
+        self.wanted = Wanted.STOPPED
+        process = self._process()
+        process.signal(signal.SIGTERM)
+        if paused:
+            process.signal(signal.SIGCONT)
+        if not process.wait(_STOP_PATIENCE_S * patience):
+            raise LabBroken(f"{self.name} did not stop on SIGTERM", self.log_tail())
+
+    def kill(self) -> None:
+        """SIGKILL, as when the process crashes: nothing is flushed."""
+        self.wanted = Wanted.STOPPED
+        process = self._process()
+        process.signal(signal.SIGKILL)
+        process.wait(_STOP_PATIENCE_S)
+
+    def pause(self) -> None:
+        """SIGSTOP: it holds its connections and answers nothing."""
+        self.wanted = Wanted.PAUSED
+        self._process().signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.wanted = Wanted.RUNNING
+        self._process().signal(signal.SIGCONT)
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive()
+
+    def check(self) -> None:
+        """Raise DaemonDied, with its last words, when it should be running and is not."""
+        if self.wanted is Wanted.STOPPED or self.alive():
+            return
+        raise DaemonDied(
+            self.name,
+            self.host.name,
+            " ".join(self.argv),
+            self.log_tail(),
+            "\n".join(self.crashes()),
+            self.process.exit_code() if self.process is not None else None,
+        )
+
+    def log_tail(self, lines: int = _TAIL_LINES) -> str:
+        """The ends of its log and of its own output."""
+        parts = []
+        for path in (self.log, self.output):
+            if self.host.exists(path):
+                text = self.host.read(path).decode(errors="replace").strip().splitlines()
+                parts += text[-lines:]
+        return "\n".join(parts)
+
+    def crashes(self) -> list[str]:
+        """Crash records that it wrote, as `ID: ASSERTION or SIGNAL`."""
+        return [
+            f"{record['crash_id']}: {crash_cause(record)}"
+            for record in crash_records(self.host)
+            if record.get("entity_name") == self.name
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "node": self.host.name,
+            "argv": list(self.argv),
+            "preload": [str(path) for path in self.preload],
+            "env": dict(self.env),
+            "wanted": self.wanted.value,
+            "process": self.process.ref if self.process is not None else None,
+            "disks": list(self.disks),
+        }
+
+    def _process(self) -> HostProcess:
+        if self.process is None:
+            raise LabBroken(f"{self.name} was never started")
+        return self.process
+
+
+def daemon_from_json(raw: dict[str, Any], host: Host) -> Daemon:
+    """Find a daemon again from what `to_json` gave."""
+    return Daemon(
+        name=raw["name"],
+        host=host,
+        argv=tuple(raw["argv"]),
+        preload=tuple(PurePosixPath(path) for path in raw["preload"]),
+        env=raw["env"],
+        wanted=Wanted(raw["wanted"]),
+        process=host.find(raw["process"]) if raw["process"] else None,
+        disks=tuple(raw["disks"]),
+    )
+
+
+def crash_records(host: Host) -> list[dict[str, Any]]:
+    """The crash records of every daemon on a host (crash_dir/*/meta), each with its `crash_id`.
+
+    One that is not whole, as a daemon writes it while it dies, has but that and `unreadable`: why. Left out is what a
+    manager notes at each start of every module that does not say what it wants to be notified of: nothing died.
+    """
+    found = host.run(["python3", "-c", _LIST_CRASHES, str(host.directory / "crash")], timeout_s=60, check=True).stdout
+    records: list[dict[str, Any]] = json.loads(found)
+    return [record for record in records if not _only_module(record)]
+
+
+def forget_emptied_crashes(host: Host) -> None:
+    """Remove crash records of length 0, which is what a power cut makes of those that had not reached the disk."""
+    argv = ["find", str(host.directory / "crash"), "-mindepth", "2", "-name", "meta", "-empty", "-delete"]
+    host.run(argv, timeout_s=60)
+
+
+def _only_module(record: Mapping[str, Any]) -> bool:
+    """Whether it is of a module without NOTIFY_TYPES (PyModule::load_subclass_of in Ceph's PyModule.cc)."""
+    caller, error = record.get("mgr_module_caller"), record.get("mgr_python_exception")
+    return caller == "PyModule::load_subclass_of" and error == "AttributeError" and not record.get("backtrace")
+
+
+def crash_cause(record: Mapping[str, Any]) -> str:
+    """What a crash record says of the cause, in a line: the assertion, else the top of the stack."""
+    if "unreadable" in record:
+        return f"its record is not whole ({record['unreadable']})"
+    stack = record.get("backtrace") or ["without a backtrace"]
+    return str(record.get("assert_msg") or stack[0]).strip()
+
+
+_LIST_CRASHES = """
+import glob, json, os, sys
+records = []
+for path in sorted(glob.glob(sys.argv[1] + "/*/meta")):
+    name = os.path.basename(os.path.dirname(path))
+    try:
+        with open(path, errors="replace") as file:
+            records.append({"crash_id": name, **json.load(file)})
+    except (OSError, TypeError, ValueError) as error:
+        records.append({"crash_id": name, "unreadable": str(error)})
+print(json.dumps(records))
+"""

@@ -1,0 +1,119 @@
+"""Disks before and after an OSD: what a used one carries, a refusal by name, and a wipe that is checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.ceph.offline import run_tool
+from lab.errors import LabBroken, SpecError
+from lab.host import Host
+
+LABEL_BYTES = 4096
+"""BlueStore's label is the first block of each of its devices (BDEV_LABEL_BLOCK_SIZE)."""
+
+_MAGIC = b"bluestore block device\n"
+_TOOL_S = 60.0
+_WHOLE_S = 300.0
+"""Reading 10 GiB of holes takes 4 s natively; a disk that is full takes as long as the machine's own disk."""
+
+
+class DiskInUse(SpecError):
+    """A disk carries data, whose owner is named."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """What BlueStore wrote at the beginning of a device. role: `main`, `bluefs db` or `bluefs wal`; "" where unsaid."""
+
+    osd_uuid: str
+    role: str
+    osd_id: str = ""
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        owner = f"osd.{self.osd_id}" if self.osd_id else "an OSD"
+        cluster = f" of cluster {self.cluster}" if self.cluster else ""
+        return f"{self.role or 'a device'} of {owner}{cluster}, OSD uuid {self.osd_uuid}"
+
+
+def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[PurePosixPath] = ()) -> Label | None:
+    """The label of a disk by ceph-bluestore-tool; None where its first block has none."""
+    device = host.disk(disk)
+    if not _first_block(host, disk).startswith(_MAGIC):
+        return None
+    argv = ["ceph-bluestore-tool", "show-label", "--dev", str(device)]
+    shown = run_tool(host, argv, timeout_s=_TOOL_S * patience, preload=preload).stdout
+    return parse_label(shown)
+
+
+def parse_label(shown: str) -> Label:
+    """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
+    found = next(iter(json.loads(shown[shown.index("{") :]).values()))
+    return Label(
+        osd_uuid=str(found["osd_uuid"]),
+        role=str(found.get("description", "")),
+        osd_id=str(found.get("whoami", "")),
+        cluster=str(found.get("ceph_fsid", "")),
+    )
+
+
+def refuse_used(
+    host: Host, disks: Sequence[str], *, patience: float = 1.0, preload: Sequence[PurePosixPath] = ()
+) -> None:
+    """DiskInUse when a disk carries an OSD's label or anything else in its first block. Changes nothing."""
+    for disk in disks:
+        label = label_of(host, disk, patience=patience, preload=preload)
+        if label is not None:
+            raise DiskInUse(
+                f"disk {disk} in {host.name} carries data: {label}",
+                "an OSD made on it would destroy that",
+                "take another disk, or wipe this one if nobody wants it back",
+            )
+        if _first_block(host, disk).strip(b"\0"):
+            raise DiskInUse(
+                f"disk {disk} in {host.name} carries data that is no OSD's",
+                "its first block is not empty",
+                "take another disk, or wipe this one if nobody wants it back",
+            )
+
+
+def wipe(host: Host, disk: str, *, patience: float = 1.0) -> int:
+    """Erase a whole disk and read all of it back; bytes checked. LabBroken, naming the place, where it is not zero."""
+    device = str(host.disk(disk))
+    size = int(host.run(["python3", "-c", _WIPE, device], timeout_s=_WHOLE_S * patience).stdout)
+    require_zero(host, disk, size, patience=patience)
+    return size
+
+
+def require_zero(host: Host, disk: str, size_bytes: int, *, patience: float = 1.0) -> None:
+    """Read a whole disk; LabBroken with the first offset that is not zero, or where it is shorter than it must be."""
+    argv = ["cmp", f"--bytes={size_bytes}", str(host.disk(disk)), "/dev/zero"]
+    compared = host.run(argv, timeout_s=_WHOLE_S * patience, check=False)
+    if compared.code != 0:
+        raise LabBroken(f"disk {disk} in {host.name} is not empty", (compared.stdout + compared.stderr).strip())
+
+
+def _first_block(host: Host, disk: str) -> bytes:
+    return host.run(["head", "-c", str(LABEL_BYTES), str(host.disk(disk))]).stdout_bytes
+
+
+# A file is made of one hole; of a block device every block is written.
+_WIPE = """
+import os, stat, sys
+
+path = sys.argv[1]
+disk = os.open(path, os.O_RDWR)
+size = os.lseek(disk, 0, os.SEEK_END)
+if stat.S_ISREG(os.fstat(disk).st_mode):
+    os.ftruncate(disk, 0)
+    os.ftruncate(disk, size)
+else:
+    zeros = bytes(4 << 20)
+    for at in range(0, size, len(zeros)):
+        os.pwrite(disk, zeros[: size - at], at)
+os.fsync(disk)
+print(size)
+"""

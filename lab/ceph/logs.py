@@ -1,0 +1,184 @@
+"""Error lines of daemon logs since a mark, each against an allow-list in which every pattern has its reason."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from lab.ceph.daemon import Daemon
+from lab.errors import SpecError
+from lab.host import Host
+
+_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$")
+_CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
+_EMULATOR = re.compile(r"^qemu: ")
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One line that says something is wrong. level: `error` (derr, the emulator), `ERR`, `WRN` or `SEC`."""
+
+    daemon: str
+    level: str
+    text: str
+
+
+class When(StrEnum):
+    """When a pattern holds: always, or only after the scenario itself stopped or killed a daemon."""
+
+    ALWAYS = "always"
+    AFTER_STOP = "after-stop"
+
+
+class Allowed(BaseModel):
+    """One pattern of the allow-list. pattern: a regular expression searched in the line; reason: why it is harmless."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pattern: Annotated[str, Field(min_length=4)]
+    reason: Annotated[str, Field(min_length=10)]
+    daemons: tuple[str, ...] = ()
+    when: When = When.ALWAYS
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"a regular expression ({error})") from error
+        return value
+
+    def covers(self, complaint: Complaint, *, stopped: bool) -> bool:
+        """stopped: whether the scenario stopped, killed or restarted a daemon."""
+        if self.when is When.AFTER_STOP and not stopped:
+            return False
+        if self.daemons and complaint.daemon.partition(".")[0] not in self.daemons:
+            return False
+        return re.search(self.pattern, complaint.text) is not None
+
+
+class _AllowList(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    line: tuple[Allowed, ...] = ()
+
+
+def read_allowed(path: Path) -> tuple[Allowed, ...]:
+    """The allow-list of a TOML file (`[[line]]` tables); SpecError names the key that does not fit."""
+    try:
+        return _AllowList.model_validate(tomllib.loads(path.read_text())).line
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not TOML", str(error)) from error
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+        raise SpecError(f"{path} is not an allow-list", "\n".join(lines), "see its other entries") from None
+
+
+def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
+    """What one scenario says that it causes: pattern -> reason."""
+    return tuple(Allowed(pattern=pattern, reason=reason) for pattern, reason in expects.items())
+
+
+def complaints(daemon: str, text: str) -> Iterator[Complaint]:
+    """The lines of a daemon's log or output that say something is wrong."""
+    for line in text.splitlines():
+        if _EMULATOR.match(line):
+            yield Complaint(daemon, "error", line)
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            continue
+        cluster = _CLUSTER_LOG.search(found[2])
+        if cluster is not None:
+            yield Complaint(daemon, cluster[1], found[2])
+        elif found[1] == "-1":
+            yield Complaint(daemon, "error", found[2])
+
+
+@dataclass(frozen=True)
+class Place:
+    """One file that a daemon writes to. output: what it prints itself, beside its log."""
+
+    daemon: str
+    host: Host
+    path: PurePosixPath
+    output: bool
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.host.name, str(self.path)
+
+    def read(self) -> bytes:
+        if self.host.up() and self.host.exists(self.path):
+            return self.host.read(self.path)
+        return b""
+
+
+@dataclass(frozen=True)
+class LogMarks:
+    """How long each log was at one moment: (node, path) -> bytes, and where they were."""
+
+    sizes: Mapping[tuple[str, str], int]
+    places: tuple[Place, ...] = ()
+
+
+def mark(daemons: Iterable[Daemon]) -> LogMarks:
+    """Remember where the logs end now."""
+    places = tuple(_places(daemons))
+    return LogMarks({place.key: len(place.read()) for place in places}, places)
+
+
+def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
+    """Complaints that were written after the mark; a log that is new since then counts from its beginning.
+
+    A daemon that has moved to another node has written to two logs, and one that was taken away to one all the same.
+    """
+    found: list[Complaint] = []
+    for place in {place.key: place for place in (*marks.places, *_places(daemons))}.values():
+        text = place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")
+        new = complaints(place.daemon, text)
+        # A daemon's own output repeats its error lines; only what is not in its log says more.
+        found += (line for line in new if _EMULATOR.match(line.text)) if place.output else new
+    return found
+
+
+def sort_out(
+    found: Sequence[Complaint], allowed: Sequence[Allowed], *, stopped: bool
+) -> tuple[list[Complaint], dict[str, int]]:
+    """(unexpected complaints, reason -> how many lines it covered)."""
+    unexpected = []
+    covered: dict[str, int] = {}
+    for complaint in found:
+        entry = next((one for one in allowed if one.covers(complaint, stopped=stopped)), None)
+        if entry is None:
+            unexpected.append(complaint)
+        else:
+            covered[entry.reason] = covered.get(entry.reason, 0) + 1
+    return unexpected, covered
+
+
+def read_logs(daemons: Iterable[Daemon]) -> dict[str, bytes]:
+    """Every daemon's log and own output by file name, as they are now; hosts that are down have none."""
+    found = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
+    return {name: content for name, content in found.items() if content}
+
+
+def _places(daemons: Iterable[Daemon]) -> Iterator[Place]:
+    for daemon in daemons:
+        yield Place(daemon.name, daemon.host, daemon.log, output=False)
+        yield Place(daemon.name, daemon.host, daemon.output, output=True)
+
+
+def to_json(complaint: Complaint) -> dict[str, Any]:
+    """A complaint as JSON values."""
+    return {"daemon": complaint.daemon, "level": complaint.level, "text": complaint.text}

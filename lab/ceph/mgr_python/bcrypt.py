@@ -1,0 +1,28 @@
+"""Stands in front of bcrypt inside ceph-mgr and loads the real module at its first use.
+
+bcrypt is built with PyO3, which refuses to be imported by a second interpreter of one process; ceph-mgr gives every
+module an interpreter, and most import bcrypt (through mgr_util) without ever calling it.
+"""
+
+import importlib.util
+import sys
+
+
+def __getattr__(name):
+    for folder in sys.path:
+        spec = _spec(folder)
+        if spec is not None:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            return getattr(module, name)
+    raise ImportError("the image has no bcrypt")
+
+
+def _spec(folder):
+    path = f"{folder}/bcrypt/__init__.py"
+    try:
+        with open(path):
+            places = [f"{folder}/bcrypt"]
+            return importlib.util.spec_from_file_location("bcrypt", path, submodule_search_locations=places)
+    except OSError:
+        return None

@@ -1,0 +1,55 @@
+"""The store of a stopped OSD, through ceph-objectstore-tool of the OSD's own architecture."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from lab.ceph import conf
+from lab.ceph.daemon import Daemon
+from lab.ceph.offline import run_tool
+from lab.errors import LabBroken
+
+_TOOL_S = 120.0
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """What a stopped OSD holds. patience: factor on timeouts."""
+
+    daemon: Daemon
+    patience: float = 1.0
+
+    def tool(self, *args: str, stdin: bytes = b"") -> bytes:
+        """Run ceph-objectstore-tool on the store; its output.
+
+        Raises LabBroken while the OSD runs, CephTrouble when the tool fails or hangs.
+        """
+        daemon = self.daemon
+        if daemon.alive():
+            raise LabBroken(f"{daemon.name} is running", "its store is locked", f"stop {daemon.name} first")
+        host = daemon.host
+        result = run_tool(
+            host,
+            ["ceph-objectstore-tool", "--data-path", str(host.directory / daemon.name), *args],
+            env={"CEPH_ARGS": f"--conf {conf.conf_path(host)} --no-mon-config"},
+            timeout_s=_TOOL_S * self.patience,
+            stdin=stdin,
+            preload=daemon.preload,
+        )
+        return result.stdout_bytes
+
+    # An object is named by its PG and name; the tool takes tenths of seconds natively and many seconds emulated.
+
+    def get_bytes(self, pgid: str, name: str) -> bytes:
+        return self.tool("--pgid", pgid, name, "get-bytes")
+
+    def set_bytes(self, pgid: str, name: str, data: bytes) -> None:
+        """Replace the content, with new checksums of the store itself: only a comparison of copies can tell."""
+        self.tool("--pgid", pgid, name, "set-bytes", stdin=data)
+
+    def dump(self, pgid: str, name: str) -> dict[str, Any]:
+        """Everything the store knows of an object: info, onode with extents, blobs and their checksums."""
+        found: dict[str, Any] = json.loads(self.tool("--pgid", pgid, name, "dump"))
+        return found

@@ -1,0 +1,58 @@
+"""Placement groups by their primaries' own word, which is never older than the question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pg:
+    """One PG as its primary sees it. epoch: of the OSD map that it works by; 0 where it gave no answer."""
+
+    pgid: str
+    state: str
+    epoch: int
+    acting: tuple[int, ...] = ()
+    acting_primary: int = -1
+
+    def clean_at(self, epoch: int) -> bool:
+        """Whether it is active+clean by that map or a newer one, scrubbing or not."""
+        return self.epoch >= epoch and {"active", "clean"} <= set(self.state.split("+"))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """All PGs at one moment. epoch: the map that they have to have; waiting_for: OSDs that must come up first."""
+
+    epoch: int
+    pgs: tuple[Pg, ...]
+    waiting_for: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        return bool(self.pgs) and not self.waiting_for and not self.unclean
+
+    @property
+    def unclean(self) -> tuple[Pg, ...]:
+        return tuple(pg for pg in self.pgs if not pg.clean_at(self.epoch))
+
+    def __str__(self) -> str:
+        if self.waiting_for:
+            return f"map {self.epoch}: {', '.join(self.waiting_for)}"
+        late = ", ".join(f"{pg.pgid} {pg.state} at map {pg.epoch} on {list(pg.acting)}" for pg in self.unclean[:8])
+        return f"map {self.epoch}: {len(self.unclean)} of {len(self.pgs)} PGs not clean: {late}"
+
+
+def pgids(pool: Mapping[str, Any]) -> list[str]:
+    """Ids of a pool's PGs, from its entry in `osd dump`."""
+    return [f"{pool['pool']}.{number:x}" for number in range(int(pool["pg_num"]))]
+
+
+def parse_pgs(rows: Sequence[Mapping[str, Any]]) -> tuple[Pg, ...]:
+    """Read the answer of the agent's `pgs`."""
+    return tuple(
+        Pg(row["pgid"], row["state"], int(row["epoch"]), tuple(row["acting"]), int(row["acting_primary"]))
+        for row in rows
+    )

@@ -1,0 +1,1 @@
+"""How Ceph gets onto hosts."""

@@ -1,0 +1,140 @@
+"""MicroCeph on the machines of an inventory, as a run that is kept: raised, described for those who attach, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.deploy.microceph import MicroCeph, Source, remove_from
+from lab.errors import CleanupFailed, LabError, SpecError
+from lab.inventory import Inventory, Machine, Role, machine_to_json
+from lab.providers.ssh.lab import SshLab, recorded
+from lab.runs import Run, write_private
+
+MARKER = "microceph"
+"""In a run's directory: its machines got MicroCeph from it, and lose it with it. Empty."""
+
+_INVENTORY = "inventory.toml"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands after it. inventory, conf, keyring: files on this machine; disks: path of each OSD by its number."""
+
+    inventory: Path
+    conf: Path
+    keyring: Path
+    members: tuple[str, ...]
+    disks: Mapping[int, str]
+
+
+def servers_of(inventory: Inventory) -> tuple[Machine, ...]:
+    """The machines that Ceph is put onto; SpecError where there is none."""
+    found = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
+    if not found:
+        raise SpecError(f"{inventory.source} has no machine for Ceph", "all of them are clients only", "add `osd`")
+    return found
+
+
+def raise_on_machines(
+    inventory: Inventory,
+    run: Run,
+    source: Source,
+    disks: Mapping[str, Sequence[str]],
+    *,
+    rgw: Mapping[str, int] | None = None,
+    progress: Callable[[str], None],
+) -> Standing:
+    """Put MicroCeph onto an inventory's machines; the run is not kept yet.
+
+    disks: per machine what `disk add` takes. Where it fails, what was installed is gone again.
+    """
+    if inventory.ceph is not None:
+        raise SpecError(f"{inventory.source} says where its Ceph is", "it stands already", "leave [ceph] out")
+    lab = SshLab(run, servers_of(inventory))
+    try:
+        hosts = [lab.add_machine(machine) for machine in servers_of(inventory)]
+        snaps = MicroCeph(hosts, source, progress)
+        write_private(run.directory / MARKER, b"")
+        try:
+            snaps.deploy(disks, rgw=rgw)
+        except LabError:
+            (run.directory / MARKER).unlink()
+            raise
+        return _described(inventory, run, snaps)
+    finally:
+        lab.hang_up()
+
+
+def _described(inventory: Inventory, run: Run, snaps: MicroCeph) -> Standing:
+    folder = run.directory / "client"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    conf, keyring = folder / "ceph.conf", folder / "keyring"
+    of_conf, of_keyring = snaps.access()
+    write_private(conf, of_conf)
+    write_private(keyring, of_keyring)
+    path = run.directory / _INVENTORY
+    write_private(path, inventory_text(inventory, conf, keyring).encode())
+    members = tuple(member.name for member in snaps.members())
+    return Standing(path, conf, keyring, members, {disk.osd: disk.path for disk in snaps.disks()})
+
+
+def inventory_text(inventory: Inventory, conf: Path, keyring: Path) -> str:
+    """The inventory with the way into its Ceph, as a file."""
+    lines = [f"profile = {_quoted(inventory.profile)}"] if inventory.profile else []
+    for machine in inventory.machines:
+        lines += ["", "[[hosts]]", *(f"{key} = {_quoted(value)}" for key, value in _keys(machine).items())]
+    return "\n".join([*lines, "", "[ceph]", f"conf = {_quoted(str(conf))}", f"keyring = {_quoted(str(keyring))}", ""])
+
+
+def _keys(machine: Machine) -> dict[str, Any]:
+    found = {
+        "name": machine.name,
+        "address": machine.address,
+        "cluster_address": machine.cluster_address,
+        "architecture": machine.arch.value,
+        "roles": sorted(role.value for role in machine.roles),
+        "user": machine.user,
+        "port": machine.port,
+        "key": machine.key,
+        "known_hosts": machine.known_hosts,
+        "directory": machine.directory,
+        "python": machine.python,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _quoted(value: Any) -> str:
+    """A value of TOML: strings, numbers and lists of strings."""
+    if isinstance(value, list):
+        return f"[{', '.join(_quoted(one) for one in value)}]"
+    if isinstance(value, int):
+        return str(value)
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def remove_from_machines(run: Run) -> list[str]:
+    """Take MicroCeph off the machines that got it from a run; in words. CleanupFailed at the end."""
+    if not (run.directory / MARKER).exists():
+        return []
+    removed: list[str] = []
+    errors: list[str] = []
+    machines = recorded(run.directory)
+    lab = SshLab(run, tuple(machines.values()))
+    lab.restore({"nodes": {name: {"machine": machine_to_json(one), "disks": []} for name, one in machines.items()}})
+    try:
+        for host in lab.hosts.values():
+            try:
+                remove_from(host)
+                removed.append(f"MicroCeph of {host.name}")
+            except LabError as error:
+                errors.append(f"MicroCeph of {host.name}: {error}")
+    finally:
+        lab.hang_up()
+    if errors:
+        raise CleanupFailed(errors)
+    (run.directory / MARKER).unlink()
+    return removed

@@ -1,0 +1,298 @@
+"""Deployer `microceph`: Ceph from the snap, on hosts that have snapd; how its command is called and what it answers.
+
+Command lines and outputs are those of MicroCeph's documentation and source, https://github.com/canonical/microceph at
+v19.2.0+squid and at 79f99b5; docs/microceph.md says what of them has been run.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lab.errors import CephTrouble, CommandFailed, CommandTimedOut, LabBroken, LabError, SpecError, Unavailable
+from lab.host import Host
+from lab.process import Result
+
+SNAP = "microceph"
+CONF = PurePosixPath("/var/snap/microceph/current/conf/ceph.conf")
+KEYRING = PurePosixPath("/var/snap/microceph/current/conf/ceph.client.admin.keyring")
+CHANNELS = {"reef": "reef/stable", "squid": "squid/stable", "tentacle": "tentacle/stable"}
+"""Ceph release -> the snap's channel."""
+
+INTERFACES = (
+    "block-devices",
+    "hardware-observe",
+    "mount-observe",
+    "load-rbd",
+    "microceph-support",
+    "network-bind",
+    "process-control",
+)
+"""What a snap from a file is not given by itself: as MicroCeph's tests connect it (tests/scripts/actionutils.sh)."""
+
+_UPLOADED = PurePosixPath("/var/tmp/microceph.snap")
+_INSTALL_S = 900.0
+_CLUSTER_S = 300.0
+_DISK_S = 600.0
+_SHORT_S = 60.0
+_LOOP_UNIT = 1 << 20
+_MEMBER = re.compile(r"^- (?P<name>\S+) \((?P<address>[^)]+)\)$")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the snap comes from: a channel of the store, or a file on this machine."""
+
+    channel: str | None = None
+    file: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.channel is None) == (self.file is None):
+            raise SpecError("the snap comes either from a channel or from a file", f"{self.channel}, {self.file}")
+        if self.file is not None and not self.file.is_file():
+            raise SpecError(f"{self.file} is not a file", "wanted: a snap of MicroCeph for the hosts' architecture")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A machine of the cluster as `microceph status` shows it."""
+
+    name: str
+    address: str
+    services: tuple[str, ...]
+    disks: int
+
+
+@dataclass(frozen=True)
+class ConfiguredDisk:
+    """An OSD as `microceph disk list` shows it. location: the name of its member."""
+
+    osd: int
+    path: str
+    location: str
+
+
+def source_for(release: str) -> Source:
+    """The store's channel of a Ceph release; SpecError lists those that there are."""
+    if release not in CHANNELS:
+        raise SpecError(f"MicroCeph has no {release}", f"it has: {', '.join(CHANNELS)}", "choose another --release")
+    return Source(channel=CHANNELS[release])
+
+
+def loops(size_bytes: int, count: int) -> str:
+    """What `disk add` takes for files with loop devices over them, in whole MiB."""
+    if size_bytes <= 0 or size_bytes % _LOOP_UNIT or count < 1:
+        raise SpecError("loop files have whole MiB", f"got {count} of {size_bytes} bytes", "for instance 3 of 4 GiB")
+    return f"loop,{size_bytes // _LOOP_UNIT}M,{count}"
+
+
+def parse_token(output: str, name: str) -> str:
+    """The token of `cluster add`, which is for one name; LabBroken when that is not what came."""
+    token = output.strip().splitlines()[-1].strip() if output.strip() else ""
+    try:
+        found = json.loads(base64.b64decode(token, validate=True))
+    except (binascii.Error, ValueError):
+        raise LabBroken(f"microceph cluster add {name} printed no token", f"{len(output)} characters") from None
+    if not isinstance(found, dict) or found.get("name") != name:
+        raise LabBroken(f"microceph cluster add {name} printed the token of another")
+    return token
+
+
+def parse_status(output: str) -> tuple[Member, ...]:
+    """The members in the output of `microceph status`; LabBroken when it has no summary."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    if not lines or lines[0] != "MicroCeph deployment summary:":
+        raise LabBroken("microceph status printed no summary", output)
+    found: list[Member] = []
+    for head, services, disks in zip(*(iter(lines[1:]),) * 3, strict=False):
+        match = _MEMBER.match(head)
+        if match is None or not services.startswith("Services:") or not disks.startswith("Disks:"):
+            raise LabBroken("microceph status has another form", "\n".join((head, services, disks)))
+        names = tuple(one.strip() for one in services.partition(":")[2].split(",") if one.strip())
+        found.append(Member(match["name"], match["address"], names, int(disks.partition(":")[2])))
+    if len(lines) != 1 + 3 * len(found):
+        raise LabBroken("microceph status has another form", output)
+    return tuple(found)
+
+
+def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:
+    """The OSDs in the output of `microceph disk list --json`."""
+    try:
+        rows = json.loads(output)["ConfiguredDisks"] or []
+        return tuple(ConfiguredDisk(int(row["osd"]), str(row["path"]), str(row["location"])) for row in rows)
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabBroken("microceph disk list --json has another form", output) from error
+
+
+def as_root(host: Host) -> tuple[str, ...]:
+    """What goes before a command of root's on a host: nothing for root, `sudo` for a user who may without a password.
+
+    Unavailable where neither is so.
+    """
+    if host.run(("id", "-u"), timeout_s=_SHORT_S).stdout.strip() == "0":
+        return ()
+    if host.run(("sudo", "-n", "true"), check=False, timeout_s=_SHORT_S).code == 0:
+        return ("sudo", "-n")
+    raise Unavailable(
+        f"snaps of {host.name} are root's", "its user is not root, and sudo asks for a password", "name another user"
+    )
+
+
+def obstacle(host: Host) -> Unavailable | None:
+    """Why MicroCeph cannot be put onto a host, or None. Changes nothing."""
+    hint = "install and start snapd there, or leave --deploy out: the packages need none"
+    try:
+        said = host.run(("snap", "version"), timeout_s=_SHORT_S).stdout
+        as_root(host)
+    except Unavailable as reason:
+        return reason
+    except LabError as error:
+        return Unavailable(f"{host.name} has no snap", error.what, hint)
+    if "unavailable" in said:
+        return Unavailable(f"{host.name} has snap without its daemon", said.strip(), hint)
+    if host.run(("snap", "list", SNAP), check=False, timeout_s=_SHORT_S).code == 0:
+        return Unavailable(
+            f"{host.name} has a MicroCeph already", "it is somebody's, and stays", f"snap remove {SNAP} --purge"
+        )
+    return None
+
+
+def remove_from(host: Host) -> None:
+    """Take the snap and all its data off a host."""
+    host.run((*as_root(host), "snap", "remove", SNAP, "--purge"), timeout_s=_INSTALL_S)
+
+
+class MicroCeph:
+    """MicroCeph on some hosts. The first of them is bootstrapped, the others join it."""
+
+    def __init__(self, hosts: Sequence[Host], source: Source, progress: Callable[[str], None]) -> None:
+        if not hosts:
+            raise SpecError("MicroCeph needs a host")
+        self._hosts = tuple(hosts)
+        self._source = source
+        self._progress = progress
+        self._installed: list[Host] = []
+        self._before: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def first(self) -> Host:
+        return self._hosts[0]
+
+    def deploy(self, disks: Mapping[str, Sequence[str]], *, rgw: Mapping[str, int] | None = None) -> None:
+        """From hosts without Ceph to a cluster. disks: per host what `disk add` takes; rgw: per host its port.
+
+        Refused before anything is installed: Unavailable where a host has no snap or a MicroCeph, SpecError for a
+        host that is not one of these. What was installed is removed again when a step fails.
+        """
+        self._refuse([*disks, *(rgw or {})])
+        try:
+            for host in self._hosts:
+                self.install(host)
+            self.bootstrap()
+            for host in self._hosts[1:]:
+                self.join(host)
+            for host in self._hosts:
+                self.add_disks(host, disks.get(host.name, ()))
+            for name, port in (rgw or {}).items():
+                self.enable_rgw(self._host(name), port)
+        except BaseException as error:
+            for line in self.remove():
+                error.add_note(line)
+            raise
+
+    def _refuse(self, named: Sequence[str]) -> None:
+        for name in named:
+            self._host(name)
+        for host in self._hosts:
+            reason = obstacle(host)
+            if reason is not None:
+                raise reason
+
+    def _host(self, name: str) -> Host:
+        for host in self._hosts:
+            if host.name == name:
+                return host
+        raise SpecError(f"there is no host {name!r}", f"hosts: {', '.join(host.name for host in self._hosts)}")
+
+    def install(self, host: Host) -> None:
+        """The snap, held at its revision, from the store or from the file."""
+        self._progress(f"installing MicroCeph on {host.name}")
+        self._installed.append(host)
+        if self._source.file is None:
+            self._root(host, "snap", "install", SNAP, "--channel", str(self._source.channel), timeout_s=_INSTALL_S)
+        else:
+            host.push(self._source.file, _UPLOADED)
+            self._root(host, "snap", "install", "--dangerous", str(_UPLOADED), timeout_s=_INSTALL_S)
+            host.remove(_UPLOADED)
+            for interface in INTERFACES:
+                self._root(host, "snap", "connect", f"{SNAP}:{interface}", timeout_s=_SHORT_S)
+        self._root(host, "snap", "refresh", "--hold", SNAP, timeout_s=_SHORT_S)
+
+    def bootstrap(self) -> None:
+        """A cluster of one machine, on the address that the lab knows it by."""
+        address = self.first.address
+        self._microceph(self.first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
+        self._progress(f"{self.first.name} is a cluster")
+
+    def join(self, host: Host) -> None:
+        """One more machine, under its own host name, as MicroCeph demands."""
+        name = host.run(("hostname",), timeout_s=_SHORT_S).stdout.strip()
+        token = parse_token(self._microceph(self.first, "cluster", "add", name).stdout, name)
+        try:
+            self._microceph(host, "cluster", "join", token, "--microceph-ip", host.address)
+        except (CommandFailed, CommandTimedOut) as error:
+            # The token lets anybody join until it is used: it is in no message.
+            why = error.stderr.replace(token, "TOKEN").strip()
+            raise CephTrouble(f"{host.name} could not join the cluster", why) from None
+        self._progress(f"{host.name} joined")
+
+    def add_disks(self, host: Host, disks: Sequence[str]) -> None:
+        """OSDs: block devices in one call, each `loop,SIZE,COUNT` in one of its own."""
+        devices = [disk for disk in disks if not disk.startswith("loop,")]
+        calls = [[disk] for disk in disks if disk.startswith("loop,")]
+        if devices:
+            calls.append([*devices, "--wipe"])
+        for words in calls:
+            self._microceph(host, "disk", "add", *words, timeout_s=_DISK_S)
+            self._progress(f"{host.name} has {' '.join(words)}")
+
+    def enable_rgw(self, host: Host, port: int) -> None:
+        """An object gateway."""
+        self._microceph(host, "enable", "rgw", "--port", str(port))
+
+    def members(self) -> tuple[Member, ...]:
+        """The machines, as MicroCeph sees them."""
+        return parse_status(self._microceph(self.first, "status").stdout)
+
+    def disks(self) -> tuple[ConfiguredDisk, ...]:
+        """The OSDs, as MicroCeph sees them."""
+        return parse_disks(self._microceph(self.first, "disk", "list", "--json").stdout)
+
+    def access(self) -> tuple[bytes, bytes]:
+        """ceph.conf and the administrator's keyring, as the snap has them."""
+        conf, keyring = (self._root(self.first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
+        return conf, keyring
+
+    def remove(self) -> list[str]:
+        """Take the snap and all its data off every host that got it here; what went wrong, in words."""
+        errors = []
+        for host in self._installed:
+            try:
+                remove_from(host)
+            except LabError as error:
+                errors.append(f"MicroCeph could not be removed from {host.name}: {error}")
+        self._installed.clear()
+        return errors
+
+    def _microceph(self, host: Host, *words: str, timeout_s: float = _CLUSTER_S) -> Result:
+        return self._root(host, SNAP, *words, timeout_s=timeout_s)
+
+    def _root(self, host: Host, *argv: str, timeout_s: float = _SHORT_S) -> Result:
+        if host.name not in self._before:
+            self._before[host.name] = as_root(host)
+        return host.run((*self._before[host.name], *argv), timeout_s=timeout_s)

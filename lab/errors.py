@@ -1,0 +1,137 @@
+"""The one error tree of the lab: what went wrong, the evidence, and what to do about it.
+
+LabError
+├── SpecError        the user's input cannot be served; nothing was started        (exit 2)
+├── Unavailable      a capability is missing here; scenarios turn it into a skip   (exit 2)
+├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
+│   ├── CommandFailed    a command on a host or on this machine ended non-zero
+│   ├── CommandTimedOut  a command did not end in its time
+│   └── CleanupFailed    something could not be undone; the rest was
+└── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
+    ├── DaemonDied       a daemon ended that nobody stopped
+    └── NotReached       a state was not reached in its time; carries the last one seen
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import ClassVar
+
+_TAIL_CHARS = 4000
+
+
+class LabError(Exception):
+    """Root of every error that cephlab raises on purpose.
+
+    what: one sentence naming what went wrong.
+    detail: the evidence (output, paths, values); may be empty.
+    hint: what the reader can do next; may be empty.
+    """
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, what: str, detail: str = "", hint: str = "") -> None:
+        super().__init__(what, detail, hint)
+        self.what = what
+        self.detail = detail
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.detail:
+            parts.append(self.detail)
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class SpecError(LabError):
+    """Input that cannot be served: refused before anything starts."""
+
+    exit_code = 2
+
+
+class Unavailable(LabError):
+    """Something this machine lacks; `hint` says how to get it."""
+
+    exit_code = 2
+
+
+class LabBroken(LabError):
+    """The lab failed, not Ceph."""
+
+
+class CommandFailed(LabBroken):
+    """A command ended with a status that its caller does not accept."""
+
+    def __init__(self, argv: Sequence[str], code: int, stdout: str, stderr: str, where: str) -> None:
+        self.argv = tuple(argv)
+        self.code = code
+        self.stdout = stdout
+        self.stderr = stderr
+        detail = f"command: {' '.join(argv)}\nstdout: {_tail(stdout)}\nstderr: {_tail(stderr)}"
+        super().__init__(f"{argv[0]} ended with status {code} on {where}", detail)
+
+
+class CommandTimedOut(LabBroken):
+    """A command was killed because it did not end in `timeout_s` seconds."""
+
+    def __init__(self, argv: Sequence[str], timeout_s: float, stdout: str, stderr: str, where: str) -> None:
+        self.argv = tuple(argv)
+        self.timeout_s = timeout_s
+        self.stdout = stdout
+        self.stderr = stderr
+        detail = f"command: {' '.join(argv)}\nstdout: {_tail(stdout)}\nstderr: {_tail(stderr)}"
+        super().__init__(f"{argv[0]} did not end within {timeout_s:g} s on {where}", detail)
+
+
+class CleanupFailed(LabBroken):
+    """Some of a run's resources could not be removed; everything else was."""
+
+    def __init__(self, errors: Sequence[str]) -> None:
+        self.errors = tuple(errors)
+        super().__init__(
+            f"{len(errors)} thing(s) could not be undone",
+            "\n".join(f"- {error}" for error in errors),
+            "mend what is named above, then run `cephlab prune`",
+        )
+
+
+def unwritable(path: object, error: OSError) -> LabBroken:
+    """What to raise when a file of the lab cannot be written; a full disk has its remedy."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    what = f"the disk of {path} is full" if full else f"{path} cannot be written"
+    return LabBroken(what, str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else "")
+
+
+class CephTrouble(LabError):
+    """Ceph misbehaved while the lab worked."""
+
+    exit_code = 1
+
+
+class DaemonDied(CephTrouble):
+    """A daemon ended although nobody stopped it."""
+
+    def __init__(self, name: str, node: str, command: str, log_tail: str, crash: str, exit_code: int | None) -> None:
+        self.daemon = name
+        self.node = node
+        how = "for an unknown reason" if exit_code is None else f"with status {exit_code}"
+        detail = f"command: {command}\nlast log lines:\n{_tail(log_tail)}"
+        if crash:
+            detail += f"\ncrash record:\n{_tail(crash)}"
+        super().__init__(f"{name} on {node} died {how}", detail, "the whole log is in the run's directory")
+
+
+class NotReached(CephTrouble):
+    """A state did not come about in time; `detail` holds the last state seen."""
+
+    def __init__(self, what: str, timeout_s: float, last: str) -> None:
+        self.last = last
+        super().__init__(f"{what} was not reached within {timeout_s:.1f} s", f"last state: {last}")
+
+
+def _tail(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _TAIL_CHARS else "[...] " + text[-_TAIL_CHARS:]

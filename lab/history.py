@@ -1,0 +1,118 @@
+"""What happened, in order: an append-only list of events that checks read later and archives keep."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.clock import SYSTEM, Clock
+from lab.errors import SpecError, unwritable
+from lab.redaction import without_secrets
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened. at_s: seconds since the history began; data: JSON values only."""
+
+    scenario: str
+    at_s: float
+    kind: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {"scenario": self.scenario, "at_s": round(self.at_s, 6), "kind": self.kind, "data": self.data}
+        )
+
+
+class History:
+    """Events of a whole run; safe to append to from several threads, on disk line by line."""
+
+    def __init__(self, path: Path | None = None, clock: Clock = SYSTEM) -> None:
+        self._path = path
+        self._clock = clock
+        self._began = clock.monotonic()
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+
+    def record(self, scenario: str, kind: str, data: Mapping[str, Any]) -> Event:
+        """Append one event and write it through to the file, so that a killed run keeps what it saw.
+
+        Raises LabBroken, and keeps nothing of the event, when the file cannot be written.
+        """
+        with self._lock:
+            event = Event(scenario, self._clock.monotonic() - self._began, kind, dict(data))
+            if self._path is not None:
+                _append(self._path, without_secrets(event.to_json().encode()) + b"\n")
+            self._events.append(event)
+        return event
+
+    @property
+    def began_s(self) -> float:
+        """When it began, on its clock: what lies between this and a reading of that clock is an `at_s`."""
+        return self._began
+
+    def events(self, scenario: str | None = None) -> tuple[Event, ...]:
+        with self._lock:
+            return tuple(e for e in self._events if scenario is None or e.scenario == scenario)
+
+    def recorder(self, scenario: str) -> Recorder:
+        return Recorder(self, scenario)
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """A history seen from one scenario: it writes under that name and reads only its own events."""
+
+    history: History
+    scenario: str
+
+    def record(self, kind: str, **data: Any) -> Event:
+        return self.history.record(self.scenario, kind, data)
+
+    def observe(self, what: str, *, got: Any, wanted: Any, **data: Any) -> None:
+        """Note a fact next to what it must be; the check `observations` judges it later."""
+        self.record("observation", what=what, got=got, wanted=wanted, **data)
+
+    def witness(self, what: str, *, got: float, least: float) -> None:
+        """Note a sign that the load was real; the check `witnessed` finds a run without it inconclusive."""
+        self.record("witness", what=what, got=got, least=least)
+
+    def events(self) -> tuple[Event, ...]:
+        return self.history.events(self.scenario)
+
+
+def load_events(path: Path) -> tuple[Event, ...]:
+    """Read a history file but for half a line at its end; SpecError names the line that is not an event."""
+    events = []
+    for number, line in enumerate(whole_lines(path)[0], 1):
+        try:
+            raw = json.loads(line)
+            events.append(Event(raw["scenario"], float(raw["at_s"]), raw["kind"], raw["data"]))
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise SpecError(f"{path}:{number} is not an event", str(error), "was the file edited?") from error
+    return tuple(events)
+
+
+def whole_lines(path: Path) -> tuple[list[str], str]:
+    """The lines of a history file, and what a killed run or a full disk left of one more."""
+    *lines, rest = path.read_text().split("\n")
+    return lines, rest
+
+
+def _append(path: Path, line: bytes) -> None:
+    before = path.stat().st_size if path.exists() else 0
+    try:
+        with path.open("ab") as sink:
+            sink.write(line)
+    except OSError as error:
+        # Half a line would make one with what is written next.
+        with suppress(OSError):
+            os.truncate(path, before)
+        raise unwritable(path, error) from error

@@ -1,0 +1,205 @@
+"""Images on disk: complete ones under their key, scratch folders that a lock owns, and what was resolved last."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from lab import clock, process
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.home import Home
+from lab.images.image import Image
+from lab.images.resolve import BUILD_VARIABLE
+from lab.runs import write_json
+
+BUILD_FORMAT = 2
+"""Raised when the same packages would be turned into another tree: every image is then built anew."""
+
+_RECORD = "image.json"
+_SCRATCH = ".scratch-"
+_LOCK_POLL_S = 0.2
+_ORPHAN_TIMEOUT_S = 10.0
+
+Progress = Callable[[str], None]
+
+
+def image_key(recipe_digest: str, packages: Mapping[str, str]) -> str:
+    """sha256, hex, over all that decides the content of an image's root."""
+    parts = [BUILD_FORMAT, recipe_digest, sorted(packages.items())]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+class Cache:
+    """The folder of images. What is under a key is complete: it came there by one rename."""
+
+    def __init__(self, home: Home) -> None:
+        self.folder = home.images
+
+    def directory(self, key: str) -> Path:
+        return self.folder / key
+
+    def find(self, key: str) -> Image | None:
+        record = _read_json(self.directory(key) / _RECORD)
+        return None if record is None else _image(record, self.directory(key))
+
+    def all(self) -> list[Image]:
+        """Every image, by release, architecture and key."""
+        if not self.folder.is_dir():
+            return []
+        keys = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
+        found = [image for key in keys if (image := self.find(key)) is not None]
+        return sorted(found, key=lambda image: (image.release, image.arch, image.key))
+
+    def remembered(self, name: str) -> dict[str, str] | None:
+        """Package versions that `name` (a recipe and its architecture) was resolved to last."""
+        record = _read_json(self._resolution(name))
+        return None if record is None else dict(record["packages"])
+
+    def remember(self, name: str, packages: Mapping[str, str]) -> None:
+        self._resolution(name).parent.mkdir(parents=True, exist_ok=True)
+        write_json(self._resolution(name), {"packages": dict(packages)}, mode=0o644)
+
+    def put(self, image: Image, tree: Path) -> Image:
+        """Move a finished folder to its key and return the image where it now is."""
+        packages = dict(image.packages)
+        record = {
+            "format": BUILD_FORMAT,
+            "release": image.release,
+            "arch": image.arch.value,
+            "key": image.key,
+            "role_sets": list(image.role_sets),
+            "packages": packages,
+        }
+        write_json(tree / _RECORD, record, mode=0o644)
+        target = self.directory(image.key)
+        tree.replace(target)
+        return _image(record, target)
+
+    def remove(self, image: Image, *, check: Callable[[], None]) -> None:
+        """Remove an image; it is gone at once, and a removal that is interrupted leaves only scratch.
+
+        check: raises where it must stay; no run claims an image between that and its removal.
+        """
+        with self.scratch(f"remove-{image.key[:12]}") as scratch, self.claiming():
+            check()
+            try:
+                self.directory(image.key).replace(scratch / "removed")
+            except FileNotFoundError:
+                return
+
+    def claiming(self) -> AbstractContextManager[None]:
+        """Nobody else claims or removes images in this block."""
+        return self.locked("claims")
+
+    @contextmanager
+    def locked(self, name: str, progress: Progress = lambda _line: None) -> Iterator[None]:
+        """Hold the lock of that name; waits for whoever holds it, and says so."""
+        lock = self._lock(name)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            progress("waiting for another cephlab that is making the same image")
+            lock.acquire(poll_interval=_LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextmanager
+    def scratch(self, name: str, progress: Progress = lambda _line: None) -> Iterator[Path]:
+        """An empty folder beside the images, under the lock of that name; gone afterwards in any case."""
+        with self.locked(name, progress):
+            folder = self.folder / f"{_SCRATCH}{name}"
+            _sweep(folder)
+            folder.mkdir(parents=True)
+            try:
+                yield folder
+            finally:
+                _sweep(folder)
+
+    def prune(self) -> list[str]:
+        """Remove scratch folders whose owner is gone; returns them in words."""
+        removed = []
+        for folder in sorted(self.folder.glob(f"{_SCRATCH}*")) if self.folder.is_dir() else []:
+            lock = self._lock(folder.name.removeprefix(_SCRATCH))
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                continue
+            try:
+                _sweep(folder)
+            finally:
+                lock.release()
+            removed.append(f"image scratch folder {folder.name}")
+        return removed
+
+    def _resolution(self, name: str) -> Path:
+        return self.folder / ".resolutions" / f"{name}.json"
+
+    def _lock(self, name: str) -> FileLock:
+        folder = self.folder / ".locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder / f"{name}.lock")
+
+
+def _image(record: Mapping[str, Any], folder: Path) -> Image:
+    return Image(
+        release=record["release"],
+        arch=Arch(record["arch"]),
+        key=record["key"],
+        root=folder / "root",
+        packages=record["packages"],
+        role_sets=tuple(record["role_sets"]),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, json.JSONDecodeError) as error:
+        raise LabBroken(
+            f"{path} cannot be read", str(error), "remove its folder; the image is then built anew"
+        ) from error
+    return found
+
+
+def _sweep(folder: Path) -> None:
+    """Remove a scratch folder whose lock is held, and end what a killed build left running in it."""
+    if not folder.exists():
+        return
+    orphans = process.find_marked({BUILD_VARIABLE: str(folder)})
+    for orphan in orphans:
+        orphan.kill()
+    clock.wait(
+        lambda: [orphan.pid for orphan in orphans if orphan.alive()],
+        lambda alive: not alive,
+        what=f"the end of the processes that a killed build left in {folder}",
+        timeout_s=_ORPHAN_TIMEOUT_S,
+        interval_s=0.02,
+        timed_out=lambda what, seconds, last: LabBroken(f"{what} did not come within {seconds:g} s", f"pids: {last}"),
+    )
+    remove_tree(folder)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a tree, even where a package made a directory that its owner may not write."""
+    try:
+        try:
+            shutil.rmtree(folder)
+        except PermissionError:
+            for directory, _, _ in os.walk(folder):
+                Path(directory).chmod(0o700)
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise LabBroken(f"{folder} could not be removed", str(error), "remove it by hand") from error

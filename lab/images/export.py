@@ -1,0 +1,157 @@
+"""Put an image into the form that a provider takes: a tar for a container engine, a disk, a tar for LXD."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from lab.arch import host_arch
+from lab.errors import LabBroken, SpecError
+from lab.home import Home, require_space
+from lab.images.build import tree_bytes
+from lab.images.cache import Cache, Progress
+from lab.images.image import Image
+from lab.images.oci import write_archive
+from lab.images.resolve import BUILD_VARIABLE
+from lab.images.tools import Tools, require
+
+Form = Literal["oci", "ext4", "lxd", "directory"]
+FORMS: tuple[str, ...] = get_args(Form)
+
+_TIMEOUT_S = 1800.0
+_FREE_ON_DISK = 2 << 30
+_ROUND = 1 << 20
+
+# Inodes and journal, measured: a 0.75 GB tree makes a disk that holds 0.81 GB.
+_EXT4_OVERHEAD = 1.15
+
+_INODES = re.compile(r"^(Inode count|Free inodes): +(\d+)$", re.MULTILINE)
+
+_FILES = {"oci": "oci.tar", "ext4": "root.ext4", "lxd": "lxd-1.tar"}
+# Times the tree's size, at the peak: the OCI tar is assembled from a layer that is a file of its own first.
+_PEAK = {"oci": 2.1, "ext4": 1.2, "lxd": 1.1}
+
+
+def export_image(home: Home, cache: Cache, tools: Tools, image: Image, form: str, progress: Progress) -> Path:
+    """Make the form where it is absent and return its path, which appears whole or not at all.
+
+    Raises SpecError on an unknown form, an image that is not in the cache, and too little disk; Unavailable
+    naming the package of a missing tool.
+    """
+    if form not in FORMS:
+        raise SpecError(f"unknown image format {form!r}", f"known: {', '.join(FORMS)}", "choose one of these")
+    if image.reference is not None or cache.find(image.key) is None:
+        raise SpecError(
+            f"there is no tree of {image.reference or image.key[:12]} to export",
+            "a pulled image has none, a removed one has none any more",
+            "build the image: cephlab image build",
+        )
+    if form == "directory":
+        return image.root
+    folder = cache.directory(image.key) / "exports"
+    target = folder / _FILES[form]
+    if target.exists():
+        return target
+    with cache.scratch(f"export-{form}-{image.key[:12]}", progress) as scratch:
+        if not target.exists():
+            needed = tree_bytes(image.root)
+            require_space(home, int(needed * _PEAK[form]), f"exporting {image.release} for {image.arch} as {form}")
+            progress(f"{image.release} for {image.arch}: exporting {needed / 1e6:.0f} MB as {form}")
+            made = _MAKERS[form](tools, image, scratch)
+            folder.mkdir(exist_ok=True)
+            made.replace(target)
+    return target
+
+
+def _oci(tools: Tools, image: Image, scratch: Path) -> Path:
+    layer = scratch / "layer.tar"
+    _tar(tools, layer, ["--exclude=./dev/*", *_owners(image.root), "-C", str(image.root), "."], scratch)
+    archive = scratch / "oci.tar"
+    write_archive(archive, layer, image)
+    return archive
+
+
+def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
+    """One tar with metadata.yaml and rootfs/.
+
+    `architecture` names this machine's: LXD refuses to start any other, although through binfmt it would run.
+    """
+    metadata = {
+        "architecture": host_arch().value,
+        "creation_date": 1,  # seconds since the epoch, always the same; LXD takes 0 for none, and refuses that
+        "properties": {
+            "description": f"Ceph {image.release} for {image.arch}",
+            "os": "debian",
+            "release": image.release,
+            "cephlab.arch": image.arch.value,
+            "cephlab.key": image.key,
+        },
+    }
+    # JSON is YAML, and needs no further dependency.
+    (scratch / "metadata.yaml").write_text(json.dumps(metadata, indent=2) + "\n")
+    archive = scratch / "lxd.tar"
+    arguments = [
+        "--transform=s,^root,rootfs,S",  # S: leave the targets of symbolic links alone
+        "--exclude=root/dev/*",
+        *_owners(image.root),
+        "-C",
+        str(scratch),
+        "metadata.yaml",
+        "-C",
+        str(image.root.parent),
+        "root",
+    ]
+    _tar(tools, archive, arguments, scratch)
+    return archive
+
+
+def _ext4(tools: Tools, image: Image, scratch: Path) -> Path:
+    """A sparse disk with 2 GiB of room, labelled `cephlab`; a guest's provider may enlarge it."""
+    disk = scratch / "root.ext4"
+    size = int(tree_bytes(image.root) * _EXT4_OVERHEAD) + _FREE_ON_DISK
+    with disk.open("wb") as file:
+        file.truncate(-(-size // _ROUND) * _ROUND)
+    argv = [require(tools, "mke2fs"), "-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root), str(disk)]
+    tools.run(argv, timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    if not _owned_by_root(image.root):
+        _give_to_root(tools, disk, scratch)
+    return disk
+
+
+def _give_to_root(tools: Tools, disk: Path, scratch: Path) -> None:
+    """Make root own every file: mke2fs copies owners as they are, and an ordinary user's tree is all theirs."""
+    header = tools.run([require(tools, "dumpe2fs"), "-h", str(disk)], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    counts = {name: int(number) for name, number in _INODES.findall(header.stdout)}
+    used = counts["Inode count"] - counts["Free inodes"]
+    # mke2fs hands inodes out in order, so those in use are the first ones; the root directory is number 2.
+    script = scratch / "owners"
+    script.write_text("".join(f"sif <{inode}> uid 0\nsif <{inode}> gid 0\n" for inode in range(2, used + 1)))
+    argv = [require(tools, "debugfs"), "-w", "-f", str(script), str(disk)]
+    tools.run(argv, timeout_s=_TIMEOUT_S, env=_environment(scratch))
+
+
+_MAKERS: dict[str, Callable[[Tools, Image, Path], Path]] = {"oci": _oci, "ext4": _ext4, "lxd": _lxd}
+
+
+def _tar(tools: Tools, target: Path, arguments: Sequence[str], scratch: Path) -> None:
+    options = ["--create", "--file", str(target), "--format=gnu", "--sort=name", "--numeric-owner"]
+    tools.run([require(tools, "tar"), *options, *arguments], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    if not target.exists():
+        raise LabBroken(f"tar ended well but made no {target.name}")
+
+
+def _owners(root: Path) -> list[str]:
+    """A tree that an ordinary user built is all theirs; inside the image it is root's."""
+    return [] if _owned_by_root(root) else ["--owner=0", "--group=0"]
+
+
+def _owned_by_root(root: Path) -> bool:
+    return root.stat().st_uid == 0
+
+
+def _environment(scratch: Path) -> dict[str, str]:
+    return {"LC_ALL": "C", BUILD_VARIABLE: os.fspath(scratch)}

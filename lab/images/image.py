@@ -1,0 +1,53 @@
+"""An image: the root tree of one Ceph release for one architecture, in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.arch import Arch
+
+KEY_LABEL = "cephlab.key"
+"""Label with the key on every copy of an image in a container engine."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """key: sha256 over recipe and package versions (hex). root: its unpacked tree. packages: name -> version.
+
+    reference: set for a pulled image, which has no root of ours; nothing is at `root` then.
+    """
+
+    release: str
+    arch: Arch
+    key: str
+    root: Path
+    packages: Mapping[str, str] = field(default_factory=dict)
+    role_sets: tuple[str, ...] = ("ceph",)
+    reference: str | None = None
+
+    @property
+    def ceph_version(self) -> str:
+        """Debian version of ceph-osd, e.g. `18.2.7+ds-1`; empty for a pulled image."""
+        return self.packages.get("ceph-osd", "")
+
+    @property
+    def oci_name(self) -> str:
+        """Name of the exported image inside a container engine, `cephlab/RELEASE-DEBARCH:KEY12`."""
+        return self.reference or f"cephlab/{self.release}-{self.arch.debian}:{self.key[:12]}"
+
+    @property
+    def aio_shim(self) -> Path:
+        """The libaio substitute for emulated BlueStore, built with the image, beside the root."""
+        return self.root.parent / "libcephlab-aio.so"
+
+
+def pulled_image(release: str, arch: Arch, reference: str, folder: Path) -> Image:
+    """An image that an engine pulls by its reference, e.g. `quay.io/ceph/ceph:v19.2`.
+
+    folder: where what the lab adds to such images is kept, as the libaio substitute.
+    """
+    key = hashlib.sha256(f"{reference} {arch}".encode()).hexdigest()
+    return Image(release, arch, key, folder / key / "root", reference=reference)

@@ -1,0 +1,196 @@
+"""The image store: finds an image in the cache or builds it, once, however many ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from lab.arch import Arch, host_arch
+from lab.errors import SpecError, Unavailable
+from lab.home import Home, require_space
+from lab.images import build, shim
+from lab.images.cache import Cache, Progress, image_key
+from lab.images.claims import refuse_used
+from lab.images.export import Form, export_image
+from lab.images.image import Image, pulled_image
+from lab.images.recipe import Recipe, RecipeBook, read_recipes
+from lab.images.resolve import DebianSource, resolve
+from lab.images.tools import SystemTools, Tools, require
+
+SPACE_BYTES = 1_500_000_000
+"""Room for a build: the tree, its packages, and apt's lists and caches. Reef takes 1.25 GB at its peak, as measured;
+tentacle's tree is 0.17 GB larger."""
+
+
+class Preload(Protocol):
+    """Compiles what is preloaded into emulated daemons."""
+
+    def source_digest(self) -> str: ...
+    def build(self, arch: Arch, target: Path) -> None:
+        """Raises Unavailable, naming the package, where there is no compiler."""
+        ...
+
+
+class AioPreload:
+    """The libaio substitute."""
+
+    def source_digest(self) -> str:
+        return shim.source_digest()
+
+    def build(self, arch: Arch, target: Path) -> None:
+        shim.build(arch, shim.AIO, target)
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody reads."""
+
+
+class ImageStore:
+    """Images below one home."""
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        book: RecipeBook | None = None,
+        tools: Tools | None = None,
+        preload: Preload | None = None,
+        source: DebianSource | None = None,
+    ) -> None:
+        self._home = home
+        self._cache = Cache(home)
+        self._book = book or read_recipes()
+        self._tools = tools or SystemTools()
+        self._preload = preload or AioPreload()
+        self._source = source or DebianSource.from_environment()
+
+    @property
+    def book(self) -> RecipeBook:
+        return self._book
+
+    def get(
+        self,
+        release: str,
+        arch: Arch,
+        role_sets: Sequence[str] = ("ceph",),
+        *,
+        refresh: bool = False,
+        progress: Progress = _silent,
+    ) -> Image:
+        """The image from the cache; built first where it is absent.
+
+        A cached one takes no network: versions are looked up again only with `refresh`. A foreign
+        architecture's image needs the native one of the same release, which is built first as well.
+        Raises SpecError on an unknown release, architecture or role set, an unwritable cache and too
+        little disk; Unavailable when a tool or the mirror is missing; LabBroken when the build fails.
+        """
+        recipe = self._book.find(release, arch, role_sets)
+        found = None if refresh else self._remembered(recipe)
+        if found is None:
+            return self._build(recipe, refresh=refresh, progress=progress)
+        self._compile_preload(found)
+        return found
+
+    def cached(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Image | None:
+        """The image where it exists already; never builds."""
+        return self._remembered(self._book.find(release, arch, role_sets))
+
+    def pulled(self, release: str, arch: Arch, reference: str) -> Image:
+        """An image that an engine pulls, with what emulated daemons of it need."""
+        image = pulled_image(release, arch, reference, self._home.images / ".pulled")
+        image.aio_shim.parent.mkdir(parents=True, exist_ok=True)
+        self._compile_preload(image)
+        return image
+
+    def list(self) -> Sequence[Image]:
+        """Every image of the cache, older ones of the same release too."""
+        return self._cache.all()
+
+    def remove(self, image: Image) -> None:
+        """Remove an image and its exports. SpecError when it is not in the cache, or a run has claimed it."""
+        if self._cache.find(image.key) is None:
+            raise SpecError(f"there is no image {image.key[:12]} in the cache", str(self._cache.folder))
+        self._cache.remove(image, check=lambda: refuse_used(self._home, image))
+
+    def prune(self) -> Sequence[str]:
+        """Remove what interrupted builds left; returns it in words."""
+        return self._cache.prune()
+
+    def export(self, image: Image, form: Form, *, progress: Progress = _silent) -> Path:
+        """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""
+        return export_image(self._home, self._cache, self._tools, image, form, progress)
+
+    def _remembered(self, recipe: Recipe) -> Image | None:
+        packages = self._cache.remembered(_name(recipe))
+        return None if packages is None else self._cache.find(image_key(recipe.digest, packages))
+
+    def _build(self, recipe: Recipe, *, refresh: bool, progress: Progress) -> Image:
+        self._home.ensure()
+        native = host_arch()
+        helper = None
+        if recipe.arch is not native:
+            progress(f"{recipe.title}: its byte code is compiled by the {native} image, which comes first")
+            helper = self.get(recipe.release, native, recipe.role_sets, progress=progress)
+        with self._cache.scratch(_name(recipe), progress) as scratch:
+            # Somebody else may have built it while this process waited for the lock.
+            found = None if refresh else self._remembered(recipe)
+            return found or self._build_in(scratch, recipe, helper, progress)
+
+    def _build_in(self, scratch: Path, recipe: Recipe, helper: Image | None, progress: Progress) -> Image:
+        require(self._tools, "mmdebstrap")
+        self._source.require_keyring()
+        require_space(self._home, SPACE_BYTES, f"the image of {recipe.title}")
+        tree = scratch / "image"
+        tree.mkdir()
+        progress(f"{recipe.title}: asking Debian {recipe.suite} for package versions")
+        resolution = resolve(self._tools, recipe, self._source, scratch)
+        key = image_key(recipe.digest, resolution.packages)
+        found = self._cache.find(key)
+        if found is None:
+            planned = Image(recipe.release, recipe.arch, key, tree / "root", resolution.packages, recipe.role_sets)
+            self._compile_preload(planned)
+            count, size = len(resolution.packages), resolution.download_bytes / 1e6
+            progress(f"{recipe.title}: downloading {size:.0f} MB and unpacking {count} packages")
+            build.unpack(self._tools, recipe, self._source, scratch, planned.root)
+            build.check_root(planned.root, recipe)
+            build.complete(planned.root)
+            progress(f"{recipe.title}: compiling Python byte code")
+            native_root = helper.root if helper else planned.root
+            build.compile_python(self._tools, planned.root, native_root, host_arch(), scratch)
+            found = self._cache.put(planned, tree)
+        self._cache.remember(_name(recipe), resolution.packages)
+        progress(f"{recipe.title}: image {found.key[:12]} is ready (Ceph {found.ceph_version})")
+        return found
+
+    def _compile_preload(self, image: Image) -> None:
+        """Compile the preload beside the root where it is missing or of another source.
+
+        It is no part of the key: a changed preload must not cost anybody a download. In a build it is the first of
+        all steps: a missing compiler shall not be found out after the download.
+        """
+        if self._preload_fits(image):
+            return
+        with self._cache.locked(f"preload-{image.key[:12]}"):
+            if self._preload_fits(image):
+                return  # somebody else has compiled it meanwhile
+            try:
+                self._preload.build(image.arch, image.aio_shim)
+            except Unavailable:
+                if image.arch is not host_arch():
+                    raise
+            else:
+                _made_from(image).write_text(self._preload.source_digest())
+
+    def _preload_fits(self, image: Image) -> bool:
+        made_from = _made_from(image)
+        return made_from.is_file() and made_from.read_text() == self._preload.source_digest()
+
+
+def _made_from(image: Image) -> Path:
+    """Beside the preload: which source it was made from."""
+    return image.aio_shim.with_suffix(".source")
+
+
+def _name(recipe: Recipe) -> str:
+    return f"{recipe.release}-{recipe.arch.debian}-{recipe.digest[:12]}"

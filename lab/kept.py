@@ -1,0 +1,54 @@
+"""A cluster that was kept by another cephlab process, found again from what it saved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lab.ceph import conf
+from lab.ceph.daemon import daemon_from_json
+from lab.ceph.keyring import Entity
+from lab.cluster import STATE_SCHEMA, Cluster
+from lab.deploy.packages import Deployer, Deployment
+from lab.errors import LabBroken, SpecError
+from lab.providers.base import Lab, Provider
+from lab.runs import Run
+from lab.specfile import spec_from_json
+
+
+def load_cluster(provider: Provider, run: Run, *, progress: Callable[[str], None] = lambda _line: None) -> Cluster:
+    """Find a kept cluster again; SpecError when its state is of another schema."""
+    try:
+        raw: dict[str, Any] = json.loads(run.state_file.read_text())
+    except FileNotFoundError:
+        hint = f"wait for it, or remove it: cephlab down {run.id}"
+        raise SpecError(f"{run.id} has no cluster yet", f"{run.state_file} is missing", hint) from None
+    if raw["schema"] != STATE_SCHEMA:
+        raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
+    lab = provider.attach(run, raw["lab"])
+    spec = spec_from_json(raw["spec"])
+    admin = Entity("client.admin", _key_of(lab))
+    deployment = Deployment(
+        fsid=raw["fsid"],
+        mon_addresses=raw["mon_addresses"],
+        options=raw["options"],
+        sizing=conf.Sizing(**raw["sizing"]),
+        patience=float(raw["patience"]),
+        admin=admin,
+        daemons={entry["name"]: daemon_from_json(entry, lab.hosts[entry["node"]]) for entry in raw["daemons"]},
+    )
+    shims = {node: Path(path) for node, path in raw["shims"].items()}
+    deployer = Deployer(
+        spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
+    )
+    return Cluster(run, spec, lab, deployment, deployer, provider.name)
+
+
+def _key_of(lab: Lab) -> str:
+    for host in lab.hosts.values():
+        if host.up():
+            text = host.read(host.directory / "keyring").decode()
+            return text.partition("key = ")[2].split()[0]
+    raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(lab.hosts)}")

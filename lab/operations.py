@@ -1,0 +1,119 @@
+"""Operations of clients as values, and their compact form in a history: columns of numbers instead of a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from lab.errors import SpecError
+from lab.history import Event
+
+EVENT = "operations"
+BATCH = 5000
+"""Operations in one event: some hundred kilobytes a line of the history."""
+
+NOTHING = 0
+"""Version of a key that was never written."""
+ALIEN = -1
+"""Version of content that is no version of the key: torn, foreign or damaged."""
+
+
+class Act(StrEnum):
+    """What was asked. FINAL: a read after the load has ended, to see what survived."""
+
+    WRITE = "w"
+    READ = "r"
+    FINAL = "f"
+
+
+class Outcome(StrEnum):
+    """OK: acknowledged. FAIL: refused, it surely has no effect. UNKNOWN: it may take effect, at any time, or never."""
+
+    OK = "o"
+    FAIL = "f"
+    UNKNOWN = "u"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. Times: seconds on the history's clock; ended_s: None while nothing was heard of it.
+
+    version: what was written or, of a read, found. clock_error_s: how far the client's clock may be off.
+    run: counts the times that the load was started.
+    """
+
+    load: str
+    client: str
+    worker: int
+    act: Act
+    key: int
+    version: int
+    began_s: float
+    ended_s: float | None
+    outcome: Outcome
+    note: str = ""
+    clock_error_s: float = 0.0
+    run: int = 1
+
+
+def pack(operations: Sequence[Operation]) -> Iterator[dict[str, Any]]:
+    """Data of `operations` events, a batch each. The operations are of one load, one run of it and one client."""
+    ordered = sorted(operations, key=lambda operation: operation.began_s)
+    for start in range(0, len(ordered), BATCH):
+        yield _pack(ordered[start : start + BATCH])
+
+
+def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
+    began = [round(operation.began_s * 1e6) for operation in batch]
+    return {
+        "load": batch[0].load,
+        "client": batch[0].client,
+        "run": batch[0].run,
+        "clock_error_s": batch[0].clock_error_s,
+        "first_us": began[0],
+        "after_us": [one - before for before, one in zip([began[0], *began], began, strict=False)],
+        "took_us": [_took_us(operation) for operation in batch],
+        "acts": "".join(operation.act for operation in batch),
+        "outcomes": "".join(operation.outcome for operation in batch),
+        "workers": [operation.worker for operation in batch],
+        "keys": [operation.key for operation in batch],
+        "versions": [operation.version for operation in batch],
+        "notes": {str(index): operation.note for index, operation in enumerate(batch) if operation.note},
+    }
+
+
+def _took_us(operation: Operation) -> int | None:
+    return None if operation.ended_s is None else round((operation.ended_s - operation.began_s) * 1e6)
+
+
+def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
+    """The operations of one event's data; SpecError where its columns do not fit together."""
+    now = int(data["first_us"])
+    columns = [data[name] for name in ("after_us", "took_us", "acts", "outcomes", "workers", "keys", "versions")]
+    if len({len(column) for column in columns}) != 1:
+        raise SpecError("the columns of an operations event differ in length", str([len(column) for column in columns]))
+    for index, row in enumerate(zip(*columns, strict=True)):
+        after, took, act, outcome, worker, key, version = row
+        now += after
+        yield Operation(
+            load=data["load"],
+            client=data["client"],
+            worker=worker,
+            act=Act(act),
+            key=key,
+            version=version,
+            began_s=now / 1e6,
+            ended_s=None if took is None else (now + took) / 1e6,
+            outcome=Outcome(outcome),
+            note=data["notes"].get(str(index), ""),
+            clock_error_s=data["clock_error_s"],
+            run=data["run"],
+        )
+
+
+def operations_of(events: Sequence[Event]) -> list[Operation]:
+    """Every operation that a history holds, by its beginning."""
+    found = [operation for event in events if event.kind == EVENT for operation in unpack(event.data)]
+    return sorted(found, key=lambda operation: operation.began_s)

@@ -1,0 +1,150 @@
+"""Small charts as SVG text for pages that need nothing but themselves: panels over one axis, with numbered marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_WIDTH, _PANEL, _GAP = 960.0, 110.0, 34.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 42.0, 22.0
+_LABEL = 14.0
+_TICKS = 4
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line. points: (x, y) in order of x; tone: a CSS colour; stepped: whether y holds until the next x."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
+    tone: str = "currentColor"
+    stepped: bool = False
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Lines over one y axis, which begins at zero. title: what it shows, with its unit."""
+
+    title: str
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A numbered line through every panel, or a band up to `until`."""
+
+    at: float
+    label: str
+    until: float | None = None
+
+
+def chart(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> str:
+    """An `<svg>` element: the panels below each other over one x axis. name: what a screen reader says."""
+    xs = [x for panel in panels for series in panel.series for x, _ in series.points]
+    xs += [mark.at for mark in marks] + [mark.until for mark in marks if mark.until is not None]
+    if not xs:
+        return ""
+    low, high = min(xs), max(xs)
+    across = Axis(low, high if high > low else low + 1.0, _LEFT, _WIDTH - _RIGHT)
+    height = _TOP + len(panels) * (_PANEL + _GAP) - _GAP + _BOTTOM
+    bottom = height - _BOTTOM
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}" '
+        'font-size="11" fill="currentColor">'
+    ]
+    parts += _marks(marks, across, bottom)
+    for number, panel in enumerate(panels):
+        top = _TOP + number * (_PANEL + _GAP)
+        parts += _panel(panel, across, top)
+    parts += _bottom(across, bottom, unit)
+    return "\n".join([*parts, "</svg>"])
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values from low to high on pixels from start to end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values within, about _TICKS of them."""
+        rough = (self.high - self.low) / _TICKS
+        size = 10 ** math.floor(math.log10(rough))
+        step = next(size * factor for factor in _STEPS if size * factor >= rough)
+        first = math.ceil(self.low / step)
+        return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
+    peak = max((y for series in panel.series for _, y in series.points), default=0.0)
+    up = Axis(0.0, peak * 1.05 if peak > 0 else 1.0, top + _PANEL, top)
+    yield f'<text x="{_LEFT:g}" y="{top - 7:g}" font-weight="600">{escape(panel.title)}</text>'
+    yield from _legend(panel, top)
+    for tick in up.ticks():
+        y = up.at(tick)
+        yield f'<line x1="{_LEFT:g}" x2="{across.end:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line, #ccc)"/>'
+        yield f'<text x="{_LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end" opacity=".7">{short(tick)}</text>'
+    for series in panel.series:
+        points = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in _drawn(series))
+        yield f'<polyline points="{points}" fill="none" stroke="{escape(series.tone)}" stroke-width="1.6"/>'
+
+
+def _legend(panel: Panel, top: float) -> Iterator[str]:
+    if len(panel.series) < 2:
+        return
+    x = _WIDTH - _RIGHT
+    for series in reversed(panel.series):
+        place = f'x="{x:g}" y="{top - 7:g}" text-anchor="end"'
+        yield f'<text {place} fill="{escape(series.tone)}">{escape(series.label)}</text>'
+        x -= 7.0 * len(series.label) + 16
+
+
+def _drawn(series: Series) -> Iterator[tuple[float, float]]:
+    before: float | None = None
+    for x, y in series.points:
+        if series.stepped and before is not None:
+            yield x, before
+        yield x, y
+        before = y
+
+
+def _marks(marks: Sequence[Mark], across: Axis, bottom: float) -> Iterator[str]:
+    label = 0.0
+    for number, mark in enumerate(marks, 1):
+        x = across.at(mark.at)
+        title = f"<title>{escape(mark.label)}</title>"
+        if mark.until is not None:
+            size = f'width="{max(0.0, across.at(mark.until) - x):.1f}" height="{bottom - _TOP:.1f}"'
+            yield f'<rect x="{x:.1f}" y="{_TOP:g}" {size} opacity=".07">{title}</rect>'
+        yield (
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP:g}" y2="{bottom:g}" stroke="currentColor" opacity=".45" '
+            f'stroke-dasharray="3 3">{title}</line>'
+        )
+        # Numbers of marks that follow quickly are pushed to the right, so that they can be told apart.
+        label = max(x, label + _LABEL)
+        yield f'<text x="{label:.1f}" y="{_TOP - 24:g}" text-anchor="middle">{number}</text>'
+
+
+def _bottom(across: Axis, bottom: float, unit: str) -> Iterator[str]:
+    yield f'<line x1="{_LEFT:g}" x2="{across.end:g}" y1="{bottom:g}" y2="{bottom:g}" stroke="currentColor"/>'
+    for tick in across.ticks():
+        x = across.at(tick)
+        yield f'<text x="{x:.1f}" y="{bottom + 15:g}" text-anchor="middle" opacity=".7">{tick:g} {escape(unit)}</text>'
+
+
+def short(value: float) -> str:
+    """`1.5k`, `20M`: a value in at most five characters or so."""
+    for size, letter in _SCALES:
+        if abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"

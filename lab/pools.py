@@ -1,0 +1,191 @@
+"""Pools of a cluster: made, deleted, and steered so that their primaries sit on a chosen architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lab import clock
+from lab.arch import Arch
+from lab.ceph.pgs import Pg, Placement, pgids
+from lab.cluster import Cluster
+
+_SETTLE_S = 60.0
+
+
+@dataclass(frozen=True)
+class PoolKind:
+    """How a pool keeps its data. k is 0 for replication; size counts copies, or shards k+m."""
+
+    name: str
+    size: int
+    k: int = 0
+    m: int = 0
+    plugin: str = "jerasure"
+
+    @property
+    def erasure(self) -> bool:
+        return self.k > 0
+
+
+REPLICATED = PoolKind("replicated", 3)
+EC_2_1 = PoolKind("ec21", 3, k=2, m=1)
+
+
+def create(
+    cluster: Cluster,
+    name: str,
+    kind: PoolKind = REPLICATED,
+    *,
+    pg_num: int = 8,
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """Make a pool and wait until its PGs are active+clean. options: `osd pool set` values, e.g. compression_mode."""
+    client = cluster.client
+    if kind.erasure:
+        profile = f"{name}-profile"
+        values = [f"k={kind.k}", f"m={kind.m}", f"plugin={kind.plugin}", "crush-failure-domain=host"]
+        client.mon("osd erasure-code-profile set", name=profile, profile=values)
+        client.mon("osd pool create", pool=name, pg_num=pg_num, pool_type="erasure", erasure_code_profile=profile)
+        client.mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true")
+    else:
+        client.mon("osd pool create", pool=name, pg_num=pg_num, size=kind.size)
+    client.mon("osd pool application enable", pool=name, app="rados")
+    for key, value in (options or {}).items():
+        client.mon("osd pool set", pool=name, var=key, val=value)
+    wait_clean(cluster)
+
+
+def delete(cluster: Cluster, name: str) -> None:
+    """Remove a pool and, where it had one, its profile and rule."""
+    client = cluster.client
+    for known in cluster.clients.values():
+        if known.alive():
+            known.call("forget_pool", pool=name)
+    client.mon("osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True)
+    if f"{name}-profile" in client.mon("osd erasure-code-profile ls"):
+        client.mon("osd crush rule rm", name=name)
+        client.mon("osd erasure-code-profile rm", name=f"{name}-profile")
+
+
+@contextmanager
+def pool(
+    cluster: Cluster,
+    name: str,
+    kind: PoolKind = REPLICATED,
+    *,
+    pg_num: int = 8,
+    options: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """A pool for the length of a block."""
+    create(cluster, name, kind, pg_num=pg_num, options=options)
+    try:
+        yield name
+    finally:
+        delete(cluster, name)
+
+
+def pgs_of(cluster: Cluster, name: str) -> tuple[Pg, ...]:
+    """A pool's PGs as their primaries see them now."""
+    entry = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == name)
+    return cluster.client.pgs(pgids(entry))
+
+
+def primaries(cluster: Cluster, name: str) -> dict[str, int]:
+    """Acting primary of each PG of a pool: pgid -> OSD id."""
+    return {pg.pgid: pg.acting_primary for pg in pgs_of(cluster, name)}
+
+
+def locate(cluster: Cluster, name: str, object_name: str) -> dict[str, Any]:
+    """Where an object lives: {pgid, up, up_primary, acting, acting_primary}."""
+    found: dict[str, Any] = cluster.client.mon("osd map", pool=name, object=object_name)
+    return found
+
+
+@contextmanager
+def primary_on(cluster: Cluster, arch: Arch, name: str) -> Iterator[None]:
+    """Every PG of a pool has its primary on an OSD of this architecture, inside the block.
+
+    By primary affinity: 0 for all other OSDs, 1 again afterwards. Works for erasure-coded pools too.
+    """
+    others = [osd for osd in cluster.osd_ids() if osd not in cluster.osd_ids(arch)]
+    wanted = set(cluster.osd_ids(arch))
+    try:
+        _set_affinity(cluster, others, 0.0)
+        clock.wait(
+            lambda: primaries(cluster, name),
+            lambda found: bool(found) and set(found.values()) <= wanted,
+            what=f"every primary of {name} on {arch}",
+            timeout_s=_SETTLE_S * cluster.patience,
+            interval_s=0.2,
+        )
+        wait_clean(cluster)
+        yield
+    finally:
+        _set_affinity(cluster, others, 1.0)
+        wait_clean(cluster)
+
+
+@contextmanager
+def led_by(cluster: Cluster, arch: Arch) -> Iterator[None]:
+    """As `primary_on`, for every pool there is and for those that are made inside the block."""
+    wanted = set(cluster.osd_ids(arch))
+    others = [osd for osd in cluster.osd_ids() if osd not in wanted]
+    try:
+        _set_affinity(cluster, others, 0.0)
+        wait_clean(cluster)
+        yield
+    finally:
+        _set_affinity(cluster, others, 1.0)
+        wait_clean(cluster)
+
+
+def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
+    """Every OSD up and every PG active+clean by the map that was newest at this call; warnings are not looked at.
+
+    The PGs' primaries are asked themselves: the monitors' statistics are up to two seconds older, and show the clean
+    state from before a change that was just made.
+    """
+    return clock.wait(
+        partial(_placement, cluster),
+        lambda found: found.clean,
+        what="all PGs active+clean",
+        timeout_s=timeout_s * cluster.patience,
+    )
+
+
+def _placement(cluster: Cluster) -> Placement:
+    cluster.check_daemons()
+    dump = cluster.client.mon("osd dump")
+    epoch = int(dump["epoch"])
+    waiting = tuple(_absent(cluster, dump)) or tuple(_behind(cluster, dump, epoch))
+    if waiting:
+        return Placement(epoch, (), waiting)
+    return Placement(epoch, cluster.client.pgs([pgid for pool in dump["pools"] for pgid in pgids(pool)]))
+
+
+def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
+    """OSDs that are not up, or that the lab stopped and the map has not missed yet."""
+    for osd in dump["osds"]:
+        name = f"osd.{osd['osd']}"
+        daemon = cluster.daemons.get(name)
+        if not osd["up"]:
+            yield f"{name} is down"
+        elif daemon is not None and not daemon.alive():
+            yield f"{name} is stopped"
+
+
+def _behind(cluster: Cluster, dump: Mapping[str, Any], epoch: int) -> Iterator[str]:
+    """OSDs that have not heard of the map yet. One that was killed and started answers when it has booted again."""
+    for osd in dump["osds"]:
+        newest = cluster.newest_map(osd["osd"])
+        if newest < epoch:
+            yield f"osd.{osd['osd']} is at map {newest}"
+
+
+def _set_affinity(cluster: Cluster, osds: list[int], weight: float) -> None:
+    for osd in osds:
+        cluster.client.mon("osd primary-affinity", id=osd, weight=weight)

@@ -1,0 +1,130 @@
+"""Refuses a cluster that this machine cannot hold, before anything starts, and sizes the daemons of one it can."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+import psutil
+
+from lab.arch import host_arch
+from lab.ceph.conf import Sizing, choose_sizing
+from lab.errors import SpecError
+from lab.spec import GIB, ClusterSpec
+
+OSD_RESIDENT_BYTES = 400 << 20
+"""Memory that one native OSD of the lab held after a bring-up (measured by `tox -e bench`), rounded up."""
+
+EMULATED_OSD_RESIDENT_BYTES = 700 << 20
+"""The same under an emulator, whose translated code counts too."""
+
+OSD_DISK_BYTES = 256 << 20
+"""What an empty OSD's sparse disk takes, with room for a quick tier's data."""
+
+BASE_BYTES = 600 << 20
+"""Monitors and manager."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What this process and those that it starts may have in all, and now, in bytes.
+
+    limited_by: folder of the control group that allows less than the machine has; empty where none does.
+    """
+
+    total_bytes: int
+    available_bytes: int
+    limited_by: str = ""
+
+    @property
+    def where(self) -> str:
+        return f" in the control group {self.limited_by}" if self.limited_by else ""
+
+
+def memory(proc: Path = Path("/proc/self")) -> Memory:
+    """The machine's memory, or what the control groups of this process leave of it, of either version.
+
+    A page of a file that is not in use counts as available, as the kernel drops it first: see `memory.stat` in the
+    kernel's cgroup-v2.rst and cgroup-v1/memory.rst.
+    """
+    machine = psutil.virtual_memory()
+    found = Memory(machine.total, machine.available)
+    for folder, files in _control_groups(proc):
+        try:
+            limit, used, droppable = (_figure(folder / name, key) for name, key in files)
+        except (FileNotFoundError, ValueError):
+            continue  # the root of a hierarchy has no such files, and `max` is no limit
+        left = max(0, limit - used + droppable)
+        total = min(found.total_bytes, limit)
+        tighter = left < found.available_bytes
+        found = Memory(total, left, str(folder)) if tighter else replace(found, total_bytes=total)
+    return found
+
+
+_FILES_1 = (
+    ("memory.limit_in_bytes", ""),
+    ("memory.usage_in_bytes", ""),
+    ("memory.stat", "total_inactive_file"),
+)
+_FILES_2 = (("memory.max", ""), ("memory.current", ""), ("memory.stat", "inactive_file"))
+_Files = tuple[tuple[str, str], ...]
+
+
+def _control_groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
+    """Folders of the groups that this process is in, innermost first, and where their figures are."""
+    paths = {}
+    for line in (proc / "cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        paths[controllers] = path
+    of_memory = next((path for names, path in paths.items() if "memory" in names.split(",")), None)
+    for line in (proc / "mountinfo").read_text().splitlines():
+        fields, _, kind = line.partition(" - ")
+        root, mount_point = fields.split()[3:5]
+        file_system, _, options = kind.split()[:3]
+        if file_system == "cgroup" and "memory" in options.split(",") and of_memory is not None:
+            yield from ((folder, _FILES_1) for folder in _upwards(mount_point, root, of_memory))
+        elif file_system == "cgroup2" and "" in paths:
+            yield from ((folder, _FILES_2) for folder in _upwards(mount_point, root, paths[""]))
+
+
+def _upwards(mount_point: str, root: str, path: str) -> Iterator[Path]:
+    # In a container the mount may begin at the container's own group, or beside it.
+    inside = PurePosixPath(path)
+    below = inside.relative_to(root) if inside.is_relative_to(root) else PurePosixPath()
+    for part in (below, *below.parents):
+        yield Path(mount_point) / part
+
+
+def _figure(file: Path, key: str) -> int:
+    text = file.read_text()
+    if not key:
+        return int(text)
+    return next((int(line.split()[1]) for line in text.splitlines() if line.split()[:1] == [key]), 0)
+
+
+def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
+    """SpecError when memory or disk are too small, naming needed and available; else the daemons' sizes."""
+    emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
+    native = spec.osd_count - emulated
+    needed = BASE_BYTES + native * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES
+    needed += sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
+    found = memory()
+    if needed > found.available_bytes:
+        raise SpecError(
+            f"{spec.osd_count} OSDs do not fit into this machine's memory",
+            f"needed about {needed / GIB:.1f} GiB, available {found.available_bytes / GIB:.1f} GiB{found.where}",
+            "ask for fewer nodes or fewer --osds-per-node, or stop what else is running",
+        )
+    room = spec.osd_count * OSD_DISK_BYTES
+    free = shutil.disk_usage(directory).free
+    if room > free:
+        raise SpecError(
+            f"{spec.osd_count} OSDs do not fit onto the disk of {directory}",
+            f"needed about {room / GIB:.1f} GiB, free {free / GIB:.1f} GiB",
+            "ask for fewer OSDs, or set CEPHLAB_HOME to a folder on a larger disk",
+        )
+    cores = len(os.sched_getaffinity(0))
+    return choose_sizing(found.total_bytes, cores, spec.osd_count, emulated=emulated)

@@ -1,0 +1,266 @@
+"""Measures this machine as a profile describes it: core speed, memory, checksums, a disk and the loopback network."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import disk_usage, which
+
+import psutil
+
+from lab import process
+from lab.clock import SYSTEM
+from lab.errors import LabBroken, SpecError, Unavailable
+
+Run = Callable[[Sequence[str], float], str]
+"""Runs a command within so many seconds and gives its standard output."""
+
+SEVEN_ZIP = ("7z", "7zz", "7za")
+MIPS_PER_POINT = 816.0
+"""7-Zip's total rating per core for one point of SPECrate2017_int_base per core; docs/model.md derives it."""
+
+_FIO_OVERHEAD_S = 120.0
+_RTT_ROUNDS = 2000
+_COPY_BYTES = 64 << 20
+_COPIES = 20
+
+
+@dataclass(frozen=True)
+class DiskFigures:
+    """One disk, or a file on it. IOPS of 4 KiB; bytes a second of 1 MiB blocks; seconds."""
+
+    read_iops: float
+    write_iops: float
+    seq_read: float
+    seq_write: float
+    sync_latency_s: float
+    read_latency_s: float
+
+
+def run_here(argv: Sequence[str], timeout_s: float) -> str:
+    """`Run` on this machine."""
+    return process.run(argv, timeout_s=timeout_s).stdout
+
+
+def require_programs() -> str:
+    """The name of 7-Zip here; Unavailable names every program that is missing, with its package."""
+    missing = [f"{name} (package {name})" for name in ("fio", "iperf3") if not which(name)]
+    found = next((name for name in SEVEN_ZIP if which(name)), "")
+    if not found:
+        missing.append(f"{SEVEN_ZIP[0]} (package 7zip or p7zip-full)")
+    if missing:
+        raise Unavailable("programs for measuring are not installed", ", ".join(missing), "install them")
+    return found
+
+
+def cpu_rating(program: str, run: Run = run_here) -> float:
+    """7-Zip's total rating in MIPS of all CPUs together: its LZMA benchmark, compression and decompression."""
+    return parse_rating(run([program, "b"], 600), psutil.cpu_count() or 1)
+
+
+OWN = 0.9
+"""Share of the CPUs that 7-Zip has on an idle machine, or a little less; with less than this others took the rest."""
+
+
+def parse_rating(text: str, cpus: int) -> float:
+    """By the line `Tot:`, whose figures are CPU usage in percent, rating at 100 %, and rating; LabBroken without it.
+
+    The rating of a machine whose CPUs others used as well is that of the part which 7-Zip had, so it is scaled up.
+    """
+    found = re.search(r"^Tot:\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s*$", text, re.MULTILINE)
+    if not found or min(float(found[1]), float(found[2])) <= 0:
+        raise LabBroken("7-Zip printed no total rating", text[-500:])
+    share, rating = float(found[1]) / 100 / cpus, float(found[2])
+    return rating if share >= OWN else rating / share
+
+
+def crc32c_bytes_s(run: Run = run_here) -> float:
+    """Bytes a second of fio's CRC-32C on one core; fio takes the CPU's instruction where there is one."""
+    return parse_crc(run(["fio", "--crctest=crc32c"], 60))
+
+
+def parse_crc(text: str) -> float:
+    """Bytes a second of fio's line `crc32c: 8181.53 MiB/sec`; LabBroken where there is none."""
+    found = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
+    if not found or float(found[1]) <= 0:
+        raise LabBroken("fio printed no CRC-32C rate", text[-500:])
+    return float(found[1]) * (1 << 20)
+
+
+def memory_copy_bytes_s() -> float:
+    """Bytes a second that one core copies between two buffers larger than its caches."""
+    source, target = bytearray(_COPY_BYTES), bytearray(_COPY_BYTES)
+    target[:] = source
+    began = SYSTEM.monotonic()
+    for _ in range(_COPIES):
+        target[:] = source
+    return _COPIES * _COPY_BYTES / (SYSTEM.monotonic() - began)
+
+
+@contextmanager
+def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
+    """What fio may write to, for the length of a block: a new file in a folder, removed afterwards, or a device.
+
+    Raises SpecError for a device without `destroy`, a file in use, a folder that cannot be written or lacks room.
+    """
+    if target.exists() and stat.S_ISBLK(target.stat().st_mode):
+        if not destroy:
+            raise SpecError(
+                f"{target} is a device",
+                "measuring it destroys all data on it",
+                "say so with --destroy-data, or name a folder",
+            )
+        yield target
+        return
+    if not target.is_dir():
+        raise SpecError(f"{target} is neither a folder nor a device", "", "name a folder on the disk to measure")
+    free = disk_usage(target).free
+    if free < size_bytes * 1.1:
+        raise SpecError(
+            "too little disk space to measure the disk",
+            f"{target}: free {free / 1e9:.1f} GB, wanted {size_bytes * 1.1 / 1e9:.1f} GB",
+            "choose a smaller --size",
+        )
+    path = target / ".cephlab-probe"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise SpecError(f"{target} cannot be written", str(error), "name a folder of yours") from error
+    try:
+        # Held while the probe lives: what a killed one left behind is simply used again.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise SpecError(f"{path} is in use", "another probe runs in this folder", "wait for it") from None
+    try:
+        yield path
+    finally:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        os.close(handle)
+
+
+def disk(path: Path, size_bytes: int, seconds: float, say: Callable[[str], None], run: Run = run_here) -> DiskFigures:
+    """Measure a disk through a file or device.
+
+    The synchronous write is the Proxmox paper's command for choosing disks; the others are what data sheets rate:
+    4 KiB random at depth 64 and 1 MiB in sequence at depth 16. seconds: of each of the six runs.
+    """
+
+    def fio(pattern: str, block: str, depth: int, *more: str) -> dict[str, float]:
+        say(f"disk: {pattern} of {block}, {depth} in flight")
+        argv = ["fio", "--name=fio", "--ioengine=libaio", f"--filename={path}", "--direct=1", f"--rw={pattern}"]
+        argv += [f"--bs={block}", f"--iodepth={depth}", "--numjobs=1", f"--size={size_bytes}", "--output-format=json"]
+        return parse_fio(run([*argv, *more], seconds + _FIO_OVERHEAD_S), "read" in pattern)
+
+    timed = (f"--runtime={seconds:g}", "--time_based")
+    # The whole of it is written first: reading what was never written is no measurement.
+    fio("write", "1M", 16)
+    write, read = fio("write", "1M", 16, *timed), fio("read", "1M", 16, *timed)
+    sync = fio("write", "4K", 1, "--sync=1", *timed)
+    return DiskFigures(
+        read_iops=fio("randread", "4K", 64, *timed)["iops"],
+        write_iops=fio("randwrite", "4K", 64, *timed)["iops"],
+        seq_read=read["bytes_s"],
+        seq_write=write["bytes_s"],
+        sync_latency_s=sync["latency_s"],
+        read_latency_s=fio("randread", "4K", 1, *timed)["latency_s"],
+    )
+
+
+def parse_fio(text: str, reads: bool) -> dict[str, float]:
+    """iops, bytes_s and latency_s of fio's JSON; LabBroken when nothing was done."""
+    try:
+        found = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
+        made = {
+            "iops": float(found["iops"]),
+            "bytes_s": float(found["bw_bytes"]),
+            "latency_s": float(found["lat_ns"]["mean"]) / 1e9,
+        }
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise LabBroken("fio printed no result", text[-500:]) from error
+    if not all(value > 0 for value in made.values()):
+        raise LabBroken("fio did nothing", text[-500:])
+    return made
+
+
+def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
+    """Bytes a second of one TCP stream over the loopback, by iperf3."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = threading.Thread(
+        target=process.run,
+        args=(["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port)],),
+        kwargs={"timeout_s": seconds + 30, "check": False},
+        daemon=True,
+    )
+    server.start()
+    _await_port(port)
+    text = run(["iperf3", "-c", "127.0.0.1", "-p", str(port), "-t", f"{seconds:g}", "-J"], seconds + 30)
+    server.join(10)
+    return parse_iperf(text)
+
+
+def peer_bytes_s(peer: str, seconds: float, run: Run = run_here) -> float:
+    """Bytes a second to another machine, on which `iperf3 -s` runs."""
+    return parse_iperf(run(["iperf3", "-c", peer, "-t", f"{seconds:g}", "-P", "4", "-J"], seconds + 30))
+
+
+def parse_iperf(text: str) -> float:
+    """Bytes a second that arrived; LabBroken where there is no such figure."""
+    try:
+        rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
+    except (ValueError, KeyError, TypeError) as error:
+        raise LabBroken("iperf3 printed no result", text[-500:]) from error
+    if rate <= 0:
+        raise LabBroken("iperf3 moved nothing", text[-500:])
+    return rate
+
+
+def _await_port(port: int) -> None:
+    """Until something listens there. Not by connecting: `iperf3 -s -1` would end after it."""
+    from lab import clock
+
+    line = f":{port:04X} 00000000:0000 0A"
+    clock.wait(
+        lambda: line in Path("/proc/net/tcp").read_text(),
+        bool,
+        what="iperf3 listening",
+        timeout_s=5,
+        interval_s=0.05,
+    )
+
+
+def loopback_rtt_s() -> float:
+    """Seconds of one byte and its answer over TCP on the loopback: the median of many."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        echo = threading.Thread(target=_echo, args=(server,), daemon=True)
+        echo.start()
+        with socket.create_connection(server.getsockname()) as line:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            took = []
+            for _ in range(_RTT_ROUNDS):
+                began = SYSTEM.monotonic()
+                line.sendall(b"x")
+                line.recv(1)
+                took.append(SYSTEM.monotonic() - began)
+        echo.join(5)
+    return sorted(took)[len(took) // 2]
+
+
+def _echo(server: socket.socket) -> None:
+    line, _ = server.accept()
+    with line:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while got := line.recv(1):
+            line.sendall(got)

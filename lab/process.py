@@ -1,0 +1,390 @@
+"""The only place that starts processes on this machine; hosts, providers and image tools all come here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from lab import clock
+from lab.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
+
+THIS_MACHINE = "this machine"
+_POLL_S = 0.02
+_SAME_START_S = 1.0
+_ENDED = ("Z", "X")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended. Output is decoded as UTF-8; bytes that are not become U+FFFD."""
+
+    argv: tuple[str, ...]
+    code: int
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+
+    @property
+    def stdout(self) -> str:
+        return self.stdout_bytes.decode(errors="replace")
+
+    @property
+    def stderr(self) -> str:
+        return self.stderr_bytes.decode(errors="replace")
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_s: float = 60.0,
+    stdin: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    check: bool = True,
+    where: str = THIS_MACHINE,
+    shown: Sequence[str] | None = None,
+    inherit_env: bool = True,
+) -> Result:
+    """Run a command in a session of its own and wait for it.
+
+    env: added to this process's environment, or the whole of it when not inherit_env.
+    shown: what errors print in place of argv (a provider's wrapping is noise to the reader).
+    Raises CommandFailed when check and the status is not 0, CommandTimedOut after killing the
+    whole session, Unavailable when the program does not exist.
+    """
+    shown = tuple(shown or argv)
+    child = _popen(
+        argv,
+        env=_environment(env, inherit=inherit_env),
+        cwd=cwd,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        stdout, stderr = child.communicate(stdin, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        kill_session(child)
+        stdout, stderr = child.communicate()
+        raise CommandTimedOut(
+            shown, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), where
+        ) from None
+    except BaseException:
+        kill_session(child)
+        child.wait()
+        raise
+    result = Result(shown, child.returncode, stdout, stderr)
+    if check and result.code != 0:
+        raise CommandFailed(shown, result.code, result.stdout, result.stderr, where)
+    return result
+
+
+def kill_session(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL the child and all that it started in its session."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        child.kill()
+
+
+def start_detached(
+    argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, inherit_env: bool = True
+) -> LocalProcess:
+    """Start a process that outlives this one, in a session of its own, both outputs appended to `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as sink, _refusals(argv):
+        pid = os.posix_spawnp(
+            argv[0],
+            list(argv),
+            _environment(env, inherit=inherit_env),
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, sink.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, sink.fileno(), 2),
+            ],
+            setsid=True,
+            setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python itself ignores
+        )
+    return LocalProcess(pid, birth_of(pid), ours=True)
+
+
+class Pipe:
+    """A child to talk to line by line; it ends when this process does, because its stdin closes."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        where: str = THIS_MACHINE,
+        inherit_env: bool = True,
+    ) -> None:
+        self._child = _popen(
+            argv,
+            env=_environment(env, inherit=inherit_env),
+            cwd=None,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self._argv = tuple(argv)
+        self._where = where
+        self._lock = threading.Lock()
+        self._errors: list[bytes] = []
+        self._reader = threading.Thread(target=self._drain, daemon=True)
+        self._reader.start()
+
+    def _drain(self) -> None:
+        stream = self._stream(self._child.stderr)
+        for line in stream:
+            self._errors.append(line)
+            del self._errors[:-200]
+
+    def ask(self, line: bytes, *, timeout_s: float) -> bytes:
+        """Send one line, return the next one. The child is killed when it does not answer in time."""
+        with self._lock:
+            timer = threading.Timer(timeout_s, kill_session, [self._child])
+            timer.daemon = True
+            timer.start()
+            try:
+                stdin = self._stream(self._child.stdin)
+                stdin.write(line + b"\n")
+                stdin.flush()
+                answer = self._stream(self._child.stdout).readline()
+            except (BrokenPipeError, ValueError):
+                answer = b""
+            except BaseException:
+                # An interrupt leaves the answer in the pipe, where the next question would take it for its own.
+                kill_session(self._child)
+                raise
+            finally:
+                expired = not timer.is_alive()
+                timer.cancel()
+        if answer.endswith(b"\n"):
+            return answer[:-1]
+        self._child.wait()
+        self._reader.join(timeout=2)
+        stderr = b"".join(self._errors).decode(errors="replace")
+        if expired:
+            raise CommandTimedOut(self._argv, timeout_s, "", stderr, self._where)
+        raise CommandFailed(self._argv, self._child.returncode, "", stderr, self._where)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
+    def close(self) -> None:
+        """End the child: by closing its input, and by force where that does not do."""
+        try:
+            self._stream(self._child.stdin).close()
+        except BrokenPipeError:
+            self._errors.append(b"(input was already closed)\n")
+        try:
+            self._child.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            kill_session(self._child)
+            self._child.wait()
+        self._reader.join(timeout=2)
+        self._stream(self._child.stdout).close()
+        self._stream(self._child.stderr).close()
+
+    @staticmethod
+    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+        if stream is None:
+            raise LabBroken("a pipe was opened without its streams")
+        return stream
+
+
+class LocalProcess:
+    """A process on this machine, named by pid and birth so that a reused pid is never taken for it.
+
+    birth: as `birth_of` gives it. ours: this very process started it, so it has to be reaped here and its status is
+    known.
+    """
+
+    def __init__(self, pid: int, birth: str, *, ours: bool = False) -> None:
+        self.pid = pid
+        self.birth = birth
+        self._ours = ours
+        self._exit_code: int | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def ref(self) -> dict[str, int | str]:
+        """What a later cephlab process needs to find this one again (`recall`)."""
+        return {"pid": self.pid, "birth": self.birth}
+
+    def alive(self) -> bool:
+        if self._ours:
+            self._reap()
+            return self._ours
+        state, birth = _state_and_birth(self.pid)
+        return birth != "" and birth == self.birth and state not in _ENDED
+
+    def _reap(self) -> None:
+        with self._lock:
+            if not self._ours:
+                return
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # Somebody else in this process waited for it (a clean-up by environment marker): it is gone.
+                self._ours = False
+                return
+            if pid:
+                self._ours = False
+                self._exit_code = os.waitstatus_to_exitcode(status)
+
+    def exit_code(self) -> int | None:
+        """Status once ended (negative: the signal); None while alive, and when another process started it."""
+        self.alive()
+        return self._exit_code
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its children; nothing happens when it has ended."""
+        if not self.alive():
+            return
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return
+
+    def kill(self) -> None:
+        """SIGKILL this one process, whichever session it is in."""
+        if self.alive():
+            # It may end between the two looks, and is as dead then as it was to be made.
+            with suppress(psutil.NoSuchProcess):
+                psutil.Process(self.pid).kill()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within timeout_s seconds."""
+        deadline = clock.Deadline.after(timeout_s)
+        while self.alive():
+            if deadline.passed():
+                return False
+            deadline.pause(_POLL_S)
+        return True
+
+
+def find_marked(marks: Mapping[str, str]) -> list[LocalProcess]:
+    """Processes of ours whose environment has all of the marks: what a killed run left, whoever started it."""
+    return [found for found, environment in environments() if marks.items() <= environment.items()]
+
+
+def environments() -> Iterator[tuple[LocalProcess, dict[str, str]]]:
+    """Every process of ours but this one, with the environment that it was started with."""
+    for candidate in psutil.process_iter():
+        try:
+            if candidate.pid != os.getpid():
+                yield LocalProcess(candidate.pid, birth_of(candidate.pid)), candidate.environ()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def run_attached(argv: Sequence[str]) -> int:
+    """Run a command on this process's own terminal and streams; returns its status as a shell would.
+
+    An interrupt from the keyboard reaches the command, which decides what it means; this process waits on.
+    """
+    # A handler, not SIG_IGN: the command would inherit that.
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        with _refusals(argv):
+            code = subprocess.call(list(argv))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return code if code >= 0 else 128 - code
+
+
+def birth_of(pid: int) -> str:
+    """When a process began, as this boot's id and clock ticks since it, which no step of the clock moves.
+
+    Empty when there is no such process. See proc(5), /proc/PID/stat, field 22.
+    """
+    return _state_and_birth(pid)[1]
+
+
+def recall(record: Mapping[str, Any]) -> LocalProcess:
+    """The process that `LocalProcess.ref` described.
+
+    A record of cephlab 0.1 has a `start_time` in its place, in seconds since the epoch: the process that has the pid is
+    taken for it when it began within a second of that.
+    """
+    pid = int(record["pid"])
+    if "birth" in record:
+        return LocalProcess(pid, str(record["birth"]))
+    try:
+        same = abs(psutil.Process(pid).create_time() - float(record.get("start_time", 0.0))) < _SAME_START_S
+    except psutil.NoSuchProcess:
+        same = False
+    return LocalProcess(pid, birth_of(pid) if same else "")
+
+
+def _state_and_birth(pid: int) -> tuple[str, str]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return "", ""
+    # The name before it is in parentheses, and may hold spaces and parentheses itself.
+    fields = text.rpartition(")")[2].split()
+    # A first thread that ended before the others is shown as a zombie. So it is for a moment when another thread
+    # executes a program, as managers do that begin anew: execve(2) ends all others and then takes the process's pid.
+    state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
+    return state, f"{_boot()}/{fields[19]}"
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _environment(env: Mapping[str, str] | None, *, inherit: bool) -> dict[str, str]:
+    return {**(os.environ if inherit else {}), **(env or {})}
+
+
+@contextmanager
+def _refusals(argv: Sequence[str]) -> Iterator[None]:
+    """Turn the operating system's refusal to start a program into a LabError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Unavailable(
+            f"{argv[0]} is not installed",
+            f"command: {' '.join(argv)}",
+            "run `cephlab doctor`, or `ci/bootstrap --check`",
+        ) from None
+    except PermissionError as error:
+        raise LabBroken(f"{argv[0]} could not be started", str(error)) from error
+
+
+def _popen(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None,
+    stdin: int,
+    stdout: int | IO[bytes],
+    stderr: int | IO[bytes],
+) -> subprocess.Popen[bytes]:
+    with _refusals(argv):
+        return subprocess.Popen(
+            list(argv),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=cwd,
+            env=env,
+            start_new_session=True,
+        )

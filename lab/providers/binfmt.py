@@ -1,0 +1,123 @@
+"""Whether the kernel runs programs of a foreign architecture inside containers, and making it do so."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import process
+from lab.arch import Arch
+from lab.errors import LabBroken, Unavailable
+
+_log = logging.getLogger(__name__)
+
+MOUNT_POINT = Path("/proc/sys/fs/binfmt_misc")
+SHIPPED = Path("/usr/lib/binfmt.d")
+
+# The first 20 bytes of an ELF file of 64 bits: magic, class, byte order, then type (2 or 3) and machine.
+_MAGIC = r"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x{machine:02x}\x00"
+_MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One entry of binfmt_misc. flags: `F` means that it works inside containers too."""
+
+    enabled: bool
+    interpreter: str
+    flags: str
+    magic: str
+
+    def serves(self, arch: Arch) -> bool:
+        """Whether programs of `arch` run through it inside a container."""
+        machine = arch.elf_machine.to_bytes(2, "little").hex()
+        return (
+            self.enabled and "F" in self.flags and self.magic.startswith("7f454c46") and (self.magic[36:40] == machine)
+        )
+
+
+def parse_handler(text: str) -> Handler:
+    """Read the text of a file below binfmt_misc."""
+    lines = text.splitlines()
+    fields = dict(line.partition(" ")[::2] for line in lines[1:])
+    return Handler(
+        enabled=lines[:1] == ["enabled"],
+        interpreter=fields.get("interpreter", ""),
+        flags=fields.get("flags:", ""),
+        magic=fields.get("magic", ""),
+    )
+
+
+def handlers(mount_point: Path = MOUNT_POINT) -> list[Handler]:
+    """What is registered now; nothing when binfmt_misc is not mounted."""
+    if not mount_point.is_dir():
+        return []
+    entries = [path for path in mount_point.iterdir() if path.name not in {"register", "status"}]
+    return [parse_handler(path.read_text()) for path in entries]
+
+
+def served(arch: Arch, registered: Iterable[Handler]) -> bool:
+    """Whether one of the handlers runs programs of `arch` inside containers."""
+    return any(handler.serves(arch) for handler in registered)
+
+
+def obstacle(arch: Arch) -> Unavailable | None:
+    """Why containers of `arch` cannot run on this machine, not even after registering; None when they can."""
+    if served(arch, handlers()):
+        return None
+    remedy = f"as root: apt-get install qemu-user-static binfmt-support, then register {arch.qemu_user}"
+    if os.geteuid() != 0:
+        return Unavailable(
+            f"this kernel does not run {arch} programs in containers and only root can change that",
+            f"{MOUNT_POINT} has no handler with the F flag for {arch}",
+            f"{remedy}; or use --lab local",
+        )
+    if shutil.which(arch.qemu_user) is None:
+        return Unavailable(f"{arch.qemu_user} is not installed", f"{arch} programs need it in containers", remedy)
+    if not MOUNT_POINT.is_dir():
+        return Unavailable(
+            "this kernel has no binfmt_misc", f"{MOUNT_POINT} does not exist", "load the module, or use --lab local"
+        )
+    return None
+
+
+def ensure(arch: Arch) -> None:
+    """Register the emulator when no handler serves `arch`; says what it changed. Unavailable when it may not."""
+    if served(arch, handlers()):
+        return
+    reason = obstacle(arch)
+    if reason is not None:
+        raise reason
+    if not (MOUNT_POINT / "register").exists():
+        _log.warning("mounting binfmt_misc on %s, for containers of %s", MOUNT_POINT, arch)
+        process.run(("mount", "-t", "binfmt_misc", "none", str(MOUNT_POINT)))
+    if served(arch, handlers()):
+        return
+    line = registration(arch)
+    _log.warning("registering %s with this machine's kernel, for containers of %s: %s", arch.qemu_user, arch, line)
+    try:
+        (MOUNT_POINT / "register").write_text(line)
+    except FileExistsError as error:
+        raise LabBroken(
+            f"a handler for {arch} is registered that does not work in containers",
+            line,
+            f"remove it (echo -1 > {MOUNT_POINT}/qemu-{arch}) and try again",
+        ) from error
+    except OSError as error:
+        raise LabBroken(f"the kernel refused the handler for {arch}", f"{line}\n{error}") from error
+    if not served(arch, handlers()):
+        raise LabBroken(f"the handler for {arch} was registered but does not serve it", line)
+
+
+def registration(arch: Arch, shipped: Path = SHIPPED) -> str:
+    """The line for binfmt_misc: the distribution's where it ships one that works in containers, else our own."""
+    path = shipped / f"qemu-{arch}.conf"
+    if path.is_file():
+        line = path.read_text().strip()
+        if "F" in line.rpartition(":")[2]:
+            return line
+    return f":qemu-{arch}:M::{_MAGIC.format(machine=arch.elf_machine)}:{_MASK}:/usr/bin/{arch.qemu_user}:F"

@@ -1,0 +1,56 @@
+"""Which block device of this machine holds a folder: the thing that the kernel can limit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.errors import Unavailable
+from lab.spec import Disk
+
+_SYS = Path("/sys")
+
+
+def limited(disks: Iterable[Disk]) -> list[Disk]:
+    """Those of the disks that have a ceiling."""
+    return [disk for disk in disks if disk.limits.any()]
+
+
+@dataclass(frozen=True)
+class BlockDevices:
+    """The machine's block devices, read from `sys`."""
+
+    sys: Path = _SYS
+    dev: Path = Path("/dev")
+
+    def below(self, directory: Path) -> Path:
+        """The whole disk that holds a directory; Unavailable when its file system is on none."""
+        try:
+            number = directory.stat().st_dev
+        except OSError as error:
+            raise Unavailable(f"the engine's folder {directory} cannot be looked at", str(error)) from error
+        entry = self.sys / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
+        if not entry.exists():
+            raise Unavailable(
+                f"disk limits need the engine's {directory} on a block device",
+                f"device number {os.major(number)}:{os.minor(number)} is none",
+                "move the engine's data to ext4 or xfs on a disk of its own, or leave the limits out",
+            )
+        real = entry.resolve()
+        if (real / "partition").exists():
+            real = real.parent  # the kernel limits whole disks only
+        return self.dev / real.name.replace("!", "/")
+
+    def loops_below(self, directory: Path) -> list[Path]:
+        """Loop devices whose file is in a directory, also when the file is gone by now."""
+        return [
+            self.dev / backing.parent.parent.name
+            for backing in sorted((self.sys / "block").glob("loop*/loop/backing_file"))
+            if directory in Path(backing.read_text().strip()).parents
+        ]
+
+    def free_loops(self) -> int:
+        """How many loop devices have no file now."""
+        return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))

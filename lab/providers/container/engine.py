@@ -1,0 +1,178 @@
+"""The container engine: where its socket is, whether it answers, and what it can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import docker
+import docker.errors
+import requests.exceptions
+
+from lab.arch import Arch, parse_arch
+from lab.errors import LabBroken, LabError, Unavailable
+
+_PATIENCE_S = 3.0
+_CALL_TIMEOUT_S = 300  # loading an image is one call
+_POOL = 32  # calls at once: every node's daemons start in parallel
+_START_IT = "start one (root: ci/engine, or `systemctl start docker`), or set DOCKER_HOST, or use --lab local"
+_ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException, OSError)
+
+
+def candidates(environment: Mapping[str, str], uid: int) -> list[str]:
+    """Endpoints to try: DOCKER_HOST alone where set; else Docker's sockets, then Podman's."""
+    chosen = environment.get("DOCKER_HOST")
+    if chosen:
+        return [chosen]
+    runtime = environment.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    return [
+        "unix:///var/run/docker.sock",
+        f"unix://{runtime}/docker.sock",
+        f"unix://{runtime}/podman/podman.sock",
+        "unix:///run/podman/podman.sock",
+    ]
+
+
+def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
+    """The first engine that answers; Unavailable says in one sentence why none does, and what to do."""
+    tried = []
+    for endpoint in candidates(environment, os.getuid()):
+        try:
+            return connect(endpoint, environment)
+        except Unavailable as reason:
+            tried.append(reason)
+    present = [reason for reason in tried if not isinstance(reason, NoSocket)]
+    if present:
+        raise present[0]
+    raise Unavailable("no container engine is running", "; ".join(reason.detail for reason in tried), _START_IT)
+
+
+class NoSocket(Unavailable):
+    """There is nothing at an endpoint."""
+
+
+def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patience_s: float = _PATIENCE_S) -> Engine:
+    """The engine at an endpoint; Unavailable when it is absent, forbidden or silent for patience_s seconds."""
+    path = _socket_path(endpoint)
+    if path is not None:
+        _refuse_socket(path)
+    settings = {**environment, "DOCKER_HOST": endpoint}
+    try:
+        if path is not None:
+            _knock(path, patience_s)
+        _ping(settings, patience_s)
+        client = docker.DockerClient.from_env(environment=settings, timeout=_CALL_TIMEOUT_S, max_pool_size=_POOL)
+    except _ENGINE_ERRORS as error:
+        raise Unavailable(f"the container engine at {endpoint} does not answer", str(error), _START_IT) from error
+    return Engine(endpoint, settings, client)
+
+
+def _knock(path: Path, patience_s: float) -> None:
+    # The engine's library leaves its socket open when the connection is refused.
+    with socket.socket(socket.AF_UNIX) as knock:
+        knock.settimeout(patience_s)
+        knock.connect(str(path))
+
+
+def _ping(settings: dict[str, str], patience_s: float) -> None:
+    options: Any = {"environment": settings, "timeout": patience_s}  # the library's annotation lacks fractions
+    probe = docker.DockerClient.from_env(**options)
+    try:
+        probe.ping()
+    finally:
+        probe.close()
+
+
+def _socket_path(endpoint: str) -> Path | None:
+    return Path(endpoint.removeprefix("unix://")) if endpoint.startswith("unix://") else None
+
+
+def _refuse_socket(path: Path) -> None:
+    try:
+        present = path.is_socket()
+    except PermissionError:
+        present = True
+    if not present:
+        raise NoSocket(f"there is no container engine at {path}", f"{path} is not there", _START_IT)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise Unavailable(
+            f"this user may not use the container engine at {path}",
+            f"user id {os.getuid()} has no write permission",
+            "join its group (`sudo usermod -aG docker $USER`, then log in again), or use --lab local",
+        )
+
+
+@contextmanager
+def engine_errors(doing: str) -> Iterator[None]:
+    """Turn what the engine's library raises into LabBroken that says what was being done."""
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise LabBroken(f"the engine failed at {doing}", str(error.explanation or error)) from error
+    except _ENGINE_ERRORS as error:
+        raise LabBroken(f"the engine failed at {doing}", str(error), "is the engine still running?") from error
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that answered. settings: the environment that the library connects with."""
+
+    endpoint: str
+    settings: Mapping[str, str]
+    client: docker.DockerClient
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        with engine_errors("asking for its facts"):
+            return dict(self.client.info())
+
+    @cached_property
+    def kind(self) -> str:
+        """`docker` or `podman`, which is also the name of its command."""
+        with engine_errors("asking for its version"):
+            names = [str(part.get("Name", "")) for part in self.client.version().get("Components", [])]
+        return "podman" if any("podman" in name.lower() for name in names) else "docker"
+
+    @property
+    def arch(self) -> Arch:
+        return parse_arch(str(self.info["Architecture"]))
+
+    @property
+    def local(self) -> bool:
+        """Whether the engine runs on this very kernel, so that its processes are in our /proc."""
+        return (
+            self.endpoint.startswith("unix://")
+            and self.info.get("KernelVersion") == platform.release()
+            and (self.info.get("Name") == socket.gethostname())
+        )
+
+    @property
+    def rootless(self) -> bool:
+        """Whether it runs as an ordinary user. Docker says so among its options, Podman in a field of its own."""
+        options = self.info.get("SecurityOptions") or []
+        return bool(self.info.get("Rootless")) or any("rootless" in option for option in options)
+
+    @property
+    def limits_machines(self) -> bool:
+        """Whether it may limit CPU and memory at all: Podman says that it can where version 1 of cgroups forbids it."""
+        return not (self.rootless and str(self.info.get("CgroupVersion")) == "1")
+
+    @property
+    def root_directory(self) -> Path:
+        """Where the engine keeps its volumes, on its own machine."""
+        return Path(str(self.info.get("DockerRootDir") or "/var/lib/docker"))
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def as_unavailable(error: LabError) -> Unavailable:
+    """Any trouble of the lab, as the reason why a provider cannot serve."""
+    return error if isinstance(error, Unavailable) else Unavailable(error.what, error.detail, error.hint)

@@ -1,0 +1,152 @@
+"""Making a node's container: its volumes, address, limits and the process that keeps it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import docker.types
+
+from lab.errors import LabBroken, SpecError
+from lab.home import Home
+from lab.providers import addresses
+from lab.providers.blockdevices import BlockDevices, limited
+from lab.providers.container import limits, names
+from lab.providers.container.engine import Engine, engine_errors
+from lab.providers.container.host import ContainerHost
+from lab.runs import LABEL, RUN_VARIABLE
+from lab.spec import Disk, DiskClass, DiskLimits
+
+# The shell is process 1 and reaps what daemons leave behind; an engine's own init is not on every machine.
+_INIT = "while :; do sleep 2147483647 & wait; done"
+
+# Pairs of file and size; what exists stays as it is.
+_MAKE_DISKS = """
+while (( $# )); do
+  if [[ ! -e $1 ]]; then mkdir -p -- "${1%/*}" && truncate -s "$2" -- "$1" || exit 1; fi
+  shift 2
+done
+"""
+
+
+# Podman 4.3 answers 500 where Docker says 409. Of a subnet that is taken it says other words, and another one does.
+_PODMAN_TAKEN = ("network already exists", "that name is already in use")
+
+
+@contextmanager
+def making(what: str, run_id: str) -> Iterator[None]:
+    """Say what a refusal because of a taken name means."""
+    try:
+        with engine_errors(f"making {what}"):
+            yield
+    except LabBroken as error:
+        if getattr(error.__cause__, "status_code", None) == 409 or any(text in error.detail for text in _PODMAN_TAKEN):
+            raise SpecError(
+                f"the engine has {what} already", error.detail, f"is there another cluster called {run_id!r}?"
+            ) from error
+        raise
+
+
+def make_volume(engine: Engine, name: str, marks: Mapping[str, str]) -> Path:
+    """Make the volume unless it exists; returns where it is on the engine's machine."""
+    with engine_errors(f"making volume {name}"):
+        return Path(str(engine.client.api.create_volume(name, labels=dict(marks))["Mountpoint"]))
+
+
+def raise_container(host: ContainerHost, run_id: str, home: Home, image: str) -> None:
+    """Create and start the container of a node."""
+    marks = names.labels(run_id, home)
+    engine = host.engine
+    make_volume(engine, names.node_volume(run_id, host.name), marks)
+    disks = make_volume(engine, names.disks_volume(run_id), marks)
+    podman = engine.kind == "podman"
+    options = {
+        **limits.machine_options(host.node),
+        **limits.process_options(podman_as_root=podman and engine.local and not engine.rootless),
+        **limits.system_call_options(podman=podman),
+        **_disk_options(host, disks),
+    }
+    _start(host, image, {**marks, names.NODE_LABEL: host.name}, options)
+
+
+def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    # testcontainers reads its settings when it is first imported, and takes a moment to import.
+    from testcontainers.core.config import testcontainers_config
+    from testcontainers.core.container import DockerContainer
+
+    # Its reaper is an image to be pulled; orphans are found by our labels instead.
+    testcontainers_config.ryuk_disabled = True
+    run_id = marks[LABEL]
+    network = names.network_name(run_id)
+    endpoint = docker.types.EndpointConfig(
+        host.engine.client.api.api_version,
+        ipv4_address=host.address,
+        aliases=[host.name],
+        mac_address=addresses.mac_address(host.address),
+    )
+    with making(f"container {host.container}", run_id):
+        container = (
+            DockerContainer(image, docker_client_kw={"environment": dict(host.engine.settings)})
+            .with_name(host.container)
+            .with_command(["-c", _INIT])
+            .with_env(RUN_VARIABLE, run_id)
+            .with_envs(**({"QEMU_CPU": host.arch.qemu_cpu} if host.emulated and host.arch.qemu_cpu else {}))
+            .with_volume_mapping(names.node_volume(run_id, host.name), str(names.NODE_DIRECTORY), "rw")
+            .with_volume_mapping(names.disks_volume(run_id), str(names.DISKS_DIRECTORY), "rw")
+            .with_kwargs(
+                entrypoint=["bash"],
+                hostname=host.name,
+                labels=dict(marks),
+                network=network,
+                networking_config={network: endpoint},
+                **options,
+            )
+        )
+        try:
+            container.start()
+        finally:
+            container.get_docker_client().client.close()
+
+
+def make_disks(host: ContainerHost) -> None:
+    """Make the sparse files of the node's disks that do not exist yet."""
+    pairs = [text for disk in host.disks.values() for text in (str(names.disk_file(disk.name)), str(disk.size_bytes))]
+    if pairs:
+        host.run(("bash", "-c", _MAKE_DISKS, "bash", *pairs))
+
+
+def _disk_options(host: ContainerHost, disks_folder: Path) -> dict[str, Any]:
+    """Options for the node's disk limits; makes the loop devices that they need."""
+    bounded = limited(host.disks.values())
+    if not bounded:
+        return {}
+    if not host.devices and not limits.wants_loops(bounded):
+        below = BlockDevices().below(host.engine.root_directory)
+        return limits.disk_options({below: bounded[0].limits})
+    ceilings = {_loop(host, disk, disks_folder): disk.limits for disk in bounded}
+    mapped = [f"{device}:{names.disk_device(name)}:rwm" for name, device in host.devices.items()]
+    return {**limits.disk_options(ceilings), "devices": mapped}
+
+
+def _loop(host: ContainerHost, disk: Disk, disks_folder: Path) -> Path:
+    if disk.name not in host.devices:
+        file = disks_folder / names.disk_file(disk.name).relative_to(names.DISKS_DIRECTORY)
+        host.devices[disk.name] = limits.attach_loop(file, disk.size_bytes)
+    return host.devices[disk.name]
+
+
+def disk_state(disk: Disk, device: Path | None) -> dict[str, Any]:
+    """A disk as JSON values."""
+    return {
+        "size_bytes": disk.size_bytes,
+        "device_class": disk.device_class.value,
+        "limits": vars(disk.limits),
+        "device": None if device is None else str(device),
+    }
+
+
+def disk_from(name: str, state: Mapping[str, Any]) -> Disk:
+    """The disk that `disk_state` described."""
+    return Disk(name, int(state["size_bytes"]), DiskClass(state["device_class"]), DiskLimits(**state["limits"]))

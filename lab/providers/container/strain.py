@@ -1,0 +1,156 @@
+"""Networks, disks and memory of containers made worse while they run: by the kernel, from outside of the container."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import process
+from lab.errors import LabBroken
+from lab.providers.blockdevices import BlockDevices
+from lab.providers.container.engine import Engine, engine_errors
+from lab.providers.container.host import ContainerHost
+from lab.providers.packets import PacketFilter, obstacle
+from lab.spec import Capability, DiskLimits
+
+_MARK = "cephlab"
+_INTERFACE = "eth0"
+_QUEUE = ("burst", "32kbit", "limit", "1mb")
+"""32 kbit holds a frame of 1500 bytes; a queue of 1 MB holds what a TCP connection sends ahead."""
+_GROUPS = Path("/sys/fs/cgroup")
+_UNLIMITED = 0  # version 1: no ceiling
+_CEILINGS = {"read_iops": "riops", "write_iops": "wiops", "read_bytes_s": "rbps", "write_bytes_s": "wbps"}
+_FILES_V1 = {
+    "read_iops": "blkio.throttle.read_iops_device",
+    "write_iops": "blkio.throttle.write_iops_device",
+    "read_bytes_s": "blkio.throttle.read_bps_device",
+    "write_bytes_s": "blkio.throttle.write_bps_device",
+}
+
+
+def capabilities(engine: Engine) -> frozenset[Capability]:
+    """What can be made worse on this engine's containers: all of it needs root on its own machine."""
+    if not engine.local or engine.rootless or obstacle(("iptables", "nsenter")) is not None:
+        return frozenset()
+    found = {Capability.CUT_LINKS, Capability.SLOW_DISK, Capability.SQUEEZE_MEMORY}
+    if shutil.which("tc"):
+        found.add(Capability.SLOW_NETWORK)
+    return frozenset(found)
+
+
+def links(host: ContainerHost) -> PacketFilter:
+    """The packet filter inside a container's network; it ends with the container."""
+    return PacketFilter(_MARK, inside=pid_of(host))
+
+
+def pid_of(host: ContainerHost) -> int:
+    """Process id of the container's first process on this machine; LabBroken when it is down."""
+    with engine_errors(f"looking at {host.name}"):
+        pid = int(host.engine.client.api.inspect_container(host.container)["State"]["Pid"])
+    if pid == 0:
+        raise LabBroken(f"{host.name} is down")
+    return pid
+
+
+# Network
+
+
+def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
+    """A token bucket on the container's interface; None takes it away."""
+    if bytes_s is None:
+        _tc(host, "qdisc", "del", "dev", _INTERFACE, "root")
+        return
+    _tc(host, "qdisc", "replace", "dev", _INTERFACE, "root", "tbf", "rate", f"{bytes_s * 8}bit", *_QUEUE)
+
+
+def held_packets(host: ContainerHost) -> int:
+    """The bucket's count of packets that had to wait (`overlimits`)."""
+    words = _tc(host, "-s", "qdisc", "show", "dev", _INTERFACE).replace(",", " ").split()
+    return int(words[words.index("overlimits") + 1]) if "overlimits" in words else 0
+
+
+def _tc(host: ContainerHost, *arguments: str) -> str:
+    return process.run(("nsenter", "--net", "--target", str(pid_of(host)), "--", "tc", *arguments)).stdout
+
+
+# Disks
+
+
+def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
+    """Ceilings on the block device below the container's volumes; None gives back those of the spec."""
+    device = BlockDevices().below(host.engine.root_directory)
+    numbers = (BlockDevices().sys / "class/block" / device.name / "dev").read_text().strip()
+    own = [disk.limits for disk in host.disks.values() if disk.limits.any() and disk.name not in host.devices]
+    wanted = limits or (own[0] if own else DiskLimits())
+    group = Group.of(pid_of(host), "blkio")
+    for field, name in _CEILINGS.items():
+        rate = getattr(wanted, field)
+        if group.unified:
+            group.write("io.max", f"{numbers} {name}={'max' if rate is None else rate}")
+        else:
+            group.write(_FILES_V1[field], f"{numbers} {_UNLIMITED if rate is None else rate}")
+
+
+# Memory
+
+
+def memory_used(host: ContainerHost) -> int:
+    """Anonymous memory of the container, which the kernel cannot take back without swap."""
+    group = Group.of(pid_of(host), "memory")
+    found = group.fields("memory.stat")
+    return found["anon"] if group.unified else found["total_rss"]
+
+
+def squeeze_memory(host: ContainerHost, limit_bytes: int | None) -> None:
+    """Another ceiling on what the container holds, with no swap beyond it; None is what its spec says."""
+    limit = limit_bytes or host.node.memory_bytes
+    group = Group.of(pid_of(host), "memory")
+    if group.unified:
+        group.write("memory.swap.max", "max" if limit is None else "0")
+        group.write("memory.max", "max" if limit is None else str(limit))
+        return
+    # Memory with swap may never be limited to less than memory alone, so the order depends on the direction.
+    files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+    wider = limit is None or limit > int(group.read(files[0]))
+    for name in reversed(files) if wider else files:
+        group.write(name, str(-1 if limit is None else limit))
+
+
+@dataclass(frozen=True)
+class Group:
+    """A container's control group as a directory. unified: version 2."""
+
+    directory: Path
+    unified: bool
+
+    @staticmethod
+    def of(pid: int, controller: str, groups: Path = _GROUPS, proc: Path = Path("/proc")) -> Group:
+        """The group of a process for a controller; LabBroken when there is none."""
+        unified = ""
+        for line in (proc / str(pid) / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controller in controllers.split(","):
+                return Group(groups / controller / path.lstrip("/"), unified=False)
+            if not controllers:
+                unified = path
+        if (groups / "cgroup.controllers").exists():
+            return Group(groups / unified.lstrip("/"), unified=True)
+        raise LabBroken(f"process {pid} is in no control group for {controller}")
+
+    def read(self, name: str) -> str:
+        try:
+            return (self.directory / name).read_text()
+        except OSError as error:
+            raise LabBroken(f"{self.directory / name} cannot be read", str(error)) from error
+
+    def write(self, name: str, text: str) -> None:
+        try:
+            (self.directory / name).write_text(text)
+        except OSError as error:
+            raise LabBroken(f"{self.directory / name} does not take {text!r}", str(error)) from error
+
+    def fields(self, name: str) -> Mapping[str, int]:
+        """A file of lines `name number`."""
+        return {key: int(value) for key, value in (line.split() for line in self.read(name).splitlines())}

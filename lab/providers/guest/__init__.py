@@ -1,0 +1,1 @@
+"""Nodes with a kernel of their own: what the `uml` and `qemu` providers share."""

@@ -1,0 +1,150 @@
+"""What a guest starts from: an initramfs that mounts its root and becomes the agent, and a disk for what it writes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from lab.errors import LabBroken
+from lab.home import Home
+from lab.images.cache import Cache
+from lab.images.kernels import Kernel
+from lab.images.tools import SystemTools, require
+from lab.providers.guest.wire import PORT
+
+AGENT = Path(__file__).with_name("inside")
+"""A folder that Python runs."""
+READY = b"cephlab: the agent listens"
+"""What the agent says on the console once it can be connected to."""
+
+STORE_BYTES = 8 << 30
+"""Size of the sparse disk with a node's own directory and what it writes to its root."""
+
+_TRAILER = "TRAILER!!!"
+_STORE_FOLDERS = ("upper", "work", "node")
+
+# The words of the kernel's command line that begin with `cephlab.` become the variables used here.
+_INIT = """#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+for word in $(cat /proc/cmdline); do
+  case "$word" in cephlab.*) eval "${word#cephlab.}" ;; esac
+done
+if [ -n "$probe" ]; then
+  echo "cephlab: the kernel runs"
+  poweroff -f
+fi
+while read -r module; do insmod "/modules/$module"; done </modules/order
+for disk in $root $store $modules; do
+  until [ -b "/dev/$disk" ]; do sleep 0.01; done
+done
+mkdir -p /lower /store /new
+mount -t ext4 -o ro,noload "/dev/$root" /lower
+mount -t ext4 "/dev/$store" /store
+mount -t overlay -o lowerdir=/lower,upperdir=/store/upper,workdir=/store/work root /new
+mkdir -p /new/cephlab/node /new/usr/lib/modules /new/dev /new/proc /new/sys /new/run /new/tmp
+mount --bind /store/node /new/cephlab/node
+mount -t ext4 -o ro "/dev/$modules" /new/usr/lib/modules
+mount -t tmpfs -o mode=755 run /new/run
+mount -t tmpfs -o mode=1777 tmp /new/tmp
+mkdir -p /new/run/cephlab /new/run/lock
+cp -r /agent /bin/busybox /new/run/cephlab/
+for name in modprobe insmod rmmod lsmod; do
+  [ -e "/new/usr/sbin/$name" ] || ln -s /run/cephlab/busybox "/new/usr/sbin/$name"
+done
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o ptmxmode=666 pts /dev/pts
+mount -t tmpfs -o mode=1777 shm /dev/shm
+mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
+hostname "$name_of_host"
+echo "$name_of_host" >/new/etc/hostname
+ip link set lo up
+ip addr add "$address" dev "$lab_link"
+ip link set "$lab_link" up
+ip addr add "$control/32" peer "$keeper" dev "$control_link"
+ip link set "$control_link" up
+for what in dev proc sys; do mount --move "/$what" "/new/$what"; done
+exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/cephlab/agent "$control" PORT
+"""
+
+
+def initramfs(home: Home, kernel: Kernel, modules: Iterable[str]) -> Path:
+    """The initramfs for a kernel, made once for each change of what goes into it; it loads these modules.
+
+    Not compressed: an emulated guest takes longer to unpack it than this machine to read it.
+    """
+    loaded = kernel.load_order(tuple(modules))
+    files = {
+        "init": (_INIT.replace("PORT", str(PORT)).encode(), 0o755),
+        **{f"agent/{path.name}": (path.read_bytes(), 0o644) for path in sorted(AGENT.glob("*.py"))},
+        "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
+        "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
+        **{f"modules/{name}": (content, 0o644) for name, content in loaded},
+    }
+    content = archive(("agent", "bin", "dev", "modules", "proc", "sys"), files)
+    path = kernel.folder / f"initramfs-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not path.exists():
+        with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:
+            (scratch / "made").write_bytes(content)
+            (scratch / "made").replace(path)
+    return path
+
+
+def archive(folders: Iterable[str], files: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """A cpio archive of the `newc` form, which the kernel unpacks: see its initramfs buffer format document."""
+    parts = [_entry(name, b"", stat.S_IFDIR | 0o755) for name in folders]
+    parts += [_entry(name, content, stat.S_IFREG | mode) for name, (content, mode) in files.items()]
+    parts.append(_entry(_TRAILER, b"", 0))
+    return b"".join(parts)
+
+
+def _entry(name: str, content: bytes, mode: int) -> bytes:
+    fields = (0, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+    return _padded(head) + _padded(content)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
+
+
+def make_store(path: Path) -> None:
+    """Make a node's store: a sparse ext4 disk with the folders that the init expects. Nothing where it exists."""
+    if path.exists():
+        return
+    tools = SystemTools()
+    scratch = path.with_name(f"{path.name}.{os.getpid()}")
+    content = path.with_name(f"{path.name}.content")
+    for name in _STORE_FOLDERS:
+        (content / name).mkdir(parents=True, exist_ok=True)
+    with scratch.open("wb") as file:
+        file.truncate(STORE_BYTES)
+    argv = [require(tools, "mke2fs"), "-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=1,root_owner=0:0"]
+    argv += ["-J", "size=16", "-d", str(content), str(scratch)]
+    tools.run(argv, timeout_s=60.0)
+    scratch.replace(path)
+    for name in _STORE_FOLDERS:
+        (content / name).rmdir()
+    content.rmdir()
+
+
+def why_not_ready(console: Path) -> str:
+    """The end of a console, for an error."""
+    try:
+        return console.read_bytes()[-3000:].decode(errors="replace")
+    except FileNotFoundError:
+        return "(it wrote nothing)"
+
+
+def refuse_odd_path(path: Path) -> None:
+    """LabBroken where a path cannot be written on a kernel's or an emulator's command line."""
+    if any(sign in str(path) for sign in ' ,\t\n"'):
+        raise LabBroken(
+            f"{path} has a space, comma or quote in it", "machines are started with it", "set CEPHLAB_HOME to another"
+        )

@@ -1,0 +1,64 @@
+"""The streams of a line server in a guest: one connection to its agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+
+from lab.errors import LabBroken
+from lab.providers.guest.wire import Link
+from lab.providers.lines import LineServer, Tail
+
+_KILLED = -9
+
+
+class _Streams:
+    def __init__(self, link: Link, end: Callable[[], object]) -> None:
+        self._link = link
+        self._end = end
+        self._errors = Tail()
+        self._code = _KILLED
+
+    def output(self) -> Iterator[bytes]:
+        try:
+            while (frame := self._link.receive()).kind != b"x":
+                if frame.kind == b"2":
+                    self._errors.add(frame.payload)
+                else:
+                    yield frame.payload
+            self._code = int(json.loads(frame.payload)["code"])
+        except OSError:
+            return  # the guest went down, or this side hung up
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._link.send(b"0", data)
+        except OSError:
+            return  # it has ended; its last words are in the queue
+
+    def end_input(self) -> None:
+        self.send(b"")
+
+    def kill(self) -> None:
+        try:
+            self._end()
+        except LabBroken:
+            self._link.hang_up()  # the guest is down: so is the program
+
+    def errors(self) -> str:
+        return self._errors.text()
+
+    def status(self) -> int:
+        return self._code
+
+    def close(self) -> None:
+        self._link.close()
+
+
+def open_channel(link: Link, argv: Sequence[str], end: Callable[[], object]) -> LineServer:
+    """A program that runs over the link, to talk to line by line. end: kills it with its children.
+
+    It ends with this process, as the connection does.
+    """
+    link.socket.settimeout(None)
+    return LineServer(_Streams(link, end), argv, link.node)

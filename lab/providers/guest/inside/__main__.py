@@ -1,0 +1,253 @@
+"""Runs in a guest as its first process, under the image's Python: programs, files and disks on the lab's behalf.
+
+It listens on a network interface of its own. The provider `ssh` has it run on machines that exist, under an ordinary
+process id; it listens on a socket in a folder there that only its user can enter, and leaves the machine's clock and
+the order of its processes as they are. Kinds of frames, both ways: `j` a request or an answer (JSON), `0` input
+of a program or a file, `1` and `2` outputs, `w` the size of a terminal, `x` how a program ended (JSON). It must run on
+every Python that a supported Debian suite ships (3.11 and later) and imports nothing of the lab.
+"""
+
+import glob
+import json
+import os
+import socket
+import sys
+import threading
+import time
+
+from frames import CHUNK, answer, receive, send
+from programs import CHILDREN, Program, end_session
+
+DISKS = "/dev/cephlab"
+FOUND_S = 10.0
+LOCK_NOW = 1  # MCL_CURRENT
+
+
+def favour():
+    """Before every ordinary program, so that a busy guest still answers; what is started from here is ordinary."""
+    if os.getpid() != 1:
+        return  # somebody else's machine
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    except PermissionError:
+        pass
+
+
+def op_hello(request):
+    """Who the guest is; its clock is set to the lab's first (seconds since the epoch)."""
+    if os.getpid() == 1:
+        time.clock_settime(time.CLOCK_REALTIME, request["now"])
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip()
+    return {
+        "boot": boot,
+        "kernel": os.uname().release,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def op_spawn(request):
+    log = request["log"]
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    actions = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    pid = CHILDREN.start(request["argv"], request["env"], None, actions, [])
+    return {"pid": pid, "birth": CHILDREN.births[pid]}
+
+
+def op_state(request):
+    return CHILDREN.state(request["pid"], request["birth"])
+
+
+def op_signal(request):
+    if CHILDREN.state(request["pid"], request["birth"])["alive"]:
+        try:
+            os.killpg(request["pid"], request["number"])
+        except ProcessLookupError:
+            return False
+    return True
+
+
+def op_end(request):
+    """Kill a program with its children, and wait until none of them is left."""
+    deadline = time.monotonic() + FOUND_S
+    end_session(request["pid"])
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(request["pid"], 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.002)
+    raise TimeoutError("a program does not die")
+
+
+def op_exists(request):
+    return os.path.exists(request["path"])
+
+
+def op_mkdir(request):
+    os.makedirs(request["path"], exist_ok=True)
+
+
+def op_disks(request):
+    """Make /dev/cephlab/NAME for each disk that is in; devices are where the lab says: `ubdX`, or `lun N`."""
+    os.makedirs(DISKS, exist_ok=True)
+    for name in os.listdir(DISKS):
+        os.unlink(f"{DISKS}/{name}")
+    for name, place in request["disks"].items():
+        os.symlink(f"/dev/{device_at(place, time.monotonic() + FOUND_S)}", f"{DISKS}/{name}")
+
+
+def device_at(place, deadline):
+    kind, _, number = place.partition(" ")
+    while True:
+        found = glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
+        if found:
+            return os.path.basename(found[0])
+        if time.monotonic() > deadline:
+            raise FileNotFoundError(2, "no such disk", place)
+        time.sleep(0.01)
+
+
+def op_absent(request):
+    """Wait until a disk that was pulled out is gone."""
+    deadline = time.monotonic() + FOUND_S
+    while True:
+        try:
+            device_at(request["place"], 0)
+        except FileNotFoundError:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{request['place']} does not go away")
+        time.sleep(0.01)
+
+
+OPERATIONS = {
+    "hello": op_hello,
+    "spawn": op_spawn,
+    "state": op_state,
+    "signal": op_signal,
+    "end": op_end,
+    "exists": op_exists,
+    "mkdir": op_mkdir,
+    "disks": op_disks,
+    "absent": op_absent,
+}
+
+
+def put(link, request):
+    """Take a file: it appears whole, and is on the disk when the answer comes."""
+    path, scratch = request["path"], f"{request['path']}.{threading.get_ident()}.part"
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    file = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        while data := receive(link)[1]:
+            while data:
+                data = data[os.write(file, data) :]
+        os.fchmod(file, request["mode"])
+        os.fsync(file)
+        os.rename(scratch, path)
+    except OSError:
+        os.unlink(scratch)
+        raise
+    finally:
+        os.close(file)
+    above = os.open(folder, os.O_RDONLY)
+    os.fsync(above)
+    os.close(above)
+
+
+def get(link, request):
+    with open(request["path"], "rb", buffering=0) as file:
+        while data := file.read(CHUNK):
+            send(link, b"1", data)
+
+
+def serve(link):
+    favour()
+    if link.family == socket.AF_INET:
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with link:
+        try:
+            while True:
+                request = json.loads(receive(link)[1])
+                if one(link, request):
+                    drain(link)
+                    return
+        except OSError:
+            return
+
+
+def drain(link):
+    """Wait until the lab hangs up: closing with input unread would take the last answer with it."""
+    link.shutdown(socket.SHUT_WR)
+    while link.recv(CHUNK):
+        pass
+
+
+def one(link, request):
+    """Serve one request; whether the connection is used up by it."""
+    operation = request["op"]
+    try:
+        if operation == "run":
+            program = Program(link, request)
+            answer(link, {"ok": program.pid})
+            program.serve()
+            return True
+        if operation in ("put", "get"):
+            value = (put if operation == "put" else get)(link, request)
+        else:
+            value = OPERATIONS[operation](request)
+    except OSError as error:
+        if isinstance(error, ConnectionError):
+            raise
+        told = {"type": type(error).__name__, "errno": error.errno or 0, "message": str(error)}
+        answer(link, {"error": told})
+        return operation in ("run", "put", "get")
+    answer(link, {"ok": value})
+    return False
+
+
+def accept(server):
+    favour()
+    while True:
+        link, _ = server.accept()
+        threading.Thread(target=serve, args=(link,), daemon=True).start()
+
+
+def stay_in_memory():
+    """A guest that has no memory left drops pages of programs; not of this one."""
+    import ctypes
+
+    ctypes.CDLL(None).mlockall(LOCK_NOW)
+
+
+def listen():
+    """On an address and a port, or on a path."""
+    if len(sys.argv) == 3:
+        server = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64)
+        return server, server.getsockname()[1]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(sys.argv[1])
+    server.listen(64)
+    return server, sys.argv[1]
+
+
+def main():
+    server, where = listen()
+    threading.stack_size(1 << 19)
+    threading.Thread(target=accept, args=(server,), daemon=True).start()
+    os.write(1, f"cephlab: the agent listens {where}\n".encode())
+    if os.getpid() == 1:
+        stay_in_memory()
+    CHILDREN.reap()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Programs in the guest: starting them, reaping every orphan, and carrying their streams over a connection."""
+
+import fcntl
+import json
+import os
+import select
+import signal
+import struct
+import termios
+import threading
+
+from frames import CHUNK, receive, send
+
+BASE = {
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "TERM": "linux",
+}
+KEPT = ("CEPHLAB_REMOTE", "HOME", "LOGNAME", "PATH", "USER", "XDG_RUNTIME_DIR")
+
+
+def base():
+    """A guest's first process is given nothing worth passing on; one that a user started is."""
+    if os.getpid() == 1:
+        return BASE
+    return {**BASE, **{key: os.environ[key] for key in KEPT if key in os.environ}}
+
+
+def stat_of(pid):
+    """(state, start in ticks) of a process, see proc(5); None where there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # A zombie with other threads: one of them may be executing a program, and becomes the process.
+    return "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0], fields[19]
+
+
+class Children:
+    """Programs that were started here, and how they ended; orphans of theirs are reaped too."""
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.births = {}
+        self.codes = {}
+        self.started = threading.Event()
+
+    def start(self, argv, env, cwd, actions, keep):
+        """Pid of the program, which leads a session of its own. keep: descriptors that it must not inherit."""
+        if cwd:
+            argv = ["env", "--chdir", cwd, *argv]
+        for number in keep:
+            os.set_inheritable(number, False)
+        environment = {**base(), **env}
+        with self.changed:
+            pid = os.posix_spawn(
+                self.find(argv[0], environment["PATH"]),
+                argv,
+                environment,
+                file_actions=actions,
+                setsid=True,
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],
+            )
+            self.births[pid] = (stat_of(pid) or ("", "0"))[1]
+            self.codes.pop(pid, None)
+        self.started.set()
+        return pid
+
+    @staticmethod
+    def find(name, path):
+        if "/" in name:
+            return name
+        for folder in path.split(":"):
+            if os.access(f"{folder}/{name}", os.X_OK):
+                return f"{folder}/{name}"
+        raise FileNotFoundError(2, "No such file or directory", name)
+
+    def reap(self):
+        while True:
+            try:
+                # Seen first and buried under the lock, so that none is buried before its start is written down.
+                os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            except ChildProcessError:
+                self.started.wait()
+                self.started.clear()
+                continue
+            with self.changed:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid:
+                    self.codes[pid] = os.waitstatus_to_exitcode(status)
+                    self.changed.notify_all()
+
+    def code(self, pid):
+        with self.changed:
+            while pid not in self.codes:
+                self.changed.wait()
+            return self.codes[pid]
+
+    def state(self, pid, birth):
+        with self.changed:
+            if self.births.get(pid) == birth:
+                # One that has ended is told of with its status, which follows in a moment.
+                while pid not in self.codes and (stat_of(pid) or "Z")[0] == "Z":
+                    self.changed.wait(0.05)
+                return {"alive": pid not in self.codes, "code": self.codes.get(pid)}
+        found = stat_of(pid)
+        return {"alive": bool(found) and found[1] == birth and found[0] not in "ZX", "code": None}
+
+
+CHILDREN = Children()
+
+
+def end_session(pid):
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+class Program:
+    """One program whose streams go over a connection; it ends with the connection."""
+
+    def __init__(self, link, request):
+        self.link = link
+        self.outputs = {}
+        self.held = b""
+        self.input_open = True
+        self.pid = self.start(request)
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self.pidfd = -1
+
+    def start(self, request):
+        if request.get("terminal"):
+            return self.start_on_terminal(request)
+        in_r, self.input = os.pipe()
+        out_r, out_w = os.pipe()
+        err_r, err_w = os.pipe()
+        self.outputs = {out_r: b"1", err_r: b"2"}
+        actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate((in_r, out_w, err_w))]
+        try:
+            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions, [])
+        except OSError:
+            for number in (self.input, out_r, err_r):
+                os.close(number)
+            raise
+        finally:
+            for number in (in_r, out_w, err_w):
+                os.close(number)
+
+    def start_on_terminal(self, request):
+        master, slave = os.openpty()
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", *request["terminal"], 0, 0))
+        # Opened by the leader of a new session, it becomes the session's own terminal.
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, 0, 1),
+            (os.POSIX_SPAWN_DUP2, 0, 2),
+        ]
+        self.input = os.dup(master)
+        self.outputs = {master: b"1"}
+        try:
+            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions, [])
+        finally:
+            os.close(slave)
+
+    def serve(self):
+        os.set_blocking(self.input, False)
+        try:
+            while self.outputs or self.pidfd >= 0:
+                self.turn()
+            send(self.link, b"x", json.dumps({"code": CHILDREN.code(self.pid)}).encode())
+        except OSError:
+            end_session(self.pid)
+        finally:
+            for number in (*self.outputs, self.pidfd, *([self.input] if self.input_open else [])):
+                if number >= 0:
+                    os.close(number)
+
+    def turn(self):
+        poll = select.poll()
+        poll.register(self.link, select.POLLRDHUP | (0 if self.held else select.POLLIN))
+        if self.held:
+            poll.register(self.input, select.POLLOUT)
+        for number in self.outputs:
+            poll.register(number, select.POLLIN)
+        if self.pidfd >= 0:
+            poll.register(self.pidfd, select.POLLIN)
+        for number, event in poll.poll():
+            if number == self.link.fileno():
+                self.from_lab(event)
+            elif number == self.pidfd:
+                os.close(self.pidfd)
+                self.pidfd = -1
+            elif number in self.outputs:
+                self.from_program(number)
+            else:
+                self.feed()
+
+    def from_lab(self, event):
+        if event & select.POLLIN and not self.held:
+            kind, payload = receive(self.link)
+            if kind == b"w":
+                fcntl.ioctl(self.input, termios.TIOCSWINSZ, struct.pack("HHHH", *json.loads(payload), 0, 0))
+            elif payload and self.input_open:
+                self.held = payload
+                self.feed()
+            elif not payload:
+                self.close_input()
+        elif event & (select.POLLRDHUP | select.POLLHUP | select.POLLERR):
+            raise ConnectionError("the lab has hung up")
+
+    def feed(self):
+        try:
+            self.held = self.held[os.write(self.input, self.held) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.held = b""
+            self.close_input()
+
+    def close_input(self):
+        if self.input_open:
+            os.close(self.input)
+            self.input_open = False
+
+    def from_program(self, number):
+        try:
+            data = os.read(number, CHUNK)
+        except OSError:
+            data = b""  # a terminal whose last program has ended
+        if data:
+            send(self.link, self.outputs[number], data)
+        else:
+            del self.outputs[number]
+            os.close(number)

@@ -1,0 +1,42 @@
+"""Keeps a run's network alive and opens connections in it: a process in the network's namespace, asked over a socket.
+
+Run as a script by the lab's own Python; the namespace, with its bridge and interfaces, goes when the last process in it
+does. A request is a line `ADDRESS PORT`; the answer is `k` with the connected socket attached, or `e` and why not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+
+CONNECT_S = 2.0
+
+
+def serve(link: socket.socket) -> None:
+    """Answer one request."""
+    with link:
+        address, _, port = link.recv(200).decode().strip().partition(" ")
+        try:
+            with socket.create_connection((address, int(port)), timeout=CONNECT_S) as made:
+                made.setblocking(True)
+                socket.send_fds(link, [b"k"], [made.fileno()])
+        except OSError as error:
+            link.sendall(b"e" + str(error).encode())
+
+
+def main() -> None:
+    """Listen on a socket in the folder that is named, and tell of it on the standard output."""
+    os.chdir(sys.argv[1])  # a socket's own path may hold but 107 bytes
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(sys.argv[2])
+    server.listen(64)
+    os.write(1, b"ready\n")
+    while True:
+        link, _ = server.accept()
+        threading.Thread(target=serve, args=(link,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

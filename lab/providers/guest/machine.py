@@ -1,0 +1,110 @@
+"""The seam between a guest and what runs it: User-Mode Linux or QEMU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from lab.arch import Arch
+from lab.home import Home
+from lab.images.kernels import Kernel
+from lab.process import LocalProcess
+
+FIRST_DISK = 3
+"""Slots below hold the root, the store and the modules."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What guests of an architecture start from. root: the image as a disk."""
+
+    kernel: Kernel
+    initramfs: Path
+    root: Path
+
+    def to_json(self) -> dict[str, str]:
+        return {"kernel": self.kernel.name, "initramfs": str(self.initramfs), "root": str(self.root)}
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A network interface of a guest: the name of its tap here, and its hardware address."""
+
+    tap: str
+    mac: str
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a machine is started with. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init."""
+
+    name: str
+    arch: Arch
+    folder: Path
+    executable: Path
+    initramfs: Path
+    fixed: Sequence[tuple[Path, bool]]
+    disks: Mapping[int, Path]
+    interfaces: Sequence[Interface]
+    memory_bytes: int
+    cores: int
+    words: Mapping[str, str]
+    console: Path
+    inside: tuple[str, ...]
+    marks: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A machine that was started: its folder, and what puts a command into its network."""
+
+    folder: Path
+    inside: tuple[str, ...]
+
+
+class Machines(Protocol):
+    """How one kind of machine is started and what can be done to one that runs, found by its folder."""
+
+    @property
+    def modules(self) -> Sequence[str]:
+        """What has to be loaded before there is a root."""
+        ...
+
+    @property
+    def slots(self) -> int:
+        """How many disks fit, the fixed ones included."""
+        ...
+
+    def interface_names(self) -> tuple[str, str]:
+        """What a guest calls its two interfaces."""
+        ...
+
+    def fixed_names(self) -> tuple[str, str, str]:
+        """What a guest calls the fixed disks."""
+        ...
+
+    def place(self, slot: int) -> str:
+        """Where a guest's agent finds a disk; see `op_disks` there."""
+        ...
+
+    def cores(self, wanted: float | None) -> int: ...
+
+    def prepare(self, home: Home, parts: Parts) -> None:
+        """Find out what has to be known of this machine before a guest is started or asked about."""
+        ...
+
+    def start(self, boot: Boot) -> LocalProcess: ...
+
+    def plug(self, guest: Running, slot: int, file: Path) -> None:
+        """Put a disk into a running machine."""
+        ...
+
+    def unplug(self, guest: Running, slot: int) -> None:
+        """Pull a disk out of a running machine; LabBroken when the guest holds on to it."""
+        ...
+
+    def emulated(self, arch: Arch) -> bool:
+        """Whether guests of an architecture run through an emulator."""
+        ...

@@ -1,0 +1,173 @@
+"""The network of a run: a namespace of its own with a bridge, kept by a process; nothing outside can reach it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lab import clock, process
+from lab.errors import LabBroken, Unavailable
+from lab.process import LocalProcess, recall
+from lab.runs import write_json
+
+POOL = ipaddress.IPv4Network("10.78.0.0/16")
+KEEPER = Path(__file__).with_name("keeper.py")
+KEEPER_ADDRESS = "169.254.77.1"
+BRIDGE = "lab"
+_FIRST = 10  # the bridge has .1; the rest below is room for what tests put beside the nodes
+_READY_S = 15.0
+_RECORD = "keeper.json"
+_SOCKET = "keeper"
+
+
+def privileged() -> bool:
+    """Whether a network namespace can be had without a user namespace around it."""
+    return os.geteuid() == 0
+
+
+def obstacle() -> Unavailable | None:
+    """Why a network of one's own cannot be had here, or None. Tried with a namespace that goes at once."""
+    missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
+    if missing:
+        return Unavailable(
+            f"{', '.join(missing)} is not installed",
+            "guests are on a network namespace of their own",
+            "install the packages util-linux and iproute2",
+        )
+    if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return Unavailable(
+            "/dev/net/tun cannot be opened", "guests' interfaces are made with it", "load the module tun: modprobe tun"
+        )
+    tried = process.run((*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tap"), check=False)
+    if tried.code != 0:
+        hint = "run it as root" if privileged() else "allow user namespaces to ordinary users, or run it as root"
+        return Unavailable("a network namespace with an interface cannot be had", tried.stderr.strip(), hint)
+    return None
+
+
+def _unshare() -> tuple[str, ...]:
+    return ("unshare", "--net") if privileged() else ("unshare", "--user", "--map-root-user", "--net")
+
+
+class Network:
+    """A run's network. folder: where its socket and its keeper's record are; marks: on every process of the run."""
+
+    def __init__(self, folder: Path, subnet: str, marks: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.subnet = ipaddress.IPv4Network(subnet)
+        self._marks = dict(marks)
+
+    def make(self) -> None:
+        """Start the keeper and put the bridge up; LabBroken when either does not work."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        argv = (*_unshare(), sys.executable, "-I", str(KEEPER), str(self.folder), _SOCKET)
+        log = self.folder / "keeper.log"
+        started = process.start_detached(argv, log=log, env=self._marks)
+        write_json(self.folder / _RECORD, started.ref)
+
+        def ready() -> bool:
+            if not started.alive():
+                raise LabBroken("the network's keeper ended", log.read_text(errors="replace"))
+            return log.read_bytes().startswith(b"ready")
+
+        clock.wait(ready, bool, what="the network's keeper", timeout_s=_READY_S, interval_s=0.01)
+        self.ip(
+            [
+                "link set lo up",
+                f"link add {BRIDGE} type bridge forward_delay 0",
+                f"addr add {self.subnet[1]}/{self.subnet.prefixlen} dev {BRIDGE}",
+                f"link set {BRIDGE} up",
+            ]
+        )
+
+    @property
+    def _keeper(self) -> LocalProcess:
+        try:
+            found = recall(json.loads((self.folder / _RECORD).read_text()))
+        except FileNotFoundError as error:
+            raise LabBroken("the run has no network", str(error)) from error
+        if not found.alive():
+            raise LabBroken("the run's network is gone: its keeper has ended", hint="remove the run: cephlab down")
+        return found
+
+    def inside(self, folder: Path | None = None) -> tuple[str, ...]:
+        """What to put before a command that shall be in the network, and in a working directory."""
+        user = () if privileged() else ("--user", "--preserve-credentials")
+        where = (f"--wd={folder}",) if folder else ()
+        return ("nsenter", *user, "--net", "--target", str(self._keeper.pid), *where, "--")
+
+    def ip(self, commands: Iterable[str]) -> None:
+        """Run commands of `ip` in the network, all in one go."""
+        batch = "".join(f"{command}\n" for command in commands)
+        process.run((*self.inside(), "ip", "-batch", "-"), stdin=batch.encode(), shown=("ip", "-batch", batch))
+
+    def add_guest(self, index: int) -> None:
+        """Interfaces of a guest: one on the bridge, and one for its agent alone, whose neighbour is known at once."""
+        lab, control = interfaces(index)
+        self.ip(
+            [
+                f"tuntap add dev {lab} mode tap",
+                f"link set {lab} master {BRIDGE}",
+                f"link set {lab} up",
+                f"tuntap add dev {control} mode tap",
+                f"addr add {KEEPER_ADDRESS} peer {control_address(index)} dev {control}",
+                f"link set {control} up",
+                f"neigh add {control_address(index)} lladdr {mac(control_address(index))} nud permanent dev {control}",
+            ]
+        )
+
+    def remove_guest(self, index: int) -> None:
+        self.ip([f"link del {name}" for name in interfaces(index)])
+
+    def attach(self, index: int, *, attached: bool) -> None:
+        """Put a guest's interface on the bridge, or take it off: its agent is reached all the same."""
+        lab, _ = interfaces(index)
+        self.ip([f"link set {lab} master {BRIDGE}" if attached else f"link set {lab} nomaster"])
+
+    def connect(self, address: str, port: int) -> socket.socket:
+        """A connection in the network; OSError when the other end does not take it."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            with socket.socket(socket.AF_UNIX) as asked:
+                asked.connect(f"/proc/self/fd/{folder}/{_SOCKET}")
+                asked.sendall(f"{address} {port}\n".encode())
+                said, descriptors, _, _ = socket.recv_fds(asked, 500, 1)
+        finally:
+            os.close(folder)
+        if not descriptors:
+            raise ConnectionError(said[1:].decode(errors="replace") or "the network's keeper hung up")
+        return socket.socket(fileno=descriptors[0])
+
+
+def interfaces(index: int) -> tuple[str, str]:
+    """Names of a guest's interfaces in the run's namespace: on the bridge, and the agent's."""
+    return f"lab{index}", f"control{index}"
+
+
+def control_address(index: int) -> str:
+    """Where a guest's agent listens."""
+    return str(ipaddress.IPv4Address("169.254.78.0") + index)
+
+
+def mac(address: str) -> str:
+    """A hardware address made from an IPv4 address."""
+    return "02:4c:" + ipaddress.IPv4Address(address).packed.hex(":")
+
+
+def free_subnet(taken: Sequence[str]) -> str:
+    """The pool's first /24 that no run of the home has; namespaces keep those of other homes apart."""
+    found = next((net for net in POOL.subnets(new_prefix=24) if str(net) not in taken), None)
+    if found is None:
+        raise LabBroken("no subnet is left", f"all of {POOL} are taken", "run `cephlab prune`")
+    return str(found)
+
+
+def address_of(subnet: ipaddress.IPv4Network, index: int) -> str:
+    """The address of the guest with that index, counted from 0."""
+    return str(subnet[_FIRST + index])

@@ -1,0 +1,211 @@
+"""QEMU: whole machines of either architecture, by KVM where it boots one, else emulated."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import QMPError
+from qemu.qmp.legacy import QEMUMonitorProtocol
+
+from lab import clock, process
+from lab.arch import Arch, host_arch
+from lab.errors import CommandTimedOut, LabBroken
+from lab.home import Home
+from lab.process import LocalProcess
+from lab.providers.guest.machine import Boot, Parts, Running
+from lab.runs import write_json
+
+_SLOTS = 32
+_EMULATED_CORES = 2
+_SOCKET = "qmp"
+_ANSWER_S = 20.0
+_PROBE_S = 20.0
+_PROBED = "cephlab: the kernel runs"
+
+_CPU = {
+    # An emulated cmpxchg16b with several CPUs ended in double faults, and five levels of pages cost time (QEMU 7.2).
+    Arch.X86_64: "max,-cx16,-la57",
+    # Debian signs return addresses; the architected cipher is what an emulated guest would mostly compute.
+    Arch.AARCH64: "max,pauth-impdef=on",
+}
+_BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
+_CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
+
+
+def program(arch: Arch) -> str:
+    """The emulator of whole machines of an architecture."""
+    return f"qemu-system-{arch}"
+
+
+class QemuMachines:
+    """The fixed disks are virtio-blk, in order; the spec's hang on one SCSI controller, so that they can move."""
+
+    modules: Sequence[str] = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "virtio_net", "ext4", "overlay")
+    slots = _SLOTS
+
+    def __init__(self) -> None:
+        self._kvm = False
+
+    def interface_names(self) -> tuple[str, str]:
+        return "eth0", "eth1"
+
+    def fixed_names(self) -> tuple[str, str, str]:
+        return "vda", "vdb", "vdc"
+
+    def place(self, slot: int) -> str:
+        return f"lun {slot}"
+
+    def cores(self, wanted: float | None) -> int:
+        if wanted is not None:
+            return math.ceil(wanted)
+        return min(_EMULATED_CORES, len(os.sched_getaffinity(0)))
+
+    def emulated(self, arch: Arch) -> bool:
+        return arch is not host_arch() or not self._kvm
+
+    def prepare(self, home: Home, parts: Parts) -> None:
+        """Find out, once for each boot of this machine, whether KVM boots a guest of its own architecture."""
+        if parts.kernel.arch is host_arch():
+            self._kvm = kvm_boots(home, parts)
+
+    def start(self, boot: Boot) -> LocalProcess:
+        (boot.folder / _SOCKET).unlink(missing_ok=True)
+        argv = [*boot.inside, *self.command(boot)]
+        return process.start_detached(argv, log=boot.console, env=boot.marks)
+
+    def command(self, boot: Boot) -> list[str]:
+        """The command line; its working directory is the guest's folder."""
+        accel = ["-accel", "kvm", "-cpu", "host"]
+        if self.emulated(boot.arch):
+            accel = ["-accel", "tcg,thread=multi", "-cpu", _CPU[boot.arch]]
+        words = " ".join(f"cephlab.{key}={value}" for key, value in boot.words.items())
+        argv = [program(boot.arch), "-M", _BOARD[boot.arch], *accel, *_BARE]
+        argv += [
+            "-smp",
+            str(boot.cores),
+            "-m",
+            f"{boot.memory_bytes >> 20}M",
+            "-qmp",
+            f"unix:{_SOCKET},server=on,wait=off",
+        ]
+        argv += ["-kernel", str(boot.executable), "-initrd", str(boot.initramfs)]
+        argv += ["-append", f"console={_CONSOLE[boot.arch]} quiet panic=-1 {words}"]
+        for slot, (path, writable) in enumerate(boot.fixed):
+            argv += ["-blockdev", json.dumps(_blockdev(slot, path, writable=writable))]
+            argv += ["-device", f"virtio-blk-pci,drive=slot{slot}"]
+        argv += ["-device", "virtio-scsi-pci,id=scsi"]
+        for slot, path in boot.disks.items():
+            argv += ["-blockdev", json.dumps(_blockdev(slot, path))]
+            argv += ["-device", json.dumps(_disk(slot))]
+        for number, link in enumerate(boot.interfaces):
+            argv += ["-netdev", f"tap,id=net{number},ifname={link.tap},script=no,downscript=no"]
+            argv += ["-device", f"virtio-net-pci,netdev=net{number},mac={link.mac},romfile="]
+        return argv
+
+    def plug(self, guest: Running, slot: int, file: Path) -> None:
+        with monitor(guest.folder) as qmp:
+            ask(qmp, "blockdev-add", _blockdev(slot, file))
+            ask(qmp, "device_add", _disk(slot))
+
+    def unplug(self, guest: Running, slot: int) -> None:
+        with monitor(guest.folder) as qmp:
+            ask(qmp, "device_del", {"id": f"disk{slot}"})
+
+            def gone() -> bool:
+                # Its backend is in use until the guest has let go of the device.
+                return "error" not in qmp.cmd_raw("blockdev-del", {"node-name": f"slot{slot}"})
+
+            clock.wait(
+                gone,
+                bool,
+                what=f"the end of disk {slot}",
+                timeout_s=_ANSWER_S,
+                interval_s=0.02,
+                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
+            )
+
+    def pause(self, guest: Running) -> None:
+        """Stop the guest's CPUs."""
+        with monitor(guest.folder) as qmp:
+            ask(qmp, "stop", {})
+
+    def resume(self, guest: Running) -> None:
+        with monitor(guest.folder) as qmp:
+            ask(qmp, "cont", {})
+
+    def reset(self, guest: Running) -> None:
+        """Press the reset button."""
+        with monitor(guest.folder) as qmp:
+            ask(qmp, "system_reset", {})
+
+
+_BARE = (
+    "-nodefaults",
+    "-no-user-config",
+    "-display",
+    "none",
+    "-chardev",
+    "stdio,id=con,signal=off",
+    "-serial",
+    "chardev:con",
+)
+
+
+def _blockdev(slot: int, path: Path, *, writable: bool = True) -> dict[str, Any]:
+    # The lab sees to it that no two guests have a file; a flush of the guest reaches this machine's disk.
+    file = {"driver": "file", "filename": str(path), "locking": "off", "aio": "threads"}
+    return {"driver": "raw", "node-name": f"slot{slot}", "read-only": not writable, "file": file}
+
+
+def _disk(slot: int) -> dict[str, Any]:
+    return {"driver": "scsi-hd", "id": f"disk{slot}", "drive": f"slot{slot}", "bus": "scsi.0", "lun": slot}
+
+
+@contextmanager
+def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
+    """A session with a guest's monitor; LabBroken when it does not take or answer what it is asked."""
+    holder = os.open(folder, os.O_RDONLY)  # a socket's own path may hold but 107 bytes
+    qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
+    try:
+        qmp.connect()
+        qmp.settimeout(_ANSWER_S)
+        yield qmp
+    except (OSError, QMPError) as error:
+        raise LabBroken("the machine's monitor failed", f"{type(error).__name__}: {error}") from error
+    finally:
+        qmp.close()
+        os.close(holder)
+
+
+def ask(qmp: QEMUMonitorProtocol, command: str, arguments: dict[str, Any]) -> Any:
+    """One command; LabBroken with QEMU's own words when it is refused."""
+    answer = qmp.cmd_raw(command, arguments)
+    if "error" in answer:
+        raise LabBroken(f"QEMU refused {command}", str(answer["error"]))
+    return answer["return"]
+
+
+def kvm_boots(home: Home, parts: Parts) -> bool:
+    """Whether KVM boots the guest's own kernel here: a /dev/kvm that does not is none. Remembered until a reboot."""
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    record = home.images / f"kvm-{boot_id}-{parts.kernel.key[:12]}.json"
+    if record.is_file():
+        return bool(json.loads(record.read_text())["boots"])
+    arch = parts.kernel.arch
+    argv = [program(arch), "-M", _BOARD[arch], "-accel", "kvm", "-cpu", "host", *_BARE, "-m", "512M", "-no-reboot"]
+    argv += ["-kernel", str(parts.kernel.executable), "-initrd", str(parts.initramfs)]
+    argv += ["-append", f"console={_CONSOLE[arch]} panic=-1 cephlab.probe=1"]
+    try:
+        boots = _PROBED in process.run(argv, timeout_s=_PROBE_S, check=False).stdout
+    except CommandTimedOut:
+        boots = False
+    write_json(record, {"boots": boots}, mode=0o644)
+    return boots

@@ -1,0 +1,95 @@
+"""User-Mode Linux: a kernel that runs as an ordinary process of this machine, without KVM."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab import process
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.home import Home
+from lab.process import LocalProcess
+from lab.providers.guest.machine import Boot, Parts, Running
+
+_SLOTS = 16  # MAX_DEV of arch/um/drivers/ubd_kern.c
+_UMID = "uml"
+_SLOW = "raid6_select_algo,calibrate_xor_blocks"
+"""Races of checksum routines, built in and run at each boot; only RAID 5 and 6 need their outcome."""
+_CONSOLE = Path(__file__).with_name("mconsole.py")
+
+
+class UmlMachines:
+    """Machines of one CPU. Their memory is a file in /dev/shm, or where TMPDIR says."""
+
+    modules: Sequence[str] = ("overlay",)
+    slots = _SLOTS
+
+    def interface_names(self) -> tuple[str, str]:
+        return "vec0", "vec1"
+
+    def fixed_names(self) -> tuple[str, str, str]:
+        return "ubda", "ubdb", "ubdc"
+
+    def place(self, slot: int) -> str:
+        return f"ubd{_letter(slot)}"
+
+    def cores(self, wanted: float | None) -> int:
+        del wanted
+        return 1
+
+    def emulated(self, arch: Arch) -> bool:
+        del arch
+        return False
+
+    def prepare(self, home: Home, parts: Parts) -> None:
+        """Nothing: it either runs or says why not."""
+
+    def start(self, boot: Boot) -> LocalProcess:
+        disks = [f"ubd{_letter(slot)}{_flags(writable)}={path}" for slot, (path, writable) in enumerate(boot.fixed)]
+        disks += [f"ubd{_letter(slot)}c={path}" for slot, path in boot.disks.items()]
+        links = [
+            f"vec{number}:transport=tap,ifname={link.tap},mac={link.mac},depth=128,gro=1"
+            for number, link in enumerate(boot.interfaces)
+        ]
+        argv = [
+            *boot.inside,
+            str(boot.executable),
+            f"uml_dir={boot.folder}",
+            f"umid={_UMID}",
+            f"mem={boot.memory_bytes >> 20}M",
+            f"initrd={boot.initramfs}",
+            *disks,
+            *links,
+            "con0=null,fd:1",
+            "con=null",
+            "ssl=null",
+            "quiet",
+            "panic=-1",
+            f"initcall_blacklist={_SLOW}",
+            *(f"cephlab.{key}={value}" for key, value in boot.words.items()),
+        ]
+        return process.start_detached(argv, log=boot.console, env=boot.marks)
+
+    def plug(self, guest: Running, slot: int, file: Path) -> None:
+        self._command(guest, f"config ubd{_letter(slot)}c={file}")
+
+    def unplug(self, guest: Running, slot: int) -> None:
+        self._command(guest, f"remove ubd{_letter(slot)}")
+
+    @staticmethod
+    def _command(guest: Running, text: str) -> None:
+        argv = (*guest.inside, sys.executable, "-I", str(_CONSOLE), f"{_UMID}/mconsole", text)
+        done = process.run(argv, check=False)
+        if done.code != 0:
+            raise LabBroken(f"User-Mode Linux refused {text!r}", done.stdout.strip() or done.stderr)
+
+
+def _letter(slot: int) -> str:
+    return chr(ord("a") + slot)
+
+
+def _flags(writable: bool) -> str:
+    """c: no lock on the file, which the lab sees to itself; r: read only."""
+    return "c" if writable else "rc"

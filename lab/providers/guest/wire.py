@@ -1,0 +1,137 @@
+"""The lab's side of a connection to a guest's agent: frames, requests, and programs whose streams come over it."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab import clock
+from lab.errors import LabBroken
+
+HEAD = struct.Struct(">cI")
+CHUNK = 1 << 17
+PORT = 7
+"""Where an agent listens; see its own file for the frames."""
+
+
+class Refused(LabBroken):
+    """The agent could not do what it was asked. kind: the name of Python's error there; errno: 0 where none."""
+
+    def __init__(self, node: str, operation: str, error: Mapping[str, Any]) -> None:
+        self.kind = str(error["type"])
+        self.errno = int(error["errno"])
+        super().__init__(f"{operation} failed on {node}", str(error["message"]))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """kind: one byte, see the agent."""
+
+    kind: bytes
+    payload: bytes
+
+
+class Link:
+    """One connection. Errors of the connection are OSError, of what is asked `Refused`."""
+
+    def __init__(self, made: socket.socket, node: str) -> None:
+        self.socket = made
+        self.node = node
+        if made.family == socket.AF_INET:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def request(self, operation: str, timeout_s: float, **arguments: Any) -> Any:
+        """Ask, and return the answer."""
+        self.begin(operation, timeout_s, **arguments)
+        return self.answer(operation)
+
+    def begin(self, operation: str, timeout_s: float, **arguments: Any) -> None:
+        """Ask; the answer is taken later. timeout_s: longest silence."""
+        self.socket.settimeout(timeout_s)
+        self.send(b"j", json.dumps({"op": operation, **arguments}).encode())
+
+    def answer(self, operation: str) -> Any:
+        frame = self.receive()
+        found = json.loads(frame.payload)
+        if "error" in found:
+            raise Refused(self.node, operation, found["error"])
+        return found["ok"]
+
+    def send(self, kind: bytes, payload: bytes = b"") -> None:
+        self.socket.sendall(HEAD.pack(kind, len(payload)) + payload)
+
+    def receive(self) -> Frame:
+        kind, length = HEAD.unpack(self._exactly(HEAD.size))
+        return Frame(kind, self._exactly(length))
+
+    def _exactly(self, count: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < count:
+            part = self.socket.recv(min(count - len(parts), CHUNK))
+            if not part:
+                raise ConnectionResetError(f"{self.node} hung up")
+            parts += part
+        return bytes(parts)
+
+    def exchange(self, data: bytes, deadline: clock.Deadline) -> Iterator[Frame]:
+        """Send a program's whole input while its outputs come in; ends after the frame that says how it ended.
+
+        Raises TimeoutError past the deadline.
+        """
+        self.socket.setblocking(False)
+        sending = memoryview(b"".join(_input_frames(data)))
+        received = bytearray()
+        poll = select.poll()
+        while True:
+            poll.register(self.socket, select.POLLIN | (select.POLLOUT if sending else 0))
+            if not poll.poll(max(1.0, deadline.remaining_s() * 1000)) and deadline.passed():
+                raise TimeoutError
+            if sending:
+                sending = sending[self._send_some(sending[:CHUNK]) :]
+            for frame in self._frames_so_far(received):
+                yield frame
+                if frame.kind == b"x":
+                    return
+
+    def _send_some(self, data: memoryview) -> int:
+        try:
+            return self.socket.send(data)
+        except BlockingIOError:
+            return 0
+
+    def _frames_so_far(self, received: bytearray) -> Iterator[Frame]:
+        try:
+            part = self.socket.recv(CHUNK)
+        except BlockingIOError:
+            return
+        if not part:
+            raise ConnectionResetError(f"{self.node} hung up")
+        received += part
+        while len(received) >= HEAD.size:
+            kind, length = HEAD.unpack_from(received)
+            if len(received) < HEAD.size + length:
+                return
+            frame = Frame(kind, bytes(received[HEAD.size : HEAD.size + length]))
+            del received[: HEAD.size + length]
+            yield frame
+
+    def hang_up(self) -> None:
+        """End the connection for a thread that waits at it as well."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it was gone already
+
+    def close(self) -> None:
+        """Hang up: a program that runs over this connection is killed with its children."""
+        self.socket.close()
+
+
+def _input_frames(data: bytes) -> Sequence[bytes]:
+    pieces = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+    return [HEAD.pack(b"0", len(piece)) + piece for piece in (*pieces, b"")]

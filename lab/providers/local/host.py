@@ -1,0 +1,180 @@
+"""A node of the `local` provider: processes with an address and a directory of their own."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import psutil
+
+from lab import process
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.host import Facts
+from lab.process import LocalProcess, Pipe, Result
+from lab.providers.local.programs import RESPAWNING, Command, Programs, respawning
+from lab.runs import HOME_MARK, RUN_VARIABLE, write_private
+
+NODE_VARIABLE = "CEPHLAB_NODE"
+"""Environment variable `RUN/NODE` on every process of a node: killing the node is killing those."""
+
+
+@dataclass(frozen=True)
+class LocalHost:
+    """Processes run straight from the image's root, with no privilege and no namespace."""
+
+    name: str
+    arch: Arch
+    address: str
+    run_id: str
+    base: Path
+    programs: Programs
+    disks: dict[str, Path]
+    home: Path
+
+    @property
+    def directory(self) -> PurePosixPath:
+        return PurePosixPath(self.base)
+
+    @property
+    def root(self) -> PurePosixPath:
+        # The emulator maps absolute paths into the image by itself; native programs see the real tree.
+        return PurePosixPath("/") if self.emulated else PurePosixPath(self.programs.root)
+
+    @property
+    def emulated(self) -> bool:
+        return self.programs.emulated
+
+    @property
+    def mark(self) -> str:
+        return f"{self.run_id}/{self.name}"
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 60.0,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        preload: Sequence[PurePosixPath] = (),
+        cwd: PurePosixPath | None = None,
+    ) -> Result:
+        command = self._command(argv, env, preload)
+        return process.run(
+            command.argv,
+            timeout_s=timeout_s,
+            stdin=stdin,
+            env=command.env,
+            inherit_env=False,
+            cwd=Path(cwd) if cwd else None,
+            check=check,
+            where=self.name,
+            shown=tuple(argv),
+        )
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        log: PurePosixPath,
+        env: Mapping[str, str] | None = None,
+        preload: Sequence[PurePosixPath] = (),
+    ) -> LocalProcess:
+        command = self._command(argv, env, preload)
+        again = PurePosixPath(argv[0]).name in RESPAWNING and not self.emulated
+        started = respawning(command.argv) if again else command.argv
+        return process.start_detached(started, log=Path(log), env=command.env, inherit_env=False)
+
+    def find(self, ref: Mapping[str, Any]) -> LocalProcess:
+        return process.recall(ref)
+
+    def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Pipe:
+        command = self._command(argv, env)
+        return Pipe(command.argv, env=command.env, where=self.name, inherit_env=False)
+
+    def interactive(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
+    ) -> tuple[str, ...]:
+        command = self._command(argv, env)
+        # A shell looks programs up by itself and would find those of this machine.
+        wrappers = self.base / "bin"
+        self.programs.write_wrappers(wrappers)
+        path = f"PATH={wrappers}:{command.env.get('PATH', os.defpath)}"
+        return ("env", *(f"{key}={value}" for key, value in command.env.items()), path, *command.argv)
+
+    def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
+        path = Path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = source if isinstance(source, bytes) else source.read_bytes()
+        write_private(path, content, mode=mode)
+
+    def pull(self, source: PurePosixPath, target: Path) -> None:
+        found = self._seen(source)
+        if not found.is_file():
+            raise LabBroken(f"{source} is not a file on {self.name}")
+        shutil.copyfile(found, target)
+
+    def read(self, source: PurePosixPath) -> bytes:
+        try:
+            return self._seen(source).read_bytes()
+        except OSError as error:
+            raise LabBroken(f"{source} cannot be read on {self.name}", str(error)) from error
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return self._seen(path).exists()
+
+    def _seen(self, path: PurePosixPath) -> Path:
+        """The file that a program on this host finds under a path: an emulator looks into the image first."""
+        inside = self.programs.root / str(path).lstrip("/")
+        return inside if self.emulated and inside.exists() else Path(path)
+
+    def make_directory(self, path: PurePosixPath) -> None:
+        Path(path).mkdir(parents=True, exist_ok=True)
+
+    def remove(self, path: PurePosixPath) -> None:
+        target = Path(path)
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+
+    def disk(self, name: str) -> PurePosixPath:
+        if name not in self.disks:
+            raise LabBroken(f"disk {name!r} is not in {self.name}", f"its disks: {', '.join(self.disks) or 'none'}")
+        return PurePosixPath(self.disks[name])
+
+    def facts(self) -> Facts:
+        return Facts(
+            arch=self.arch,
+            emulated=self.emulated,
+            kernel=platform.release(),
+            cores=float(len(os.sched_getaffinity(0))),
+            memory_bytes=psutil.virtual_memory().total,
+        )
+
+    @property
+    def down_file(self) -> Path:
+        return self.base / ".down"
+
+    def up(self) -> bool:
+        return self.base.is_dir() and not self.down_file.exists()
+
+    def processes(self) -> list[LocalProcess]:
+        """What runs on this node now."""
+        wanted = {NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)}
+        return process.find_marked(wanted)
+
+    def _command(
+        self, argv: Sequence[str], env: Mapping[str, str] | None, preload: Sequence[PurePosixPath] = ()
+    ) -> Command:
+        if not self.up():
+            raise LabBroken(f"{self.name} is down", f"asked to run: {' '.join(argv)}")
+        command = self.programs.command(argv, preload=preload)
+        marks = {RUN_VARIABLE: self.run_id, HOME_MARK: str(self.home), NODE_VARIABLE: self.mark}
+        return Command(command.argv, {**command.env, **(env or {}), **marks})

@@ -1,0 +1,113 @@
+"""A bridge of a run's own on every machine, on a subnet that nothing else uses; tunnels make them one network."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.errors import LabBroken, SpecError
+from lab.home import Home
+from lab.providers.addresses import free_subnets, routed_networks
+from lab.providers.lxd import names
+from lab.providers.lxd.server import Server, lxd_errors, status_of
+
+_ROUTES = Path("/proc/net/route")
+_ATTEMPTS = 16
+_PREFIX = 24
+_TUNNEL_MTU = "1400"
+"""Of bridges with tunnels and the interfaces on them: room for VXLAN's 50 bytes, and for headers of a cloud's own."""
+
+
+_VXLAN_PORT = "4789"
+"""IANA's, in place of the kernel's own default, 8472: the one that a firewall's rule is likely to name."""
+
+
+def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
+    """Make the run's network; returns its subnet. LabBroken when the pool has no room."""
+    refusals = []
+    for subnet in free_subnets(run_id, _taken(servers)):
+        try:
+            _make(servers[0], run_id, home, _gateway(subnet) | _tunnels_of_hub(servers))
+        except LabBroken as error:
+            if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
+                raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
+            # Another run was quicker, or a subnet is in use that neither LXD nor the routes show.
+            refusals.append(f"{subnet}: {error.detail}")
+            if len(refusals) == _ATTEMPTS:
+                break
+            continue
+        for number, server in enumerate(servers[1:], start=1):
+            _make(server, run_id, home, {"ipv4.address": "none"} | _tunnel(number, server, servers[0]))
+        return str(subnet)
+    raise LabBroken("no network for the run could be made", "\n".join(refusals), "run `cephlab prune`")
+
+
+def _gateway(subnet: ipaddress.IPv4Network) -> dict[str, str]:
+    """Addresses are set in the instances, so that neither DHCP nor DNS is wanted of LXD."""
+    return {
+        "ipv4.address": f"{next(subnet.hosts())}/{_PREFIX}",
+        "ipv4.nat": "false",
+        "ipv4.dhcp": "false",
+    }
+
+
+def _make(server: Server, run_id: str, home: Home, config: dict[str, str]) -> None:
+    wanted = {**config, "ipv6.address": "none", "dns.mode": "none", **names.labels(run_id, home)}
+    order = {"name": names.bridge_name(run_id), "type": "bridge", "config": wanted}
+    with lxd_errors(f"making network {names.bridge_name(run_id)} for {run_id}"):
+        server.api().networks.post(json=order)
+
+
+def _tunnels_of_hub(servers: Sequence[Server]) -> dict[str, str]:
+    """A star around the first machine: with a tunnel between any two, packets would go in circles."""
+    found: dict[str, str] = {}
+    for number, server in enumerate(servers[1:], start=1):
+        found |= _tunnel(number, servers[0], server)
+    return found
+
+
+def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:
+    """One end of a VXLAN tunnel between two machines."""
+    near, far = _seen(server, other), _seen(other, server)
+    settings = {"protocol": "vxlan", "local": near, "remote": far, "id": str(number), "port": _VXLAN_PORT}
+    return {f"tunnel.t{number}.{key}": value for key, value in settings.items()} | {"bridge.mtu": _TUNNEL_MTU}
+
+
+def _seen(server: Server, by: Server) -> str:
+    """The address under which another machine of the lab reaches a server."""
+    if server.address.host:
+        with lxd_errors(f"looking up {server.address.host}"):
+            return socket.gethostbyname(server.address.host)
+    if not by.address.host:
+        raise SpecError(
+            "two LXDs on this machine's sockets cannot be one lab", f"{server.address.url}, {by.address.url}"
+        )
+    # This machine's: the address that packets to the other one leave from.
+    with lxd_errors(f"finding the way to {by.address.host}"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((by.address.host, by.address.port))
+        return str(probe.getsockname()[0])
+
+
+def _taken(servers: Sequence[Server]) -> list[str]:
+    """Subnets of the LXDs' networks and of this machine's routes."""
+    used = []
+    for server in servers:
+        found = server.get("listing its networks", server.api().networks, params={"recursion": 1})
+        used += [str((network.get("config") or {}).get("ipv4.address", "")) for network in found]
+    if any(server.local for server in servers) and _ROUTES.exists():
+        used += routed_networks(_ROUTES.read_text())
+    return used
+
+
+def remove_network(server: Server, name: str) -> bool:
+    """Remove it; whether it was still there."""
+    try:
+        with lxd_errors(f"removing network {name}"):
+            server.api().networks[name].delete()
+    except LabBroken as error:
+        if status_of(error) == 404:
+            return False
+        raise
+    return True

@@ -1,0 +1,255 @@
+"""The LXD that a lab runs on: where it is, whether it answers, what it is and what it can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pylxd
+import pylxd.exceptions
+import requests
+import websocket
+
+from lab.arch import Arch, parse_arch
+from lab.errors import LabBroken, LabError, Unavailable
+from lab.providers.lxd import transport
+from lab.providers.lxd.transport import Address
+
+SERVERS_VARIABLE = "CEPHLAB_LXD"
+"""Environment variable with the machines to use: `unix:///path/unix.socket` or `https://host:8443`, comma-separated."""
+
+_PATIENCE_S = 3.0
+_CALL_TIMEOUT_S = 300
+_START_IT = "install and start one (as root: apt-get install lxd, then ci/lxd), or use --lab container or local"
+_SNAP_SOCKET = Path("/var/snap/lxd/common/lxd/unix.socket")
+_DEBIAN_SOCKET = Path("/var/lib/lxd/unix.socket")
+_CLIENT_FOLDERS = ("~/snap/lxd/common/config", "~/.config/lxc")
+_CLIENT_VARIABLE = "LXD_CONF"
+"""lxc's own variable for the folder with its certificates and remotes."""
+_SUCCESS = 200
+_ERRORS = (
+    pylxd.exceptions.LXDAPIException,
+    pylxd.exceptions.ClientConnectionFailed,
+    requests.exceptions.RequestException,
+    websocket.WebSocketException,
+    OSError,
+)
+_EXTENSIONS = ("projects", "instances", "storage_api_project")
+
+
+def addresses(environment: Mapping[str, str]) -> list[Address]:
+    """The machines that CEPHLAB_LXD names; else the one socket here: LXD_DIR's where set, the snap's, Debian's."""
+    chosen = [part.strip() for part in environment.get(SERVERS_VARIABLE, "").split(",") if part.strip()]
+    if chosen:
+        return [address_of(url) for url in chosen]
+    folder = environment.get("LXD_DIR")
+    if folder:
+        return [Address(f"unix://{folder}/unix.socket")]
+    found = [path for path in (_SNAP_SOCKET, _DEBIAN_SOCKET) if path.exists()]
+    return [Address(f"unix://{path}") for path in found[:1] or [_DEBIAN_SOCKET]]
+
+
+def address_of(url: str) -> Address:
+    """An endpoint with the certificates that `lxc remote add` has put beside it; Unavailable when it has not."""
+    if url.startswith("unix:///"):
+        return Address(url)
+    found = Address(url)
+    if not url.startswith("https://") or not found.host:
+        raise Unavailable(
+            f"{SERVERS_VARIABLE}: {url!r} is no LXD", "wanted: unix:///path/unix.socket or https://host:8443"
+        )
+    chosen = os.environ.get(_CLIENT_VARIABLE)
+    folders = (chosen,) if chosen else _CLIENT_FOLDERS
+    for folder in (Path(folder).expanduser() for folder in folders):
+        certificate, key = folder / "client.crt", folder / "client.key"
+        server = folder / "servercerts" / f"{found.host}.crt"
+        if certificate.exists() and key.exists() and server.exists():
+            return Address(url, certificate, key, server)
+    raise Unavailable(
+        f"{url} is not known to this user's lxc",
+        f"no client.crt, client.key and servercerts/{found.host}.crt in {' or '.join(folders)}",
+        f"lxc remote add {found.host} {url}",
+    )
+
+
+def find_servers(environment: Mapping[str, str] = os.environ) -> list[Server]:
+    """Every machine that is to be used, the first one first; Unavailable when any of them does not answer."""
+    made: list[Server] = []
+    try:
+        for address in addresses(environment):
+            made.append(connect(address))  # noqa: PERF401 those made before a failure are closed
+    except BaseException:
+        for server in made:
+            server.close()
+        raise
+    return made
+
+
+def connect(address: Address, *, patience_s: float = _PATIENCE_S) -> Server:
+    """The LXD at an address; Unavailable when it is absent, forbidden, silent, of no use, or not set up."""
+    if address.socket is not None:
+        _refuse_socket(address.socket)
+    try:
+        client = _client(address, None, patience_s)
+    except (*_ERRORS, LabError) as error:
+        raise Unavailable(f"the LXD at {address.url} does not answer", str(error), _START_IT) from error
+    server = Server(address, dict(client.host_info))
+    client.api.session.close()
+    try:
+        reason = server.obstacle()
+    except LabError as error:
+        reason = as_unavailable(error)
+    if reason is not None:
+        server.close()
+        raise reason
+    return server
+
+
+def _client(address: Address, project: str | None, timeout_s: float) -> Any:
+    url = address.url if address.socket is None else f"http+unix://{quote(str(address.socket), safe='')}"
+    return pylxd.Client(endpoint=url, session=transport.session(address), timeout=timeout_s, project=project)
+
+
+def _refuse_socket(path: Path) -> None:
+    try:
+        present = path.is_socket()
+    except PermissionError:
+        present = True
+    if not present:
+        raise Unavailable("no LXD is running", f"{path} is not there", _START_IT)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise Unavailable(
+            f"this user may not use the LXD at {path}",
+            f"user id {os.getuid()} has no write permission",
+            "join its group (`sudo usermod -aG lxd $USER`, then log in again), or use --lab local",
+        )
+
+
+@contextmanager
+def lxd_errors(doing: str) -> Iterator[None]:
+    """Turn what LXD's library and the connections raise into LabBroken that says what was being done."""
+    try:
+        yield
+    except _ERRORS as error:
+        raise LabBroken(f"LXD failed at {doing}", str(error)) from error
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status in what `lxd_errors` raised; None when LXD said nothing."""
+    response = getattr(error.__cause__, "response", None)
+    return None if response is None else int(response.status_code)
+
+
+class Server:
+    """A machine with an LXD that answered. Threads may share one."""
+
+    def __init__(self, address: Address, info: dict[str, Any]) -> None:
+        self.address = address
+        self.info = info
+        self._clients: dict[str | None, Any] = {}
+        self._lock = threading.Lock()
+
+    def api(self, project: str | None = None) -> Any:
+        """The root of pylxd's tree of calls, for things of a project."""
+        with self._lock:
+            if project not in self._clients:
+                with lxd_errors("connecting"):
+                    self._clients[project] = _client(self.address, project, _CALL_TIMEOUT_S)
+            return self._clients[project].api
+
+    def get(self, doing: str, node: Any, **options: Any) -> Any:
+        """What a call of pylxd's tree answers, without its envelope."""
+        with lxd_errors(doing):
+            return node.get(**options).json()["metadata"]
+
+    def wait(self, doing: str, response: Any) -> dict[str, Any]:
+        """Wait for the operation that a call has begun; LabBroken when it failed."""
+        found = response.json()
+        if found.get("type") != "async":
+            return dict(found.get("metadata") or {})
+        return self.wait_for(doing, str(found["operation"]).rpartition("/")[2].partition("?")[0])
+
+    def wait_for(self, doing: str, operation: str) -> dict[str, Any]:
+        """Wait for an operation by its id."""
+        with lxd_errors(doing):
+            ended = self.api().operations[operation].wait.get().json()["metadata"]
+        if ended["status_code"] != _SUCCESS:
+            raise LabBroken(f"LXD failed at {doing}", str(ended.get("err") or ended["status"]))
+        return dict(ended)
+
+    def websocket(self, path: str) -> websocket.WebSocket:
+        return transport.open_websocket(self.address, path)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return dict(self.info["environment"])
+
+    @property
+    def arch(self) -> Arch:
+        return parse_arch(str(self.environment["kernel_architecture"]))
+
+    @property
+    def local(self) -> bool:
+        """Whether it runs on this very kernel, so that its processes are in our /proc."""
+        return (
+            self.address.socket is not None
+            and self.environment.get("kernel_version") == platform.release()
+            and self.environment.get("server_name") == socket.gethostname()
+        )
+
+    @property
+    def sees_processes(self) -> bool:
+        """Whether processes in its instances can be found from here: others than root may not look into them."""
+        return self.local and os.geteuid() == 0
+
+    @cached_property
+    def pool(self) -> str:
+        """The storage pool for instances and disks: the default profile's, else the first."""
+        profile = self.get("looking at its default profile", self.api().profiles["default"])
+        roots = [device for device in profile["devices"].values() if device.get("path") == "/" and device.get("pool")]
+        if roots:
+            return str(roots[0]["pool"])
+        pools = [str(path).rpartition("/")[2] for path in self.get("listing its storage", self.api().storage_pools)]
+        return pools[0] if pools else ""
+
+    def resources(self) -> dict[str, Any]:
+        """{cpu: {total}, memory: {total, used}}, in bytes, now."""
+        return dict(self.get("asking for its resources", self.api().resources))
+
+    def obstacle(self) -> Unavailable | None:
+        """Why it is of no use to a lab, or None."""
+        url = self.address.url
+        if self.info.get("auth") != "trusted":
+            return Unavailable(f"the LXD at {url} does not trust this user", hint="lxc remote add, with a token of it")
+        lacking = [name for name in _EXTENSIONS if name not in self.info["api_extensions"]]
+        if lacking:
+            version = self.environment.get("server_version")
+            return Unavailable(f"the LXD at {url} is too old", f"{version} has no {', '.join(lacking)}", "wanted: 5.0")
+        if self.environment.get("server_clustered"):
+            return Unavailable(
+                f"the LXD at {url} is a member of a cluster, which a lab cannot be spread over",
+                "a bridge network of a run does not reach from one member to another",
+                f"use LXDs that are not clustered, several of them with {SERVERS_VARIABLE}",
+            )
+        if not self.pool:
+            return Unavailable(f"the LXD at {url} is not set up: it has no storage pool", hint="ci/lxd, or lxd init")
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            for client in self._clients.values():
+                client.api.session.close()
+            self._clients.clear()
+
+
+def as_unavailable(error: LabError) -> Unavailable:
+    """Any trouble of the lab, as the reason why a provider cannot serve."""
+    return error if isinstance(error, Unavailable) else Unavailable(error.what, error.detail, error.hint)

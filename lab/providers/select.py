@@ -1,0 +1,110 @@
+"""Which provider a lab runs on: the one asked for, or the cheapest that can do what is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lab.arch import host_arch
+from lab.errors import SpecError, Unavailable
+from lab.providers.base import Provider
+from lab.providers.local import LocalProvider
+from lab.spec import Capability, ClusterSpec
+
+
+def _container() -> Provider:
+    # The engine's library takes a moment to import, which `cephlab --help` should not wait for.
+    from lab.providers.container import ContainerProvider
+
+    return ContainerProvider()
+
+
+def _uml() -> Provider:
+    from lab.providers.guest.provider import uml
+
+    return uml()
+
+
+def _lxd() -> Provider:
+    from lab.providers.lxd import LxdProvider
+
+    return LxdProvider()
+
+
+def _qemu() -> Provider:
+    from lab.providers.guest.provider import qemu
+
+    return qemu()
+
+
+def _ssh() -> Provider:
+    from lab.providers.ssh import SshProvider
+
+    return SshProvider()
+
+
+PROVIDERS: Mapping[str, Callable[[], Provider]] = {
+    "local": LocalProvider,
+    "container": _container,
+    "lxd": _lxd,
+    "uml": _uml,
+    "qemu": _qemu,
+    "ssh": _ssh,
+}
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The provider taken, and why in one sentence."""
+
+    provider: Provider
+    reason: str
+
+
+def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> Provider:
+    """The provider of that name; SpecError lists the known ones."""
+    if name not in providers:
+        raise SpecError(f"unknown provider {name!r}", f"known: {AUTO}, {', '.join(providers)}", "choose another --lab")
+    return providers[name]()
+
+
+def choose(
+    name: str,
+    spec: ClusterSpec,
+    needs: frozenset[Capability] = frozenset(),
+    providers: Mapping[str, Callable[[], Provider]] = PROVIDERS,
+) -> Choice:
+    """Take the named provider, or for `auto` the cheapest that fits; Unavailable says what each one lacks."""
+    needed = needs | spec.needs()
+    if any(arch is not host_arch() for arch in spec.archs):
+        needed |= {Capability.FOREIGN_ARCH}
+    if name != AUTO:
+        chosen = provider(name, providers)
+        reason = _obstacle(chosen, spec, needed)
+        if reason is not None:
+            raise reason
+        return Choice(chosen, f"{name}: asked for")
+    refused: list[str] = []
+    for candidate in sorted((make() for make in providers.values()), key=lambda found: found.cost):
+        obstacle = _obstacle(candidate, spec, needed)
+        if obstacle is None:
+            why = f"; not {', '.join(refused)}" if refused else ""
+            return Choice(candidate, f"{candidate.name}: the cheapest provider that can do this{why}")
+        refused.append(f"{candidate.name} ({obstacle.what})")
+    raise Unavailable(f"no provider can do this here: {'; '.join(refused)}", "", "see `cephlab doctor`")
+
+
+def _obstacle(candidate: Provider, spec: ClusterSpec, needed: frozenset[Capability]) -> Unavailable | None:
+    reason = candidate.unavailable(spec)
+    if reason is not None:
+        return reason
+    lacking = sorted(needed - candidate.capabilities())
+    if not lacking:
+        return None
+    return Unavailable(
+        f"the {candidate.name} provider has no {', '.join(lacking)}",
+        f"it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
+        "choose another --lab, or leave it at auto",
+    )

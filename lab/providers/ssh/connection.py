@@ -1,0 +1,244 @@
+"""The way to a machine that exists: one connection by the system's own ssh, which everything else goes through."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import socket
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lab import process
+from lab.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
+from lab.inventory import Machine
+from lab.process import Pipe
+
+CONNECT_S = 15
+_GREETING_S = CONNECT_S + 15.0
+_SHORT_S = 60.0
+_WORD = b"cephlab"
+
+_NOBODY_ASKED = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
+_ALONE = ("ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no", "ClearAllForwardings=no", "RequestTTY=no")
+_WATCHED = (f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=6", "LogLevel=ERROR")
+
+
+class Unreachable(LabBroken):
+    """A machine of the inventory cannot be entered; the hint says what to do about it."""
+
+
+def ssh_words(machine: Machine) -> list[str]:
+    """ssh with every option that does not depend on what is done; the user's own ssh settings hold beside them.
+
+    Nobody is asked anything, and a machine whose key is not known is not entered.
+    """
+    words = ["ssh", *_NOBODY_ASKED]
+    for option in (*_ALONE, *_WATCHED):
+        words += ["-o", option]
+    words += ["-p", str(machine.port)]
+    if machine.user:
+        words += ["-l", machine.user]
+    if machine.key:
+        words += ["-i", machine.key, "-o", "IdentitiesOnly=yes"]
+    if machine.known_hosts:
+        words += ["-o", f"UserKnownHostsFile={machine.known_hosts}"]
+    return words
+
+
+class Connection:
+    """Opened at its first use, and again when it was lost. It ends with this process, however that ends.
+
+    marks: environment of ssh here, by which a later `prune` finds it; folder_prefix: of its folder in the temporary
+    folder, by which that is found.
+    """
+
+    def __init__(self, machine: Machine, marks: Mapping[str, str], folder_prefix: str) -> None:
+        self.machine = machine
+        self._marks = dict(marks)
+        self._prefix = folder_prefix
+        self._lock = threading.RLock()
+        self._pipe: Pipe | None = None
+        self._folder: Path | None = None
+        self._forwarded: dict[str, Path] = {}
+
+    @property
+    def _control(self) -> list[str]:
+        return ["-o", f"ControlPath={self._own_folder() / 'control'}"]
+
+    def _own_folder(self) -> Path:
+        """Short, because a socket's path holds 107 bytes."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix=self._prefix))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+    def ensure(self) -> None:
+        """Be connected. Raises Unreachable with the remedy."""
+        with self._lock:
+            if self._pipe is not None and self._pipe.alive():
+                return
+            self.close()
+            # The session ends with its input, so ssh and all that goes through it ends with this process.
+            control = ["-o", "ControlMaster=yes", "-o", "ControlPersist=no", *self._control]
+            argv = [*ssh_words(self.machine), *control, self.machine.address, "exec cat"]
+            self._pipe = Pipe(argv, env=self._marks, where=self.machine.name)
+            weakref.finalize(self, self._pipe.close)
+            self._greet(self._pipe)
+
+    def _greet(self, pipe: Pipe) -> None:
+        try:
+            said = pipe.ask(_WORD, timeout_s=_GREETING_S)
+        except (CommandFailed, CommandTimedOut) as error:
+            self.close()
+            raise unreachable(self.machine, error.stderr) from None
+        if said != _WORD:
+            self.close()
+            raise Unreachable(
+                f"the login shell of {self.machine.name} prints something before it runs a command",
+                f"its first line: {said.decode(errors='replace')[:200]}",
+                "let the shell's start-up files print only for interactive shells",
+            )
+
+    def alive(self) -> bool:
+        """Whether the machine answers over the connection that there is."""
+        with self._lock:
+            if self._pipe is None or not self._pipe.alive():
+                return False
+            try:
+                return self._pipe.ask(_WORD, timeout_s=_GREETING_S) == _WORD
+            except (CommandFailed, CommandTimedOut):
+                return False
+
+    def python(self, source: Path, *arguments: str, stdin: bytes = b"") -> Any:
+        """Run one of the programs in `remote/` there; the value that it answers."""
+        self.ensure()
+        command = shlex.join([self.machine.python, "-I", "-c", source.read_text(), *arguments])
+        argv = [*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}"]
+        shown = [self.machine.python, source.name, *arguments]
+        done = process.run(
+            argv, stdin=stdin, env=self._marks, timeout_s=_SHORT_S, where=self.machine.name, shown=shown, check=False
+        )
+        try:
+            answer = json.loads(done.stdout)
+        except json.JSONDecodeError:
+            raise LabBroken(
+                f"{self.machine.python} on {self.machine.name} does not run {source.name}",
+                f"status {done.code}\n{done.stdout}{done.stderr}".strip(),
+                "install Python 3.9 or later there, or name one: `python` in the inventory",
+            ) from None
+        if "error" in answer:
+            raise LabBroken(f"{source.name} failed on {self.machine.name}", answer["error"])
+        return answer["ok"]
+
+    def socket_to(self, path: str) -> socket.socket:
+        """A connection to a UNIX socket there. OSError when nobody answers at it."""
+        with self._lock:
+            self.ensure()
+            if path not in self._forwarded:
+                self._forwarded[path] = self._forward(path)
+            near = self._forwarded[path]
+        made = socket.socket(socket.AF_UNIX)
+        try:
+            made.connect(str(near))
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def _forward(self, path: str) -> Path:
+        near = self._own_folder() / f"f{len(self._forwarded)}"
+        bind = ["-o", "StreamLocalBindMask=0177", "-O", "forward", "-L", f"{near}:{path}"]
+        argv = [*ssh_words(self.machine), *self._control, *bind, self.machine.address]
+        try:
+            process.run(argv, env=self._marks, timeout_s=_SHORT_S, where=self.machine.name)
+        except CommandFailed as error:
+            raise no_forwarding(self.machine, error.detail) from error
+        return near
+
+    def interactive(self, command: str, *, terminal: bool) -> tuple[str, ...]:
+        """A command for this machine's own streams, over a connection of its own."""
+        words = ssh_words(self.machine)
+        return (*words, "-t" if terminal else "-T", self.machine.address, command)
+
+    def close(self) -> None:
+        """Hang up; what was started there goes on."""
+        with self._lock:
+            if self._pipe is not None:
+                self._pipe.close()
+            self._pipe = None
+            self._forwarded.clear()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+def no_forwarding(machine: Machine, said: str) -> LabBroken:
+    """The error to raise where a machine can be entered and its sockets not be reached."""
+    return LabBroken(
+        f"ssh forwards nothing to {machine.name}",
+        said,
+        "the sshd there has to allow it: AllowStreamLocalForwarding yes (its default), no DisableForwarding",
+    )
+
+
+_REMEDIES = (
+    (
+        "IDENTIFICATION HAS CHANGED",
+        "its host key is not the one that is known",
+        "find out why before you go on; only if the machine was set up anew: `ssh-keygen -R {place}`, then as for a "
+        "new machine",
+    ),
+    (
+        "Host key verification failed",
+        "its host key is not known",
+        "`ssh-keyscan -p {port} {address}`, compare with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the "
+        "machine itself, then add the line to {known_hosts}",
+    ),
+    (
+        "Permission denied",
+        "it does not let {user} in",
+        "put the public key into ~/.ssh/authorized_keys there; name user and key in the inventory; a key with a "
+        "passphrase has to be in ssh-agent",
+    ),
+    ("Could not resolve", "its address has no meaning here", "write an address that this machine resolves"),
+    ("", "it does not answer at {address} port {port}", "is it on, is sshd running, does a firewall stand between?"),
+)
+
+
+def unreachable(machine: Machine, said: str) -> Unreachable:
+    """ssh's own words as an error with a remedy."""
+    # ssh says both when a key has changed; the first of these that fits decides.
+    why, remedy = next((why, remedy) for sign, why, remedy in _REMEDIES if sign in said)
+    port = machine.port
+    facts = {
+        "address": machine.address,
+        "port": port,
+        "place": machine.address if port == 22 else f"[{machine.address}]:{port}",
+        "user": machine.user or "this user",
+        "known_hosts": machine.known_hosts or "~/.ssh/known_hosts",
+    }
+    what = f"{machine.name} cannot be entered: {why.format(**facts)}"
+    return Unreachable(what, said.strip(), remedy.format(**facts))
+
+
+def missing_ssh() -> Unavailable | None:
+    """Why there is no ssh to work with here."""
+    if shutil.which("ssh"):
+        return None
+    return Unavailable("ssh is not installed", "", "install the package openssh-client")
+
+
+def forget_folders(prefix: str) -> list[str]:
+    """Remove the folders of connections whose process was killed; returns their names."""
+    removed = []
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder)
+            removed.append(str(folder))
+    return removed

@@ -1,0 +1,127 @@
+"""A machine that exists, spoken to through the agent that guests have, over a socket that ssh forwards."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import socket
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from lab.errors import LabBroken
+from lab.inventory import Machine
+from lab.providers.guest.boot import AGENT
+from lab.providers.guest.host import GuestHost
+from lab.providers.ssh.connection import Connection, no_forwarding
+
+_REMOTE = Path(__file__).with_name("remote")
+START = _REMOTE / "start.py"
+SWEEP = _REMOTE / "sweep.py"
+_SOCKET = "agent"
+
+
+class SshHost(GuestHost):
+    """A folder on a machine, an agent in it, and whatever is started through that.
+
+    above: the run's folder there; mark: in the environment of every process of this node.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection,
+        *,
+        above: PurePosixPath,
+        mark: str,
+        running: Callable[[], bool],
+        disks: Sequence[str] = (),
+    ) -> None:
+        machine = connection.machine
+        super().__init__(
+            name,
+            machine.arch,
+            machine.cluster_address,
+            control=str(above / name / _SOCKET),
+            emulated=False,
+            connect=self._connected,
+            running=running,
+            folder=Path(),
+        )
+        self.directory = above / name
+        self.connection = connection
+        self.mark = mark
+        self.disk_files = {disk: self.directory / "disks" / disk for disk in disks}
+
+    @property
+    def machine(self) -> Machine:
+        return self.connection.machine
+
+    def _connected(self, control: str, _port: int) -> socket.socket:
+        return self.connection.socket_to(control)
+
+    def begin(self, *, again: bool = False) -> None:
+        """Start the agent, in a folder that is new unless `again`."""
+        folders = (str(self.directory.parent), str(self.directory))
+        how = "again" if again else "new"
+        self.connection.python(START, *folders, self._control, self.mark, self.machine.path, how, stdin=agent_zip())
+
+    def refuse_deaf(self) -> None:
+        """LabBroken where the agent, which runs by now, cannot be reached through ssh."""
+        try:
+            self.greet()
+        except LabBroken as error:
+            raise no_forwarding(self.machine, error.detail) from error
+
+    def refuse_other_arch(self) -> None:
+        """LabBroken where the machine is not what the inventory says."""
+        said = self.run(("uname", "-m")).stdout.strip()
+        if said != self.arch.value:
+            raise LabBroken(
+                f"{self.machine.name} is not what the inventory says",
+                f"architecture: got {said} from `uname -m`, the inventory has {self.arch}",
+                "correct `architecture` in the inventory",
+            )
+
+    def make_disk(self, name: str, size_bytes: int) -> None:
+        """A sparse file as a disk."""
+        path = self.directory / "disks" / name
+        self.make_directory(path.parent)
+        self.run(("truncate", "--size", str(size_bytes), str(path)))
+        self.disk_files[name] = path
+
+    def disk(self, name: str) -> PurePosixPath:
+        if name not in self.disk_files:
+            has = ", ".join(self.disk_files) or "none"
+            raise LabBroken(f"disk {name!r} is not in {self.name}", f"its disks: {has}")
+        return self.disk_files[name]
+
+    def interactive(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
+    ) -> tuple[str, ...]:
+        if not self.up():
+            raise LabBroken(f"{self.name} is down", hint="start the node")
+        words = ["env", *(f"{key}={value}" for key, value in (env or {}).items()), *argv]
+        front = f"PATH={shlex.quote(self.machine.path)}:$PATH; export PATH; " if self.machine.path else ""
+        return self.connection.interactive(f"{front}exec {shlex.join(words)}", terminal=terminal)
+
+    def end_processes(self) -> list[str]:
+        """Kill what runs on this node, the agent too; returns what did."""
+        self.hang_up()
+        found: list[str] = self.connection.python(SWEEP, self.mark, "", "")
+        return found
+
+    def remove_all(self) -> list[str]:
+        """Kill what runs on this node and remove its folder, and the run's when nothing else is in it."""
+        self.hang_up()
+        found: list[str] = self.connection.python(SWEEP, self.mark, str(self.directory), str(self.directory.parent))
+        return found
+
+
+def agent_zip() -> bytes:
+    """The agent as one file that Python runs."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(AGENT.glob("*.py")):
+            archive.write(path, path.name)
+    return packed.getvalue()

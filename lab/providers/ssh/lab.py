@@ -1,0 +1,230 @@
+"""The machines of an inventory that one run uses, as its nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import filelock
+
+from lab.errors import CleanupFailed, LabError, SpecError, Unavailable
+from lab.home import Home
+from lab.host import Host
+from lab.inventory import Machine, machine_from_json, machine_to_json
+from lab.providers.ssh.connection import Connection, forget_folders
+from lab.providers.ssh.host import SWEEP, SshHost
+from lab.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
+from lab.spec import Node
+
+_RECORD = "ssh.json"
+
+
+class SshLab:
+    """Nodes on machines: each machine serves one node of one run of this home at a time.
+
+    Which ones is written into the run's directory before any is touched, so that a later `prune` knows where to look.
+    """
+
+    def __init__(self, run: Run, machines: Sequence[Machine]) -> None:
+        self.run = run
+        self._machines = tuple(machines)
+        self._hosts: dict[str, SshHost] = {}
+        self._closed = False
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        return self._hosts
+
+    @property
+    def state(self) -> dict[str, Any]:
+        return {
+            "machines": [machine_to_json(machine) for machine in self._machines],
+            "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take the nodes from `state`; they exist already."""
+        for name, found in state["nodes"].items():
+            self._open(name, machine_from_json(found["machine"]), found["disks"])
+
+    def add_node(self, node: Node) -> SshHost:
+        host = self._begin(node.name, self._claim(node))
+        for disk in node.disks:
+            host.make_disk(disk.name, disk.size_bytes)
+        return host
+
+    def add_machine(self, machine: Machine) -> SshHost:
+        """A node on a certain machine, under the machine's own name."""
+        with self._claiming():
+            self._record(machine.name, machine, self._taken())
+        return self._begin(machine.name, machine)
+
+    def _begin(self, name: str, machine: Machine) -> SshHost:
+        host = self._open(name, machine, [])
+        try:
+            host.begin()
+        except BaseException:
+            # Nothing was left there, and nothing is to be looked for at the end.
+            host.connection.close()
+            del self._hosts[name]
+            raise
+        host.refuse_deaf()
+        host.refuse_other_arch()
+        return host
+
+    def _claim(self, node: Node) -> Machine:
+        """The machine of the node's name where there is one, else the next free one of its architecture."""
+        if node.name in self._hosts:
+            raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
+        with self._claiming():
+            taken = self._taken()
+            fitting = [one for one in self._machines if one.arch is node.arch and one.name not in taken]
+            if not fitting:
+                raise Unavailable(
+                    f"no machine is free for {node.name}",
+                    f"the inventory's {node.arch} machines: {self._named(node)}; of runs now: {sorted(taken)}",
+                    "add a machine to the inventory, or remove a run: `cephlab ls`, `cephlab down`",
+                )
+            machine = next((one for one in fitting if one.name == node.name), fitting[0])
+            self._record(node.name, machine, taken)
+        return machine
+
+    def _claiming(self) -> filelock.BaseFileLock:
+        """Held while it is decided who has which machine."""
+        return filelock.FileLock(self.run.directory.parent / ".machines.lock")
+
+    def _named(self, node: Node) -> str:
+        return ", ".join(one.name for one in self._machines if one.arch is node.arch) or "none"
+
+    def _taken(self) -> set[str]:
+        """Names of machines that a run of this home has."""
+        folders = [found for found in self.run.directory.parent.iterdir() if found.is_dir()]
+        return {machine.name for folder in folders for machine in recorded(folder).values()}
+
+    def _record(self, name: str, machine: Machine, taken: set[str]) -> None:
+        if machine.name in taken:
+            raise Unavailable(f"{machine.name} serves another run", "", "wait for its end; `cephlab ls` names it")
+        known = {**recorded(self.run.directory), name: machine}
+        write_json(self.run.directory / _RECORD, {key: machine_to_json(one) for key, one in known.items()})
+
+    def _open(self, name: str, machine: Machine, disks: Sequence[str]) -> SshHost:
+        home = _home_of(self.run)
+        connection = Connection(machine, marks(home, self.run.id), folder_prefix(home, self.run.id))
+        off = self._off_file(name)
+        host = SshHost(
+            name,
+            connection,
+            above=PurePosixPath(machine.directory) / folder_name(home, self.run.id),
+            mark=mark(home, self.run.id, name),
+            running=lambda: not self._closed and not off.exists(),
+            disks=disks,
+        )
+        self._hosts[name] = host
+        return host
+
+    def _off_file(self, name: str) -> Path:
+        return self.run.directory / f"{name}.off"
+
+    def _host(self, name: str) -> SshHost:
+        if name not in self._hosts:
+            raise SpecError(f"there is no node {name!r}", f"nodes: {', '.join(self._hosts)}")
+        return self._hosts[name]
+
+    def kill_node(self, name: str) -> None:
+        """All that this run started there dies; the machine itself is not switched off."""
+        host = self._host(name)
+        self._off_file(name).touch()
+        host.end_processes()
+
+    def start_node(self, name: str) -> Host:
+        host = self._host(name)
+        host.begin(again=True)
+        self._off_file(name).unlink(missing_ok=True)
+        host.refuse_deaf()
+        host.refuse_other_arch()
+        return host
+
+    def move_disk(self, disk: str, target: str) -> None:
+        raise Unavailable(
+            f"disk {disk!r} cannot be moved to {target}", "hands would have to do it", "choose another --lab"
+        )
+
+    def hang_up(self) -> None:
+        """Close the connections; nothing there is touched."""
+        for host in self._hosts.values():
+            host.hang_up()
+            host.connection.close()
+
+    def close(self) -> None:
+        errors = []
+        for host in self._hosts.values():
+            try:
+                host.remove_all()
+            except LabError as error:
+                errors.append(f"{host.name} on {host.machine.name}: {error}")
+        self.hang_up()
+        self._closed = True
+        if errors:
+            raise CleanupFailed(errors)
+        (self.run.directory / _RECORD).unlink(missing_ok=True)
+        for off in self.run.directory.glob("*.off"):
+            off.unlink()
+
+
+def recorded(directory: Path) -> dict[str, Machine]:
+    """Nodes of a run, by its directory, and the machines that they are on."""
+    try:
+        raw = json.loads((directory / _RECORD).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    return {name: machine_from_json(found) for name, found in raw.items()}
+
+
+def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> Iterator[str]:
+    """Remove what a run has on machines, and of its connections here; in words, what there was."""
+    for machine in machines:
+        connection = Connection(machine, marks(home, run_id), folder_prefix(home, run_id))
+        folder = PurePosixPath(machine.directory) / folder_name(home, run_id)
+        try:
+            for thing in connection.python(SWEEP, mark(home, run_id, "*"), str(folder), ""):
+                yield f"{machine.name}: {thing}"
+        finally:
+            connection.close()
+    yield from forget_folders(folder_prefix(home, run_id))
+
+
+def _key(home: Home, run_id: str) -> str:
+    """Two homes may have a run of the same name, on the same machines."""
+    return hashlib.sha256(f"{home.path}\n{run_id}".encode()).hexdigest()[:12]
+
+
+def folder_name(home: Home, run_id: str) -> str:
+    """A run's folder on a machine."""
+    return f"cephlab-{_key(home, run_id)}"
+
+
+def folder_prefix(home: Home, run_id: str) -> str:
+    """Of the folders of a run's connections, in the temporary folder here."""
+    return f"cephlab-{os.getuid()}-ssh-{_key(home, run_id)}-"
+
+
+def mark(home: Home, run_id: str, node: str) -> str:
+    """In the environment of every process of a node, on its machine."""
+    return f"{_key(home, run_id)}/{node}"
+
+
+def marks(home: Home, run_id: str) -> dict[str, str]:
+    """In the environment of every ssh of a run, here."""
+    return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}
+
+
+def _home_of(run: Run) -> Home:
+    return Home(run.directory.parent.parent)
+
+
+def _node_state(host: SshHost) -> dict[str, Any]:
+    return {"machine": machine_to_json(host.machine), "disks": sorted(host.disk_files)}

@@ -1,0 +1,104 @@
+"""Provider `ssh`: what it can do, why it cannot, and finding what killed runs left on machines that exist."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lab import process
+from lab.errors import SpecError, Unavailable
+from lab.home import Home
+from lab.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
+from lab.providers.base import Images
+from lab.providers.ssh.connection import missing_ssh
+from lab.providers.ssh.lab import SshLab, marks, recorded, sweep
+from lab.runs import Run
+from lab.spec import Capability, ClusterSpec
+
+_KILL_PATIENCE_S = 5.0
+
+
+def inventory_of_environment() -> Inventory | None:
+    """The inventory that the environment names."""
+    named = os.environ.get(INVENTORY_VARIABLE)
+    return load_inventory(Path(named).expanduser()) if named else None
+
+
+class SshProvider:
+    """Nodes on machines of an inventory, in a folder of the run's own. No cluster is raised there: one is attached."""
+
+    name = "ssh"
+    cost = 100
+
+    def __init__(self, find: Callable[[], Inventory | None] = inventory_of_environment) -> None:
+        self._find = find
+
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset({Capability.HARDWARE})
+
+    def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
+        absent = missing_ssh()
+        if absent is not None:
+            return absent
+        try:
+            inventory = self._find()
+        except SpecError as error:
+            return Unavailable(error.what, error.detail, error.hint)
+        if inventory is None:
+            hint = f"name a file by --inventory or {INVENTORY_VARIABLE}: docs/attach.md"
+            return Unavailable("there is no inventory of machines", "", hint)
+        if spec is not None:
+            return Unavailable(
+                "no cluster is raised on machines that exist",
+                "their disks hold what somebody put there",
+                "use the one that stands there: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
+            )
+        return None
+
+    @contextmanager
+    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[SshLab]:
+        """Bare nodes with files as disks; images are not used: programs are those of the machines."""
+        lab = self.open(run)
+        try:
+            for node in spec.nodes:
+                lab.add_node(node)
+            yield lab
+        finally:
+            if run.kept:
+                lab.hang_up()
+            else:
+                lab.close()
+
+    def open(self, run: Run) -> SshLab:
+        """The inventory's machines with no node on them yet; Unavailable without an inventory."""
+        inventory = self._find()
+        if inventory is None:
+            raise self.unavailable() or Unavailable("there is no inventory of machines")
+        return SshLab(run, inventory.machines)
+
+    def attach(self, run: Run, state: Mapping[str, Any]) -> SshLab:
+        lab = SshLab(run, [machine_from_json(raw) for raw in state["machines"]])
+        lab.restore(state)
+        return lab
+
+    def prune(self, home: Home, run_id: str) -> list[str]:
+        """What is known of the run says where to look: its record, else every machine of the inventory."""
+        known = tuple(recorded(home.runs / run_id).values())
+        if not known and not (home.runs / run_id).exists():
+            inventory = self._find()
+            known = inventory.machines if inventory is not None else ()
+        left = process.find_marked({**marks(home, run_id)}) if known else []
+        # Only its ssh carries both marks and is a child of nobody who lives; other providers' runs are not looked at.
+        removed = list(sweep(home, run_id, known))
+        for found in left:
+            found.kill()
+            found.wait(_KILL_PATIENCE_S)
+        return removed
+
+    def leftovers(self, home: Home) -> frozenset[str]:
+        """Runs whose record names machines; without a record nobody here knows what stands elsewhere."""
+        folders = home.runs.iterdir() if home.runs.is_dir() else ()
+        return frozenset(folder.name for folder in folders if recorded(folder))

@@ -1,0 +1,92 @@
+"""Runs on a machine that exists: makes a run's folder, puts the agent there (a zip on standard input), starts it.
+
+Arguments: the folders to make, outermost first, each for this user alone; the agent's socket; the mark that every
+process of the run's node carries in its environment; folders for the front of PATH; whether the folders may be there
+already. It prints one line of
+JSON. It must run on Python 3.9 and later and imports nothing of the lab.
+"""
+
+import json
+import os
+import shutil
+import socket
+import stat
+import sys
+import time
+
+MARK = "CEPHLAB_REMOTE"
+STARTED_S = 20.0
+OLDEST = (3, 9)
+
+
+def own_folder(path, may_exist):
+    """Somebody else's folder of that name, or a link to one, is not entered."""
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        found = os.lstat(path)
+        if not may_exist or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            raise
+
+
+def answers(path):
+    with socket.socket(socket.AF_UNIX) as link:
+        try:
+            link.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def start(folder, path, mark, front):
+    archive, log = os.path.join(folder, "agent.zip"), os.path.join(folder, "agent.log")
+    with open(archive, "wb") as file:
+        file.write(sys.stdin.buffer.read())
+    environment = dict(os.environ)
+    environment[MARK] = mark
+    if front:
+        environment["PATH"] = front + ":" + environment.get("PATH", os.defpath)
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", archive, path],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+    deadline = time.monotonic() + STARTED_S
+    while not answers(path):
+        if time.monotonic() > deadline:
+            with open(log, errors="replace") as file:
+                raise TimeoutError("the agent does not start: " + file.read()[-2000:])
+        time.sleep(0.01)
+
+
+def main():
+    *folders, path, mark, front, again = sys.argv[1:]
+    if sys.version_info < OLDEST:
+        print(json.dumps({"error": "Python %s.%s is too old, 3.9 is wanted" % tuple(sys.version_info[:2])}))
+        return
+    try:
+        for folder in folders:
+            own_folder(folder, again == "again" or folder != folders[-1])
+    except OSError as error:
+        print(json.dumps({"error": str(error)}))
+        return
+    try:
+        if not answers(path):
+            if os.path.exists(path):
+                os.unlink(path)
+            start(folders[-1], path, mark, front)
+    except OSError as error:
+        if again != "again":
+            shutil.rmtree(folders[-1])
+        print(json.dumps({"error": str(error)}))
+        return
+    print(json.dumps({"ok": {"python": "%s.%s" % tuple(sys.version_info[:2])}}))
+
+
+main()

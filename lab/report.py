@@ -1,0 +1,288 @@
+"""One self-contained HTML page from an archive: verdicts with causes and evidence, and what the run cannot say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import jinja2
+
+from lab.archive import Archive, Ending, Record, deciding
+from lab.history import Event
+from lab.series import Plot, plots
+from lab.timeline import Timeline, timeline
+
+_VARIANT = re.compile(r"^(?P<base>[^\[]+)\[(?P<parts>[^\]]*)\]$")
+_ARCHS = {"x86_64", "aarch64"}
+_SHOWN_FACTS = 60
+_SHOWN_CHARS = 300
+
+WORDS = {
+    Ending.PASS: "passed",
+    Ending.FAIL: "failed",
+    Ending.ERROR: "lab trouble",
+    Ending.INCONCLUSIVE: "inconclusive",
+    Ending.SKIP: "skipped",
+}
+MARKS = {Ending.PASS: "✓", Ending.FAIL: "✗", Ending.ERROR: "!", Ending.INCONCLUSIVE: "?", Ending.SKIP: "-"}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of evidence, and whether it is as it must be."""
+
+    what: str
+    value: str
+    ok: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scenario as shown. left, width: of its bar in the timeline, in percent; more_facts: held, but not shown."""
+
+    record: Record
+    wrong: tuple[Fact, ...]
+    held: tuple[Fact, ...]
+    more_facts: int
+    allowed: Mapping[str, int]
+    left: float
+    width: float
+    course: Timeline | None = None
+    plots: tuple[Plot, ...] = ()
+
+    @property
+    def word(self) -> str:
+        return WORDS[self.record.ending]
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.record.ending]
+
+    @property
+    def anchor(self) -> str:
+        return re.sub(r"[^a-z0-9]+", "-", self.record.scenario.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of a matrix: the variants that are there, by what else distinguishes them."""
+
+    entries: tuple[tuple[str, Row], ...]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Variants of one scenario over two architectures. across, down: the names of the two roles."""
+
+    name: str
+    down: str
+    across: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+
+
+def render_report(archive: Archive) -> str:
+    """The page; needs nothing but itself."""
+    rows = _rows(archive)
+    return _template().render(
+        manifest=archive.manifest,
+        clusters=archive.manifest["clusters"],
+        images=_images(archive.manifest["clusters"]),
+        verdict=overall(archive),
+        counts=_counts(archive.records),
+        groups=_groups(rows),
+        bad=[row for row in rows if row.record.ending not in (Ending.PASS, Ending.SKIP)],
+        rows=rows,
+        matrices=list(_matrices(rows)),
+        limits=limits_of(archive),
+        predictions=[event.data for event in archive.events if event.kind == "prediction"],
+        claims=[event.data for event in archive.events if event.kind == "claim"],
+        duration=_duration(archive.manifest),
+        words=WORDS,
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("lab", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["seconds"] = seconds_text
+    return environment.get_template("report.html.j2")
+
+
+def overall(archive: Archive) -> tuple[str, str]:
+    """(class, sentence) for the top of the page: the first that applies."""
+    manifest = archive.manifest
+    endings = {record.ending for record in deciding(archive.records)}
+    cases = (
+        (manifest["state"] != "complete", Ending.INCONCLUSIVE, "This run was cut short; the rest is not known."),
+        (Ending.FAIL in endings, Ending.FAIL, "Something that must hold does not."),
+        (
+            Ending.ERROR in endings or bool(manifest["trouble"]),
+            Ending.ERROR,
+            "The lab itself had trouble; no verdict on Ceph follows from that.",
+        ),
+        (bool(manifest["unexpected_skips"]), Ending.FAIL, "Scenarios were skipped that this tier has to show."),
+        (
+            Ending.INCONCLUSIVE in endings,
+            Ending.INCONCLUSIVE,
+            "Nothing was found wrong, but not everything could be shown.",
+        ),
+        (Ending.PASS not in endings, Ending.INCONCLUSIVE, "No scenario ran to a verdict."),
+    )
+    found = ((ending, sentence) for applies, ending, sentence in cases if applies)
+    return next(found, (Ending.PASS, "Everything that ran held."))
+
+
+def limits_of(archive: Archive) -> list[str]:
+    """What follows from this run and what does not, from where and how it ran."""
+    manifest = archive.manifest
+    clusters = manifest["clusters"]
+    said = [f"{line}." for line in archive.lost]
+    emulated = sorted(
+        {f"{name} ({host['arch']})" for one in clusters for name, host in one["hosts"].items() if host["emulated"]}
+    )
+    if emulated:
+        factor = max(one["patience"] for one in clusters)
+        said.append(
+            f"Nodes {', '.join(emulated)} were emulated: they are judged on correctness and liveness only. Their speed "
+            f"says nothing about hardware; their deadlines were multiplied by {factor:g}, as measured."
+        )
+    if clusters:
+        said.append(
+            "All nodes shared one machine, so no figure here is a throughput or a latency of a cluster, "
+            "and durations are those of the lab."
+        )
+    if any(one["provider"] == "local" for one in clusters):
+        said.append(
+            "Nodes of the local provider share this machine's kernel and loopback network: "
+            "nothing is said about kernels, network cards or partitions."
+        )
+    counted = {ending: sum(1 for r in archive.records if r.ending is ending) for ending in Ending}
+    if counted[Ending.SKIP]:
+        said.append(f"{counted[Ending.SKIP]} scenario(s) were skipped; what they would have shown is open.")
+    if counted[Ending.INCONCLUSIVE]:
+        said.append(f"{counted[Ending.INCONCLUSIVE]} scenario(s) were inconclusive, which is neither good nor bad.")
+    if counted[Ending.ERROR]:
+        said.append(f"{counted[Ending.ERROR]} scenario(s) met trouble of the lab, which says nothing about Ceph.")
+    if manifest["tier"] == "quick":
+        said.append("The quick tier leaves out what only the full tier runs.")
+    if manifest["state"] != "complete":
+        said.append("The run did not come to its end: scenarios that are not listed did not run.")
+    return said
+
+
+def _rows(archive: Archive) -> list[Row]:
+    end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
+    return [_row(archive, record, end) for record in archive.records]
+
+
+def _row(archive: Archive, record: Record, end_s: float) -> Row:
+    events = archive.of(record.scenario)
+    facts = tuple(fact for event in events if (fact := _fact(event)) is not None)
+    held = tuple(fact for fact in facts if fact.ok)
+    allowed: Mapping[str, int] = next(
+        (event.data.get("allowed", {}) for event in events if event.kind == "aftermath"), {}
+    )
+    return Row(
+        record=record,
+        wrong=tuple(fact for fact in facts if not fact.ok),
+        held=held[:_SHOWN_FACTS],
+        more_facts=max(0, len(held) - _SHOWN_FACTS),
+        allowed=allowed,
+        left=round(100 * record.began_s / end_s, 2),
+        width=round(max(0.3, 100 * record.seconds / end_s), 2),
+        course=timeline(events),
+        plots=plots(events),
+    )
+
+
+def _fact(event: Event) -> Fact | None:
+    data = event.data
+    if event.kind == "observation":
+        ok = data["got"] == data["wanted"]
+        value = _short(data["got"]) if ok else f"{_short(data['got'])}, wanted {_short(data['wanted'])}"
+        return Fact(str(data["what"]), value, ok)
+    if event.kind == "witness":
+        ok = data["got"] >= data["least"]
+        return Fact(str(data["what"]), f"{data['got']:g} (at least {data['least']:g})", ok)
+    return None
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
+
+
+def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """By suite and topic, in order of first appearance; names are `suite.topic[-variant]`."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(re.split(r"[-\[]", row.record.scenario)[0], []).append(row)
+    return found
+
+
+def _counts(records: Sequence[Record]) -> list[tuple[Ending, int]]:
+    return [(ending, count) for ending in WORDS if (count := sum(1 for r in records if r.ending is ending))]
+
+
+def _images(clusters: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
+    """(architecture, image) of all clusters, each once."""
+    found = {(arch, image["key"]): (arch, image) for one in clusters for arch, image in one["images"].items()}
+    return list(found.values())
+
+
+def _matrices(rows: Sequence[Row]) -> Iterator[Matrix]:
+    """Scenarios whose names carry two architectures, e.g. `x[client=x86_64,primary=aarch64,pool=ec21]`."""
+    variants: dict[tuple[str, str, str], list[tuple[dict[str, str], Row]]] = {}
+    for row in rows:
+        found = _VARIANT.match(row.record.scenario)
+        parts = dict(part.split("=", 1) for part in found["parts"].split(",") if "=" in part) if found else {}
+        roles = [key for key, value in parts.items() if value in _ARCHS]
+        if found and len(roles) >= 2:
+            variants.setdefault((found["base"], roles[0], roles[1]), []).append((parts, row))
+    for (base, down, across), entries in variants.items():
+        columns = tuple(sorted({parts[across] for parts, _ in entries}, reverse=True))
+        lines = tuple(sorted({parts[down] for parts, _ in entries}, reverse=True))
+        yield Matrix(
+            name=base,
+            down=down,
+            across=across,
+            columns=columns,
+            rows=tuple((line, tuple(_cell(entries, down, line, across, c) for c in columns)) for line in lines),
+        )
+
+
+def _cell(entries: Sequence[tuple[dict[str, str], Row]], down: str, line: str, across: str, column: str) -> Cell:
+    here = [(parts, row) for parts, row in entries if parts[down] == line and parts[across] == column]
+    return Cell(tuple((_label(parts, {down, across}), row) for parts, row in here))
+
+
+def _label(parts: Mapping[str, str], without: set[str]) -> str:
+    return ", ".join(value for key, value in parts.items() if key not in without)
+
+
+def _duration(manifest: Mapping[str, Any]) -> str:
+    if manifest["ended"] is None:
+        return "not ended"
+    began, ended = (datetime.fromisoformat(str(manifest[key])) for key in ("started", "ended"))
+    return seconds_text((ended - began).total_seconds())
+
+
+def seconds_text(value: float | None) -> str:
+    """`4.2 s`, `3 min 20 s`."""
+    if value is None:
+        return "not measured"
+    if value < 60:
+        return f"{value:.1f} s"
+    return f"{int(value // 60)} min {int(value % 60)} s"

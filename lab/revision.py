@@ -1,0 +1,24 @@
+"""Which commit of this project is running, where it is one and nothing was changed since."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from lab import process
+from lab.errors import LabError
+
+_TIMEOUT_S = 10.0
+
+
+def commit_of(root: Path) -> str | None:
+    """The commit of the checkout at root, 40 hexadecimal digits; None where it was changed or is no checkout."""
+    if shutil.which("git") is None or not (root / ".git").exists():
+        return None
+    git = ("git", "-C", str(root), "-c", f"safe.directory={root}")
+    try:
+        changed = process.run((*git, "status", "--porcelain"), timeout_s=_TIMEOUT_S).stdout.strip()
+        found = process.run((*git, "rev-parse", "HEAD"), timeout_s=_TIMEOUT_S).stdout.strip()
+    except LabError:
+        return None
+    return None if changed else found

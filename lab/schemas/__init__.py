@@ -1,0 +1,31 @@
+"""The JSON schemas of an archive, and one function that holds a value against its schema."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from lab.errors import SpecError
+
+VERSION = 1
+"""Version of the archive's layout and files; a change that an older cephlab cannot read raises it."""
+
+
+@cache
+def schema(kind: str) -> dict[str, Any]:
+    """The schema of `manifest`, `verdicts` or `event`."""
+    found: dict[str, Any] = json.loads(Path(__file__).with_name(f"{kind}-{VERSION}.json").read_text())
+    return found
+
+
+def validate(kind: str, value: Any, source: str) -> None:
+    """SpecError naming source, place and finding when the value does not fit."""
+    validator = jsonschema.Draft202012Validator(schema(kind))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+    if error is not None:
+        place = "/".join(str(part) for part in error.absolute_path) or "the whole of it"
+        raise SpecError(f"{source} does not fit its schema", f"{place}: {error.message}", "was the file edited?")

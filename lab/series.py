@@ -1,0 +1,101 @@
+"""Measured series and demands of a history as charts: figures against depth or clients, and what each role pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from lab.history import Event, Recorder
+from lab.plot import Mark, Panel, Series, chart
+from lab.telemetry.demandfile import EVENT, Measurement, event_of, measured_in
+from lab.telemetry.describe import seconds_text, title
+
+KIND = "series"
+_TONES = ("var(--pass, #1a7f4b)", "var(--error, #8a3ba8)", "var(--skip, #33698c)", "var(--inconclusive, #9a6700)")
+_WIDTH, _LEFT, _ROW, _BAR = 960.0, 120.0, 26.0, 16.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a panel. points: (x, y); panels of one name are one."""
+
+    panel: str
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """title; svg: the chart; words: one line below it, may be empty."""
+
+    title: str
+    svg: str
+    words: str = ""
+
+
+def record_series(
+    recorder: Recorder, name: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float], words: str = ""
+) -> None:
+    """Put a series into the history. axis: what x counts; marks: places on it, by what they are."""
+    raw = [
+        {"panel": line.panel, "label": line.label, "points": [list(point) for point in line.points]} for line in lines
+    ]
+    recorder.record(KIND, title=name, axis=axis, lines=raw, marks=dict(marks), words=words)
+
+
+def record_demand(recorder: Recorder, measured: Measurement) -> None:
+    """Put a measurement into the history."""
+    recorder.record(EVENT, **event_of(measured))
+
+
+def plots(events: Sequence[Event]) -> tuple[Plot, ...]:
+    """Every chart that a scenario's events make."""
+    return (*(_series(event.data) for event in events if event.kind == KIND), *map(_bars, measured_in(events)))
+
+
+def _series(data: Mapping[str, Any]) -> Plot:
+    panels: dict[str, list[Series]] = {}
+    for line in data["lines"]:
+        found = panels.setdefault(line["panel"], [])
+        points = tuple((float(x), float(y)) for x, y in line["points"])
+        found.append(Series(line["label"], points, _TONES[len(found) % len(_TONES)]))
+    marks = [Mark(float(at), label) for label, at in data["marks"].items()]
+    shown = [Panel(name, tuple(series)) for name, series in panels.items()]
+    words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(data["marks"].items(), 1)]
+    svg = chart(shown, marks, unit=data["axis"], name=data["title"])
+    return Plot(data["title"], svg, "; ".join([*words, *([data["words"]] if data["words"] else [])]))
+
+
+def _bars(measured: Measurement) -> Plot:
+    """CPU of one operation by role, user and system beside each other on one bar."""
+    costs = {
+        role.value: [found.get("cpu_user_s", 0.0), found.get("cpu_system_s", 0.0)]
+        for role, of_role in measured.demand.costs.items()
+        if (found := {resource.value: max(0.0, interval.mean) for resource, interval in of_role.items()})
+    }
+    longest = max((sum(parts) for parts in costs.values()), default=0.0) or 1.0
+    height = _ROW * len(costs) + 6
+    name = f"CPU seconds of one operation: {title(measured.demand)}"
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}" '
+        'font-size="11" fill="currentColor">'
+    ]
+    for number, (role, values) in enumerate(costs.items()):
+        parts += _bar(role, values, longest, number * _ROW + 4)
+    words = f"user, then system; {measured.stopped}; {measured.linearity}"
+    return Plot(name, "\n".join([*parts, "</svg>"]), words)
+
+
+def _bar(role: str, values: Sequence[float], longest: float, top: float) -> Iterator[str]:
+    yield f'<text x="{_LEFT - 8:g}" y="{top + 12:g}" text-anchor="end">{escape(role)}</text>'
+    x = _LEFT
+    for value, tone in zip(values, _TONES, strict=False):
+        width = (_WIDTH - _LEFT - 90) * value / longest
+        yield f'<rect x="{x:.1f}" y="{top:g}" width="{width:.1f}" height="{_BAR:g}" fill="{tone}"/>'
+        x += width
+    yield f'<text x="{x + 6:.1f}" y="{top + 12:g}">{escape(seconds_text(sum(values)))}</text>'
+
+
+__all__ = ["Line", "Plot", "plots", "record_demand", "record_series"]

@@ -1,0 +1,303 @@
+"""What a lab should look like: nodes, disks, daemons. Frozen values; equal specs are interchangeable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from lab.arch import Arch, parse_arch
+from lab.errors import SpecError
+
+GIB = 1 << 30
+MIB = 1 << 20
+DEFAULT_RELEASE = "reef"
+DEFAULT_DISK_BYTES = 10 * GIB
+MAX_MONS = 5
+MAX_NODE_NAME = 20
+"""A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
+MAX_DISK_NAME = 60
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+class DiskClass(StrEnum):
+    """Device class, spelled as CRUSH spells it."""
+
+    HDD = "hdd"
+    SSD = "ssd"
+    NVME = "nvme"
+
+
+class Capability(StrEnum):
+    """What a provider's hosts can do; scenarios name what they need."""
+
+    FOREIGN_ARCH = "foreign-arch"
+    PARTITION = "partition"
+    CPU_LIMIT = "cpu-limit"
+    MEMORY_LIMIT = "memory-limit"
+    DISK_LIMIT = "disk-limit"
+    OWN_NETWORK = "own-network"
+    OWN_KERNEL = "own-kernel"
+    POWER_CUT = "power-cut"
+    MOVE_DISK = "move-disk"
+    TAKE_OVER = "take-over"
+    SECOND_IMAGE = "second-image"
+    PULLED_IMAGE = "pulled-image"
+    HARDWARE = "hardware"
+    CUT_LINKS = "cut-links"
+    SLOW_NETWORK = "slow-network"
+    SLOW_DISK = "slow-disk"
+    SQUEEZE_MEMORY = "squeeze-memory"
+    MEMORY_DISK = "memory-disk"
+
+
+@dataclass(frozen=True)
+class DiskLimits:
+    """Ceilings imposed on a disk; None is no ceiling. IOPS are per second, bandwidth in bytes per second."""
+
+    read_iops: int | None = None
+    write_iops: int | None = None
+    read_bytes_s: int | None = None
+    write_bytes_s: int | None = None
+
+    def any(self) -> bool:
+        return self != DiskLimits()
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A disk by name; it can be pulled out of one node and put into another. in_memory: kept there, for measuring."""
+
+    name: str
+    size_bytes: int = DEFAULT_DISK_BYTES
+    device_class: DiskClass = DiskClass.SSD
+    limits: DiskLimits = DiskLimits()
+    in_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Osd:
+    """One OSD: the names of the disks of its block device and, where separate, of its db and wal."""
+
+    block: str
+    db: str | None = None
+    wal: str | None = None
+
+    @property
+    def disks(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.block, self.db, self.wal) if name)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of the lab. cores: CPUs it may use (None: all); memory_bytes likewise."""
+
+    name: str
+    arch: Arch
+    disks: tuple[Disk, ...] = ()
+    osds: tuple[Osd, ...] = ()
+    mon: bool = False
+    mgr: bool = False
+    cores: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """A whole cluster. options: ceph.conf settings beyond the lab's own; image: a pulled image's reference."""
+
+    nodes: tuple[Node, ...]
+    release: str = DEFAULT_RELEASE
+    image: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _validate(self)
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """Architectures in order of first appearance."""
+        return tuple(dict.fromkeys(node.arch for node in self.nodes))
+
+    @property
+    def mons(self) -> tuple[Node, ...]:
+        return tuple(node for node in self.nodes if node.mon)
+
+    @property
+    def osd_count(self) -> int:
+        return sum(len(node.osds) for node in self.nodes)
+
+    def needs(self) -> frozenset[Capability]:
+        """Capabilities that follow from the spec itself, but for the machine's own architecture."""
+        needed = set()
+        if any(node.cores is not None for node in self.nodes):
+            needed.add(Capability.CPU_LIMIT)
+        if any(node.memory_bytes is not None for node in self.nodes):
+            needed.add(Capability.MEMORY_LIMIT)
+        if any(disk.limits.any() for node in self.nodes for disk in node.disks):
+            needed.add(Capability.DISK_LIMIT)
+        if any(disk.in_memory for node in self.nodes for disk in node.disks):
+            needed.add(Capability.MEMORY_DISK)
+        if self.image is not None:
+            needed.add(Capability.PULLED_IMAGE)
+        return frozenset(needed)
+
+
+def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
+    """Read `x86_64:2,aarch64:1`; SpecError names the part that does not fit."""
+    groups = []
+    for part in text.split(","):
+        arch, _, count = part.partition(":")
+        try:
+            number = int(count) if count else 1
+        except ValueError:
+            raise SpecError(
+                f"--nodes: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
+            ) from None
+        if number < 1:
+            raise SpecError(
+                f"--nodes: {part!r} asks for {number} nodes", "wanted: a count of 1 or more", "leave the part out"
+            )
+        groups.append((parse_arch(arch), number))
+    return tuple(groups)
+
+
+def build_spec(
+    groups: Sequence[tuple[Arch, int]],
+    *,
+    release: str = DEFAULT_RELEASE,
+    mons: int = 1,
+    mgrs: int = 1,
+    osds_per_node: int = 1,
+    disk_bytes: int = DEFAULT_DISK_BYTES,
+    separate_db: bool = False,
+    bare: Sequence[Arch] = (),
+    image: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> ClusterSpec:
+    """Lay out a cluster: nodes n0.. in the order given, monitors spread over architectures, managers first to last.
+
+    separate_db: every OSD gets a second disk for its RocksDB. bare: a machine of each, c0.., that runs no daemon: for
+    clients, which then outlive every node.
+    """
+    archs = [arch for arch, count in groups for _ in range(count)]
+    mon_nodes = set(_spread(archs, mons))
+    nodes = tuple(
+        _node(
+            index,
+            arch,
+            osds=osds_per_node,
+            disk_bytes=disk_bytes,
+            separate_db=separate_db,
+            mon=index in mon_nodes,
+            mgr=index < mgrs,
+        )
+        for index, arch in enumerate(archs)
+    )
+    nodes += tuple(Node(f"c{index}", arch) for index, arch in enumerate(bare))
+    return ClusterSpec(nodes=nodes, release=release, image=image, options=dict(options or {}))
+
+
+def without_daemons(node: Node) -> Node:
+    """The same machine with nothing running on it: a spare, or a client."""
+    return replace(node, osds=(), mon=False, mgr=False)
+
+
+def _node(index: int, arch: Arch, *, osds: int, disk_bytes: int, separate_db: bool, mon: bool, mgr: bool) -> Node:
+    name = f"n{index}"
+    disks: list[Disk] = []
+    layout: list[Osd] = []
+    for number in range(osds):
+        block = Disk(f"{name}-block{number}", disk_bytes)
+        disks.append(block)
+        if separate_db:
+            db = Disk(f"{name}-db{number}", max(GIB, disk_bytes // 10), DiskClass.NVME)
+            disks.append(db)
+            layout.append(Osd(block.name, db=db.name))
+        else:
+            layout.append(Osd(block.name))
+    return Node(name, arch, tuple(disks), tuple(layout), mon=mon, mgr=mgr)
+
+
+def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
+    """Indices of the nodes that get a monitor: architectures in turn, so that a quorum is mixed where it can be."""
+    queues = {arch: [i for i, a in enumerate(archs) if a is arch] for arch in dict.fromkeys(archs)}
+    chosen: list[int] = []
+    while len(chosen) < mons and any(queues.values()):
+        for queue in queues.values():
+            if queue and len(chosen) < mons:
+                chosen.append(queue.pop(0))
+    if len(chosen) < mons:
+        raise SpecError(
+            f"{mons} monitors do not fit on {len(archs)} node(s)",
+            "every monitor needs a node of its own",
+            f"ask for at most {len(archs)} monitors or for more nodes",
+        )
+    return chosen
+
+
+def _validate(spec: ClusterSpec) -> None:
+    if not spec.nodes:
+        raise SpecError("a cluster needs at least one node", "got 0 nodes", "ask for --nodes x86_64:1 or more")
+    disks = [disk for node in spec.nodes for disk in node.disks]
+    for kind, names, longest in (
+        ("node", [node.name for node in spec.nodes], MAX_NODE_NAME),
+        ("disk", [disk.name for disk in disks], MAX_DISK_NAME),
+    ):
+        _refuse_odd(kind, names, longest)
+        _refuse_twice(kind, names)
+    for disk in disks:
+        if disk.size_bytes <= 0:
+            raise SpecError(
+                f"disk {disk.name} has no size", f"size_bytes is {disk.size_bytes}", "leave it out for 10 GiB"
+            )
+    mons = len(spec.mons)
+    if not 1 <= mons <= MAX_MONS:
+        raise SpecError(f"a cluster needs 1 to {MAX_MONS} monitors", f"got {mons}", "set --mons to 1, 3 or 5")
+    if not any(node.mgr for node in spec.nodes):
+        raise SpecError("a cluster needs a manager", "no node has one", "give one node `mgr = true`")
+    _refuse_replicas(spec)
+    for node in spec.nodes:
+        known = {disk.name for disk in node.disks}
+        used = [name for osd in node.osds for name in osd.disks]
+        _refuse_twice(f"OSD disk on {node.name}", used)
+        for name in used:
+            if name not in known:
+                raise SpecError(
+                    f"node {node.name}: an OSD names disk {name!r}, which the node does not have",
+                    f"its disks: {', '.join(sorted(known)) or 'none'}",
+                    "add the disk to the node or name another",
+                )
+
+
+def _refuse_replicas(spec: ClusterSpec) -> None:
+    hosts = sum(1 for node in spec.nodes if node.osds)
+    # Ceph takes spaces and dashes in a key for underscores.
+    options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
+    size = options.get("osd_pool_default_size", "")
+    if size.isdigit() and hosts and int(size) > hosts:
+        raise SpecError(
+            f"{size} replicas need {size} hosts with OSDs",
+            f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",
+            f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
+        )
+
+
+def _refuse_odd(kind: str, names: Sequence[str], longest: int) -> None:
+    """Names become parts of paths, socket names and container names, so a path must not pass for one."""
+    for name in names:
+        if len(name) > longest or not _NAME.fullmatch(name):
+            raise SpecError(
+                f"{name!r} cannot name a {kind}",
+                f"wanted: 1 to {longest} letters, digits, - and _, beginning with a letter or digit",
+                "choose another name",
+            )
+
+
+def _refuse_twice(kind: str, names: Sequence[str]) -> None:
+    seen = set()
+    for name in names:
+        if name in seen:
+            raise SpecError(f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own")
+        seen.add(name)

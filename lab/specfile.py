@@ -1,0 +1,58 @@
+"""Specs as files and as JSON: every key is checked, and what does not fit is named with its place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from lab.errors import SpecError
+from lab.spec import ClusterSpec, Disk, DiskLimits, Node, Osd
+
+for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
+    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
+    setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
+
+_ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)
+
+
+def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
+    """A spec as JSON values."""
+    dumped: dict[str, Any] = _ADAPTER.dump_python(spec, mode="json")
+    return dumped
+
+
+def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
+    """A spec from JSON values; SpecError names source, key, got and wanted."""
+    try:
+        return _ADAPTER.validate_python(raw)
+    except ValidationError as error:
+        raise SpecError(f"{source} is not a cluster spec", explain(error), "see docs/adding.md for the keys") from None
+
+
+def load_spec(path: Path) -> ClusterSpec:
+    """Read a TOML spec file; SpecError when it is not there, not TOML, or not a spec."""
+    try:
+        raw = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not TOML", str(error)) from error
+    return spec_from_json(raw, str(path))
+
+
+def explain(error: ValidationError) -> str:
+    """pydantic's findings as lines `key: got ..., wanted ...`."""
+    lines = []
+    for found in error.errors():
+        key = ".".join(str(part) for part in found["loc"])
+        if found["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+            lines.append(f"{key}: unknown key")
+        elif found["type"] == "missing" or found["type"] == "missing_argument":
+            lines.append(f"{key}: missing")
+        else:
+            lines.append(f"{key}: got {found['input']!r}, wanted: {found['msg']}")
+    return "\n".join(lines)

@@ -1,0 +1,69 @@
+"""An archive in a page of Markdown, and as annotations: what a hosted run shows beside its log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from lab.archive import Archive, Ending, Record
+from lab.report import WORDS, seconds_text
+
+_WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
+_LEVELS = {Ending.FAIL: "error", Ending.ERROR: "error", Ending.INCONCLUSIVE: "warning"}
+_MAX_REASON = 300
+
+
+def markdown(archive: Archive) -> str:
+    """The counts, then a table of what did not pass, then everything that did, folded away."""
+    counts = Counter(record.ending for record in archive.records)
+    said = ", ".join(f"{counts[ending]} {WORDS[ending]}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
+    lines = [f"## cephlab: {said}", "", *_facts(archive), ""]
+    odd = [record for ending in _WORST_FIRST[:-1] for record in archive.records if record.ending is ending]
+    fine = [record for record in archive.records if record.ending is Ending.PASS]
+    if odd:
+        lines += ["| verdict | scenario | why |", "|---|---|---|"]
+        lines += [f"| {WORDS[record.ending]} | {_cell(record.scenario)} | {_cell(record.reason)} |" for record in odd]
+        lines.append("")
+    if fine:
+        lines += [f"<details><summary>{len(fine)} passed</summary>", "", "| scenario | took |", "|---|---|"]
+        lines += [f"| {_cell(record.scenario)} | {seconds_text(record.seconds)} |" for record in fine]
+        lines += ["", "</details>", ""]
+    lines += [f"- {lost}" for lost in archive.lost]
+    return "\n".join(lines)
+
+
+def notices(archive: Archive) -> Iterator[str]:
+    """Workflow commands of GitHub Actions, one for each scenario that did not pass and was not skipped.
+
+    https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+    """
+    for record in archive.records:
+        level = _LEVELS.get(record.ending)
+        if level is not None and record.quarantined is not None:
+            level = "notice"
+        if level is not None:
+            yield f"::{level} title={_property(record.scenario)}::{_message(record)}"
+
+
+def _facts(archive: Archive) -> Iterator[str]:
+    for key in ("tier", "lab", "release", "seed", "state"):
+        if key in archive.manifest:
+            yield f"- {key}: `{archive.manifest[key]}`"
+
+
+def _cell(text: str) -> str:
+    """Text that cannot end its cell or become markup."""
+    first = " ".join(text.split())[:_MAX_REASON]
+    return first.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+
+
+def _message(record: Record) -> str:
+    return _data(f"{WORDS[record.ending]}: {record.reason}")
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

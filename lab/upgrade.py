@@ -1,0 +1,146 @@
+"""A rolling upgrade, one daemon at a time in the order that Ceph documents: monitors, managers, OSDs."""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lab import clock, pools
+from lab.ceph import conf
+from lab.ceph.client import CephCommandFailed
+from lab.ceph.daemon import Daemon
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.host import Host
+from lab.providers.base import HoldsImages, Images
+from lab.spec import Capability
+
+ORDER = ("mon", "mgr", "osd")
+"""As in https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come after."""
+
+_RESTART_S = 120.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """One daemon after its restart. mix: Ceph's release -> daemons that run it."""
+
+    daemon: str
+    node: str
+    mix: Mapping[str, int]
+
+
+def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
+    """The cluster's nodes with the programs of other images, by name; LabBroken where the provider cannot."""
+    lab = cluster.lab
+    if not isinstance(lab, HoldsImages):
+        what = f"the {cluster.provider_name} provider has no {Capability.SECOND_IMAGE}"
+        raise LabBroken(what, "a node of it runs the programs of one image", "use --lab local")
+    return {name: lab.with_image(name, images[host.arch]) for name, host in cluster.hosts.items()}
+
+
+def in_order(cluster: Cluster) -> list[Daemon]:
+    """Every daemon, in the order of an upgrade."""
+    return sorted(cluster.daemons.values(), key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
+
+
+@contextmanager
+def without_rebalance(cluster: Cluster) -> Iterator[None]:
+    """OSDs that are down stay in, as the documentation wants it for the time of an upgrade."""
+    cluster.client.mon("osd set", key="noout")
+    try:
+        yield
+    finally:
+        cluster.client.mon("osd unset", key="noout")
+
+
+def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
+    """Restart one daemon with the programs of another image, and wait until it serves.
+
+    An OSD is stopped when the cluster says that no data becomes unavailable by it; NotReached where it never does.
+    """
+    old = cluster.daemon(name)
+    if old.kind == "osd":
+        clock.wait(
+            lambda: _objection(cluster, old.id),
+            lambda objection: not objection,
+            what=f"leave to stop {name}",
+            timeout_s=_RESTART_S * cluster.patience,
+        )
+    made = cluster.deployer.daemon(target, name, disks=old.disks)
+    # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
+    options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
+    cluster.stop(name)
+    cluster.deployment.daemons[name] = replace(made, argv=(*made.argv, *options))
+    cluster.start(name)
+    wanted = version_of(target, old.kind)
+    clock.wait(
+        lambda: _seen(cluster, name),
+        lambda found: found == wanted,
+        what=f"{name} serving as {wanted}",
+        timeout_s=_RESTART_S * cluster.patience,
+    )
+    if old.kind == "osd":
+        pools.wait_clean(cluster)
+    return Step(name, target.name, mix(cluster))
+
+
+def _objection(cluster: Cluster, osd: str) -> str:
+    """What the manager has against stopping an OSD: data that it would take away, or no statistics to say so by yet."""
+    cluster.check_daemons()
+    try:
+        cluster.client.command("mon", "osd ok-to-stop", ids=[osd])
+    except CephCommandFailed as error:
+        if error.code not in (-errno.EBUSY, -errno.EAGAIN):
+            raise
+        return error.status
+    return ""
+
+
+def _seen(cluster: Cluster, name: str) -> str:
+    """The version that the cluster knows a daemon by, once it is back in its place; else what is missing."""
+    cluster.check_daemons()
+    status = cluster.status()
+    kind, _, ident = name.partition(".")
+    if kind == "mon" and len(status.quorum) < status.mons:
+        return f"monitors in quorum: {', '.join(status.quorum)}"
+    if kind == "mgr" and not status.mgr_available:
+        return "no manager is available"
+    entry = next((one for one in metadata(cluster, kind) if str(one.get("name", one.get("id"))) == ident), {})
+    return str(entry.get("ceph_version", "nothing is known of it"))
+
+
+def metadata(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
+    """What every daemon of a kind said of itself when it started."""
+    found: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
+    return found
+
+
+def version_of(host: Host, kind: str) -> str:
+    """A program's own word, as `ceph version 18.2.7 (...) reef (stable)`."""
+    return host.run([f"ceph-{kind}", "--version"], timeout_s=60).stdout.strip()
+
+
+def mix(cluster: Cluster) -> dict[str, int]:
+    """Ceph's release -> number of daemons that run it, by what they said when they started."""
+    versions = (str(entry.get("ceph_version", "")) for kind in ORDER for entry in metadata(cluster, kind))
+    # `ceph version 18.2.7 (commit) reef (stable)`
+    return dict(Counter(words[4] if len(words := version.split()) > 4 else "unknown" for version in versions))
+
+
+def finish(cluster: Cluster, release: str) -> None:
+    """Forbid OSDs of older releases, which enables what only the newer one can."""
+    cluster.client.mon("osd require-osd-release", release=release)
+
+
+def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Step], None]) -> None:
+    """Upgrade every daemon; `after` is called when each of them serves again."""
+    targets = hosts_of(cluster, images)
+    with without_rebalance(cluster):
+        for daemon in in_order(cluster):
+            after(upgrade_daemon(cluster, daemon.name, targets[daemon.host.name]))
+        finish(cluster, release)
