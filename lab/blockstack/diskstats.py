@@ -1,0 +1,50 @@
+"""What block devices of a host were asked for since it booted: the kernel's own account (Documentation/iostats)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.blockstack.mapper import SECTOR_BYTES
+from lab.host import Host
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Requests and bytes of one device."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+
+    def since(self, before: Traffic) -> Traffic:
+        return Traffic(
+            self.reads - before.reads,
+            self.read_bytes - before.read_bytes,
+            self.writes - before.writes,
+            self.write_bytes - before.write_bytes,
+        )
+
+
+def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
+    """(major, minor) -> traffic: lines `MAJOR MINOR NAME READS MERGED SECTORS MS WRITES MERGED SECTORS ...`."""
+    found = {}
+    for words in (line.split() for line in text.splitlines()):
+        reads, read_sectors, writes, write_sectors = (int(words[at]) for at in (3, 5, 7, 9))
+        traffic = Traffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
+        found[(int(words[0]), int(words[1]))] = traffic
+    return found
+
+
+def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, Traffic]:
+    """Layer -> its traffic until now."""
+    known = parse_diskstats(host.read(PurePosixPath("/proc/diskstats")).decode())
+    return {layer: known[_numbers(host, device)] for layer, device in devices.items()}
+
+
+def _numbers(host: Host, device: PurePosixPath) -> tuple[int, int]:
+    """A device's numbers, which `stat` prints in hexadecimal."""
+    major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
+    return int(major, 16), int(minor, 16)

@@ -1,0 +1,167 @@
+"""dm-cache: a fast device in front of a slow one. Its table, its counters, clean flush and detach, its metadata.
+
+Source: the kernel's Documentation/admin-guide/device-mapper/cache.rst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from lab import clock
+from lab.blockstack.mapper import SECTOR_BYTES, Mapper, linear
+from lab.errors import LabBroken
+from lab.host import Host
+
+PAPER_BLOCK_SECTORS = 512
+"""What the 2015 paper's table has: 256 KiB."""
+LEAST_BLOCK_SECTORS = 64
+"""The kernel's least is 32 KiB, in steps of it; the paper's text speaks of 512 bytes, which no kernel takes."""
+_FLUSH_S = 120.0
+_CLEANER = "cleaner"
+
+
+class Mode(StrEnum):
+    """Where a write goes before it is acknowledged: the cache alone, both, or the origin alone."""
+
+    WRITEBACK = "writeback"
+    WRITETHROUGH = "writethrough"
+    PASSTHROUGH = "passthrough"
+
+
+@dataclass(frozen=True)
+class CacheStatus:
+    """One line of `dmsetup status`. Blocks are cache blocks; used, total: of cache blocks; the metadata's likewise."""
+
+    metadata_used: int
+    metadata_total: int
+    block_sectors: int
+    used: int
+    total: int
+    read_hits: int
+    read_misses: int
+    write_hits: int
+    write_misses: int
+    demotions: int
+    promotions: int
+    dirty: int
+    mode: str
+    policy: str
+    metadata_mode: str
+    needs_check: bool
+
+    @property
+    def hits(self) -> int:
+        return self.read_hits + self.write_hits
+
+    @property
+    def misses(self) -> int:
+        return self.read_misses + self.write_misses
+
+    @property
+    def hit_ratio(self) -> float:
+        """Share of the accesses so far; 0 where there was none."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
+
+
+def parse_status(text: str) -> CacheStatus:
+    """Read the line after `START LENGTH cache`; LabBroken for a cache that has failed, or another target's line."""
+    words = text.split()
+    try:
+        (metadata_used, metadata_total), (used, total) = (map(int, words[i].split("/")) for i in (1, 3))
+        read_hits, read_misses, write_hits, write_misses, demotions, promotions, dirty = map(int, words[4:11])
+        features, rest = _counted(words[11:])
+        _core, (policy, *rest) = _counted(rest)
+        _tunables, (metadata_mode, needs_check, *_) = _counted(rest)
+        return CacheStatus(
+            metadata_used=metadata_used,
+            metadata_total=metadata_total,
+            block_sectors=int(words[2]),
+            used=used,
+            total=total,
+            read_hits=read_hits,
+            read_misses=read_misses,
+            write_hits=write_hits,
+            write_misses=write_misses,
+            demotions=demotions,
+            promotions=promotions,
+            dirty=dirty,
+            mode=next(word for word in features if word in list(Mode)),
+            policy=policy,
+            metadata_mode=metadata_mode,
+            needs_check=needs_check == "needs_check",
+        )
+    except (ValueError, IndexError, StopIteration) as error:
+        raise LabBroken("a cache does not say how it is", f"dmsetup status: {text!r}") from error
+
+
+def _counted(words: list[str]) -> tuple[list[str], list[str]]:
+    """A list that begins with its length, and what follows it."""
+    count = int(words[0])
+    return words[1 : 1 + count], words[1 + count :]
+
+
+@dataclass(frozen=True)
+class CacheDevice:
+    """A cache by name, over devices that exist. block_sectors: a multiple of 64."""
+
+    mapper: Mapper
+    name: str
+    origin: PurePosixPath
+    fast: PurePosixPath
+    metadata: PurePosixPath
+    mode: Mode = Mode.WRITEBACK
+    block_sectors: int = PAPER_BLOCK_SECTORS
+
+    def table(self, policy: str = "smq") -> str:
+        sectors = self.mapper.sectors(self.origin)
+        devices = f"{self.metadata} {self.fast} {self.origin}"
+        return f"0 {sectors} cache {devices} {self.block_sectors} 1 {self.mode} {policy} 0"
+
+    def format(self) -> None:
+        """Forget what the metadata knows: the kernel makes new ones where the first block is zeroes."""
+        self.mapper.clear_first_block(self.metadata)
+
+    def create(self) -> PurePosixPath:
+        return self.mapper.create(self.name, self.table())
+
+    def status(self) -> CacheStatus:
+        return parse_status(self.mapper.status(self.name))
+
+    def flush(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
+        """Write every dirty block to the origin, by the policy made for it; programs may go on meanwhile.
+
+        The status at the end; NotReached where it takes longer than timeout_s.
+        """
+        self.mapper.swap(self.name, self.table(_CLEANER))
+        return clock.wait(
+            self.status,
+            lambda found: found.dirty == 0,
+            what=f"no dirty block in {self.name}",
+            timeout_s=timeout_s,
+            interval_s=0.2,
+            show=lambda found: f"{found.dirty} dirty blocks",
+        )
+
+    def detach(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
+        """Flush, then put the origin alone under the cache's name; the counters at the end of the flush."""
+        found = self.flush(timeout_s)
+        self.drop()
+        return found
+
+    def drop(self) -> None:
+        """Put the origin alone under the cache's name, whatever the cache alone holds."""
+        self.mapper.swap(self.name, linear(self.origin, self.mapper.sectors(self.origin)))
+
+
+def check_metadata(host: Host, metadata: PurePosixPath) -> str:
+    """What is wrong with metadata of a cache that is not in use, in cache_check's words; empty where nothing is."""
+    found = host.run(["cache_check", str(metadata)], check=False)
+    return "" if found.code == 0 else (found.stderr + found.stdout).strip() or f"status {found.code}"
+
+
+def metadata_bytes(cache_bytes: int, block_sectors: int) -> int:
+    """A size for the metadata device: 4 MiB and 16 bytes a cache block, as cache.rst advises, and as much again."""
+    return 2 * ((4 << 20) + 16 * (cache_bytes // (block_sectors * SECTOR_BYTES)))

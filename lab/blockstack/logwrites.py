@@ -1,0 +1,85 @@
+"""dm-log-writes: every write of a device in the order of its flushes, to be replayed up to any of them.
+
+Source: the kernel's Documentation/admin-guide/device-mapper/log-writes.rst.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lab.blockstack.mapper import Mapper
+from lab.host import Host
+
+PROGRAM = Path(__file__).with_name("replay_program.py")
+MODULE = "dm-log-writes"
+_REPLAY_S = 300.0
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a log holds. written_bytes: of data; flushes: entries that are a flush or FUA; marks: name -> index."""
+
+    entries: int
+    written_bytes: int
+    flushes: int
+    marks: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class LoggedDevice:
+    """A device of a host whose writes go to a log as well."""
+
+    host: Host
+    name: str
+    origin: PurePosixPath
+    log: PurePosixPath
+
+    @property
+    def path(self) -> PurePosixPath:
+        return Mapper.path(self.name)
+
+    def create(self) -> None:
+        """From now on what is written to `path` goes to the origin and to the log, which has to be empty (zeros)."""
+        self.host.run(["modprobe", MODULE])
+        mapper = Mapper(self.host)
+        mapper.create(self.name, f"0 {mapper.sectors(self.origin)} log-writes {self.origin} {self.log}")
+
+    def mark(self, text: str) -> None:
+        """Note a moment in the log: every flush that a program has had answered stands before it."""
+        Mapper(self.host).message(self.name, f"mark {text}")
+
+    def remove(self) -> None:
+        """Nothing may have it open. The log is complete afterwards."""
+        Mapper(self.host).remove(self.name)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A log and the device that it is replayed onto: a copy of the origin from before the log."""
+
+    host: Host
+    log: PurePosixPath
+    target: PurePosixPath
+
+    def survey(self) -> Survey:
+        """CommandFailed where the device holds no log."""
+        found = json.loads(self._run())
+        return Survey(found["entries"], found["bytes"], found["flushes"], found["marks"])
+
+    def forward(self, first: int, until: int) -> int:
+        """Carry out entries first <= index < until; returns how many of them wrote something."""
+        return int(json.loads(self._run(str(self.target), str(first), str(until)))["wrote"])
+
+    def _run(self, *arguments: str) -> str:
+        program = self.host.directory / PROGRAM.name
+        self.host.push(PROGRAM.read_bytes(), program)
+        return self.host.run(["python3", str(program), str(self.log), *arguments], timeout_s=_REPLAY_S).stdout
+
+
+def copy_device(host: Host, source: PurePosixPath, target: PurePosixPath) -> None:
+    """Copy a whole device to another that is empty; what is zero is left out."""
+    argv = ["dd", f"if={source}", f"of={target}", "bs=1M", "conv=sparse,fsync", "status=none"]
+    host.run(argv, timeout_s=_REPLAY_S)

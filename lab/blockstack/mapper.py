@@ -1,0 +1,90 @@
+"""Device mapper on a host: tables, devices by name, and what may be swapped under a program that runs.
+
+Tables as in the kernel's Documentation/admin-guide/device-mapper/; a sector has 512 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.host import Host
+
+SECTOR_BYTES = 512
+_MODULES = ("dm-mod", "dm-delay", "dm-cache", "dm-cache-smq", "dm-writecache")
+# Without udev nobody would answer dmsetup, which makes the nodes itself then.
+_ALONE = ("--noudevsync", "--noudevrules")
+
+
+def linear(device: PurePosixPath, sectors: int, offset: int = 0) -> str:
+    """A table that is a device, or a part of one."""
+    return f"0 {sectors} linear {device} {offset}"
+
+
+def delayed(device: PurePosixPath, sectors: int, *, read_ms: int, write_ms: int) -> str:
+    """A table that answers reads and writes later, flushes at once, however many are in flight."""
+    return f"0 {sectors} delay {device} 0 {read_ms} {device} 0 {write_ms} {device} 0 0"
+
+
+def failing(sectors: int) -> str:
+    """A table of a device that answers everything with an I/O error."""
+    return f"0 {sectors} error"
+
+
+@dataclass(frozen=True)
+class Mapper:
+    """Devices of one host, by name."""
+
+    host: Host
+
+    def load_modules(self) -> None:
+        """Once for each boot of the host; LabBroken where its kernel lacks one."""
+        for name in _MODULES:
+            self.host.run(["modprobe", name])
+
+    @staticmethod
+    def path(name: str) -> PurePosixPath:
+        return PurePosixPath("/dev/mapper") / name
+
+    def create(self, name: str, table: str) -> PurePosixPath:
+        self.host.run(["dmsetup", "create", name, *_ALONE, "--table", table])
+        self.host.run(["dmsetup", "mknodes", name])
+        return self.path(name)
+
+    def swap(self, name: str, table: str) -> str:
+        """Another table for a device that may be in use: what is in flight ends on the old one first.
+
+        The old one's last status, taken when nothing was in flight any more.
+        """
+        self.host.run(["dmsetup", "load", name, *_ALONE, "--table", table])
+        self.host.run(["dmsetup", "suspend", name, *_ALONE])
+        last = self.status(name)
+        self.host.run(["dmsetup", "resume", name, *_ALONE])
+        return last
+
+    def clear_first_block(self, device: PurePosixPath) -> None:
+        """What a target finds there afterwards is nothing of its own."""
+        self.host.run(["dd", "if=/dev/zero", f"of={device}", "bs=4096", "count=1", "oflag=direct", "conv=fsync"])
+
+    def remove(self, name: str) -> None:
+        self.host.run(["dmsetup", "remove", "--retry", *_ALONE, name])
+
+    def names(self) -> tuple[str, ...]:
+        """Every device there is, newest last."""
+        lines = self.host.run(["dmsetup", "info", "-c", "--noheadings", "-o", "name,minor", "--separator", " "]).stdout
+        found = [line.split() for line in lines.splitlines() if len(line.split()) == 2]
+        return tuple(name for name, _minor in sorted(found, key=lambda row: int(row[1])))
+
+    def status(self, name: str) -> str:
+        """What a device's target says of itself, after `START LENGTH TARGET`."""
+        return self.host.run(["dmsetup", "status", name]).stdout.strip().split(maxsplit=3)[-1]
+
+    def table(self, name: str) -> str:
+        return self.host.run(["dmsetup", "table", name]).stdout.strip()
+
+    def message(self, name: str, text: str) -> None:
+        self.host.run(["dmsetup", "message", name, "0", *text.split()])
+
+    def sectors(self, device: PurePosixPath) -> int:
+        """Size of any block device."""
+        return int(self.host.run(["blockdev", "--getsz", str(device)]).stdout)

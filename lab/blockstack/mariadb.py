@@ -1,0 +1,157 @@
+"""A MariaDB server on a host, whose tables are on whatever is mounted where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from signal import SIGKILL, SIGTERM
+
+from lab import clock
+from lab.errors import LabBroken
+from lab.host import Host, HostProcess
+
+MIB = 1 << 20
+DATABASE = "sbtest"
+_INSTALL_S = 180.0
+_START_S = 120.0
+_STOP_S = 120.0
+_SQL_S = 60.0
+
+
+class DatabaseDown(LabBroken):
+    """The server ended, or never answered; `detail` has the end of its log."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """buffer_pool_bytes, log_bytes: InnoDB's. Commits are flushed one by one and past the page cache."""
+
+    buffer_pool_bytes: int = 32 * MIB
+    log_bytes: int = 16 * MIB
+    max_connections: int = 300
+
+
+@dataclass
+class MariaDb:
+    """folder: the mounted file system; template: where the empty system tables are kept, for the next one.
+
+    log_began: bytes that its log had when it was started last.
+    """
+
+    host: Host
+    folder: PurePosixPath
+    template: PurePosixPath
+    settings: Settings = Settings()
+    process: HostProcess | None = field(default=None, repr=False)
+    log_began: int = 0
+
+    @property
+    def data(self) -> PurePosixPath:
+        return self.folder / "data"
+
+    @property
+    def socket(self) -> PurePosixPath:
+        return PurePosixPath("/run/cephlab-mariadb.sock")
+
+    @property
+    def log(self) -> PurePosixPath:
+        return self.host.directory / "log/mariadb.log"
+
+    def install(self) -> None:
+        """Put the system tables of an empty server into the folder; they are made once for each host."""
+        if not self.host.exists(self.template / "done"):
+            self.host.remove(self.template)
+            argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={self.template}"]
+            argv += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+            self.host.run(argv, timeout_s=_INSTALL_S)
+            self.host.run(["touch", str(self.template / "done")])
+        self.host.run(["cp", "-a", str(self.template), str(self.data)], timeout_s=_INSTALL_S)
+        # What was only copied would go with the power, and be taken for a loss of the layers below.
+        self.host.run(["sync"], timeout_s=_INSTALL_S)
+
+    def options(self) -> Mapping[str, str]:
+        """The server's, by name."""
+        return {
+            "user": "root",
+            "datadir": str(self.data),
+            "socket": str(self.socket),
+            "pid-file": "/run/cephlab-mariadb.pid",
+            "bind-address": self.host.address,
+            "skip-name-resolve": "1",
+            "ssl": "0",
+            "max-connections": str(self.settings.max_connections),
+            "performance-schema": "0",
+            "innodb-buffer-pool-size": str(self.settings.buffer_pool_bytes),
+            "innodb-log-file-size": str(self.settings.log_bytes),
+            # The log too, so that what is acknowledged has passed every layer below.
+            "innodb-flush-method": "O_DIRECT",
+            "innodb-flush-log-at-trx-commit": "1",
+            "innodb-doublewrite": "1",
+        }
+
+    def start(self, timeout_s: float = _START_S) -> None:
+        """Start it and wait until it answers; DatabaseDown where it ends instead, as after a loss that it noticed."""
+        self.log_began = len(self.host.read(self.log)) if self.host.exists(self.log) else 0
+        argv = ["mariadbd", "--no-defaults", *(f"--{name}={value}" for name, value in self.options().items())]
+        started = self.host.spawn(argv, log=self.log)
+        self.process = started
+
+        def answers() -> bool:
+            if not started.alive():
+                raise DatabaseDown("MariaDB ended while it was starting", self.words())
+            return self.host.run(["mariadb-admin", *self._where(), "ping"], check=False).code == 0
+
+        clock.wait(
+            answers,
+            bool,
+            what="MariaDB",
+            timeout_s=timeout_s,
+            interval_s=0.2,
+            timed_out=lambda what, seconds, _last: DatabaseDown(
+                f"{what} did not answer within {seconds:g} s", self.words()
+            ),
+        )
+
+    def words(self) -> str:
+        """What it has logged since it was started last."""
+        return self.host.read(self.log)[self.log_began :].decode(errors="replace")
+
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive()
+
+    def stop(self) -> None:
+        """As an administrator would: all that is in memory is on the device afterwards."""
+        if self.process is None:
+            return
+        self.process.signal(SIGTERM)
+        if not self.process.wait(_STOP_S):
+            raise DatabaseDown("MariaDB does not end", self.words())
+        self.process = None
+
+    def kill(self) -> None:
+        """Without farewell; nothing happens where it has ended."""
+        if self.process is not None:
+            self.process.signal(SIGKILL)
+            self.process.wait(_STOP_S)
+        self.process = None
+
+    def query(self, sql: str, timeout_s: float = _SQL_S) -> list[list[str]]:
+        """Rows of the answer, as text; CommandFailed with the server's words where it refuses."""
+        argv = ["mariadb", *self._where(), "--batch", "--skip-column-names", "--execute", sql]
+        out = self.host.run(argv, timeout_s=timeout_s).stdout
+        return [line.split("\t") for line in out.splitlines()]
+
+    def _where(self) -> tuple[str, ...]:
+        return ("--no-defaults", "--skip-ssl", f"--socket={self.socket}", "--user=root")
+
+    def listen_to(self, user: str) -> None:
+        """Let a user of other hosts of the lab do everything with the one database; there is no password to leak."""
+        self.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+        self.query(f"CREATE USER IF NOT EXISTS {user}@'%'")
+        self.query(f"GRANT ALL ON {DATABASE}.* TO {user}@'%'")
+
+    def remote_argv(self, user: str) -> tuple[str, ...]:
+        """A client on another host that answers each line of SQL as soon as it has the result."""
+        where = ("--no-defaults", f"--host={self.host.address}", f"--user={user}", "--skip-ssl")
+        return ("mariadb", *where, "--batch", "--skip-column-names", "--unbuffered", DATABASE)

@@ -1,0 +1,66 @@
+"""dm-writecache: writes alone are cached, until a watermark is reached; reads of what it has not go to the origin.
+
+Source: the kernel's Documentation/admin-guide/device-mapper/writecache.rst.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.blockstack.mapper import Mapper, linear
+from lab.errors import LabBroken
+
+BLOCK_BYTES = 4096
+"""The largest that it takes."""
+
+
+@dataclass(frozen=True)
+class WritecacheStatus:
+    """Blocks of 4 KiB. error: the device's first error, 0 for none; writeback: blocks on their way to the origin."""
+
+    error: int
+    total: int
+    free: int
+    writeback: int
+
+    @property
+    def dirty(self) -> int:
+        """Blocks that are in use: it keeps none that the origin has."""
+        return self.total - self.free
+
+
+def parse_writecache(text: str) -> WritecacheStatus:
+    """Read the line after `START LENGTH writecache`; later kernels append counters, which are not looked at."""
+    try:
+        return WritecacheStatus(*(int(word) for word in text.split()[:4]))
+    except (ValueError, TypeError) as error:
+        raise LabBroken("a write cache does not say how it is", f"dmsetup status: {text!r}") from error
+
+
+@dataclass(frozen=True)
+class WriteCache:
+    """A write cache by name, over devices that exist."""
+
+    mapper: Mapper
+    name: str
+    origin: PurePosixPath
+    fast: PurePosixPath
+
+    def table(self) -> str:
+        """For a block device; persistent memory would be `p`."""
+        return f"0 {self.mapper.sectors(self.origin)} writecache s {self.origin} {self.fast} {BLOCK_BYTES} 0"
+
+    def format(self) -> None:
+        """Forget what the device holds: the kernel makes it anew where the first block is zeroes."""
+        self.mapper.clear_first_block(self.fast)
+
+    def status(self) -> WritecacheStatus:
+        """How full it is; LabBroken where the device under the name is another."""
+        return parse_writecache(self.mapper.status(self.name))
+
+    def detach(self) -> WritecacheStatus:
+        """Flush, then put the origin alone under the name, in the order that writecache.rst gives; the last status."""
+        self.mapper.message(self.name, "flush")
+        table = linear(self.origin, self.mapper.sectors(self.origin))
+        return parse_writecache(self.mapper.swap(self.name, table))

@@ -1,0 +1,46 @@
+"""What a scenario left behind: crash records, dead daemons, unexpected log lines, a cluster that is not healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.history import Event
+
+_SHOWN = 10
+
+
+def aftermath(events: Sequence[Event]) -> Verdict | None:
+    """Judge events of kind `aftermath` ({crashes, dead, complaints, health, healthy}); None where there are none.
+
+    And `unseen` ({blame, what, detail}): the look around met trouble itself, Ceph's or the lab's.
+    """
+    seen = [event.data for event in events if event.kind == "aftermath"]
+    unseen = [event.data for event in events if event.kind == "unseen"]
+    if not seen and not unseen:
+        return None
+    return merge([*map(_unseen, unseen), *([_seen(seen)] if seen else [])])
+
+
+def _unseen(data: Mapping[str, Any]) -> Verdict:
+    outcome = Outcome.FAIL if data["blame"] == "ceph" else Outcome.INCONCLUSIVE
+    reason = f"what it left behind could not be looked at: {data['what']}"
+    return Verdict(outcome, reason, tuple(data["detail"].splitlines()))
+
+
+def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
+    wrong: list[str] = []
+    for data in seen:
+        wrong += [f"crash record: {crash}" for crash in data["crashes"]]
+        wrong += [f"{name} is dead although nobody stopped it" for name in data["dead"]]
+        lines = [f"unexpected line in the log of {line['daemon']}: {line['text']}" for line in data["complaints"]]
+        wrong += lines[:_SHOWN]
+        if len(lines) > _SHOWN:
+            wrong.append(f"{len(lines) - _SHOWN} more unexpected log lines")
+        if not data["healthy"]:
+            wrong.append(f"the cluster did not become healthy again: {data['health']}")
+    if not wrong:
+        return Verdict(Outcome.PASS, "it left no crash, no dead daemon, no unexpected log line and a healthy cluster")
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    return Verdict(Outcome.FAIL, f"afterwards: {wrong[0]}{more}", tuple(wrong))

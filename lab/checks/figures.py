@@ -1,0 +1,51 @@
+"""Measured figures: judged by their whole interval where there is a limit, written down where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.checks.observations import observations
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.checks.witnessed import witnesses
+from lab.history import Event
+
+
+def figures(events: Sequence[Event]) -> Verdict:
+    """Judge events of kind `figure` ({what, value, low, high, unit, least, most, why}) beside observations.
+
+    low, high: the interval that the value lies in; least, most: the limit, None for none; why: where the limit comes
+    from, or why there is none. An interval across a limit is inconclusive, as is no witness
+    that the load was real, and no figure at all.
+    """
+    found = [event.data for event in events if event.kind == "figure"]
+    if not found:
+        return Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
+    verdicts = [_judge(data) for data in found]
+    if any(event.kind == "observation" for event in events):
+        verdicts.append(observations(events))
+    return merge([*verdicts, witnesses(events)])
+
+
+def _judge(data: Mapping[str, Any]) -> Verdict:
+    least, most = data["least"], data["most"]
+    line = f"{data['what']}: {_number(data)}{_limit(data)}"
+    if (least is not None and data["high"] < least) or (most is not None and data["low"] > most):
+        return Verdict(Outcome.FAIL, line, (line,))
+    if (least is not None and data["low"] < least) or (most is not None and data["high"] > most):
+        text = f"cannot tell: {line}"
+        return Verdict(Outcome.INCONCLUSIVE, text, (text,))
+    return Verdict(Outcome.PASS, line, (line,))
+
+
+def _number(data: Mapping[str, Any]) -> str:
+    value, low, high = data["value"], data["low"], data["high"]
+    spread = "" if low == high == value else f" [{low:.6g} .. {high:.6g}]"
+    return f"{value:.6g}{spread} {data['unit']}".rstrip()
+
+
+def _limit(data: Mapping[str, Any]) -> str:
+    found = ((data["least"], "at least"), (data["most"], "at most"))
+    bounds = [f"{word} {bound:.6g}" for bound, word in found if bound is not None]
+    words = " and ".join(bounds) + " wanted" if bounds else "no limit"
+    return f"; {words}: {data['why']}" if data["why"] else f"; {words}"

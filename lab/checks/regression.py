@@ -1,0 +1,51 @@
+"""Costs that changed against a stored baseline, judged by their whole interval, beside the figures of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lab.checks.figures import figures
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.history import Event
+
+SAME = 1.05
+"""Up to here a cost has not changed, however certain that is: half of what must be found."""
+
+FOUND = 1.10
+"""What must be found (docs/regression.md)."""
+
+STORED = 1.25
+"""What is found of CPU against a stored baseline: between two sessions a cost moves by itself too much to tell less."""
+
+RULE = (
+    f"fails when it is {SAME - 1:+.0%} or more and all of its interval is above 0, passes when all of it is below "
+    f"{FOUND - 1:+.0%} (CPU against a stored baseline: {STORED - 1:+.0%})"
+)
+
+
+def judge(value: float, low: float, high: float, found: float = FOUND, same: float = SAME) -> Outcome:
+    """By after / before and its interval: dearer for certain, for certain not dearer by `found`, or neither.
+
+    same: up to here it has not changed.
+    With an interval that holds the truth 98 times in 100, a cost that is the same lies above it once in 100.
+    """
+    if value > same and low > 1:
+        return Outcome.FAIL
+    return Outcome.PASS if high < found else Outcome.INCONCLUSIVE
+
+
+def regression(events: Sequence[Event]) -> Verdict:
+    """Judge events of kind `change` ({what, value, low, high, found}: after / before) beside what `figures` judges.
+
+    No change at all is no verdict on regressions: the figures stand alone then.
+    """
+    changes = [event.data for event in events if event.kind == "change"]
+    return merge([figures(events), *(_one(data) for data in changes)])
+
+
+def _one(data: Mapping[str, Any]) -> Verdict:
+    outcome = judge(data["value"], data["low"], data["high"], data.get("found", FOUND))
+    line = f"{data['what']}: {data['value'] - 1:+.1%} [{data['low'] - 1:+.1%} .. {data['high'] - 1:+.1%}]"
+    text = f"cannot tell: {line}" if outcome is Outcome.INCONCLUSIVE else line
+    return Verdict(outcome, text, (f"{text}; {RULE}",))

@@ -1,0 +1,148 @@
+"""What clients were told against what they read: nothing acknowledged is lost, nothing made up, nothing goes back."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.history import Event
+from lab.operations import ALIEN, NOTHING, Act, Operation, operations_of
+from lab.operations import Outcome as Ended
+
+_SHOWN = 10
+
+Key = tuple[str, int]
+"""(load, key): what holds one value at a time."""
+
+
+def survival(events: Sequence[Event]) -> Verdict:
+    """Judge `operations` events: no acknowledged write lost, no value nobody wrote, no read older than one before it.
+
+    Inconclusive without an acknowledged write, without a final read of every key that was written, or where a load
+    was cut short by something else than its own end. A write of unknown outcome may take effect at any time after its
+    beginning, or never. Across clients, times count only as far as their clocks agree.
+    """
+    operations = operations_of(events)
+    by_key: dict[Key, list[Operation]] = defaultdict(list)
+    for operation in operations:
+        by_key[(operation.load, operation.key)].append(operation)
+    wrong = [line for key, found in sorted(by_key.items()) for line in judge_key(key, found)]
+    facts = tuple(_facts(operations))
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        return Verdict(Outcome.FAIL, wrong[0] + more, (*wrong[:_SHOWN], *facts))
+    open_ends = [Verdict(Outcome.INCONCLUSIVE, reason) for reason in _missing(operations, by_key, events)]
+    return merge([*open_ends, Verdict(Outcome.PASS, f"nothing lost, made up or stale: {facts[0]}", facts)])
+
+
+def judge_key(key: Key, operations: Sequence[Operation]) -> Iterator[str]:
+    """What is wrong with the reads of one key, in words."""
+    writes = {one.version: one for one in operations if one.act is Act.WRITE}
+    reads = [one for one in operations if one.act is not Act.WRITE and one.outcome is Ended.OK]
+    for read in reads:
+        yield from _made_up(key, read, writes)
+    yield from _gone_back(key, [read for read in reads if read.version in {NOTHING, *writes}], writes)
+
+
+def _made_up(key: Key, read: Operation, writes: Mapping[int, Operation]) -> Iterator[str]:
+    if read.version == NOTHING:
+        return
+    if read.version == ALIEN:
+        yield f"{_name(key)}: {_reader(read)} found what nobody wrote: {read.note}"
+    elif read.version not in writes:
+        yield f"{_name(key)}: {_reader(read)} found version {read.version}, which nobody wrote"
+    elif writes[read.version].outcome is Ended.FAIL:
+        yield f"{_name(key)}: {_reader(read)} found version {read.version}, whose write was refused"
+    elif writes[read.version].began_s - _error(read, writes[read.version]) > _end(read):
+        yield f"{_name(key)}: {_reader(read)} found version {read.version} before it was written"
+
+
+def _gone_back(key: Key, reads: Sequence[Operation], writes: Mapping[int, Operation]) -> Iterator[str]:
+    """Reads that found a version although a later one had surely been in effect when they began.
+
+    A version is surely in effect once its write is acknowledged or some read has found it. It is later than another
+    when its write began after the other was surely in effect.
+    """
+    sure = _surely(reads, writes)
+    arrivals = sorted((at, version) for version, at in sure.items() if at < math.inf)
+    position, newest, newest_began = 0, NOTHING, -math.inf
+    for read in sorted(reads, key=lambda one: one.began_s - one.clock_error_s):
+        while position < len(arrivals) and arrivals[position][0] < read.began_s - read.clock_error_s:
+            version = arrivals[position][1]
+            began = writes[version].began_s - writes[version].clock_error_s
+            if began > newest_began:
+                newest, newest_began = version, began
+            position += 1
+        if newest_began > sure.get(read.version, -math.inf):
+            yield _older(key, read, writes[newest])
+
+
+def _older(key: Key, read: Operation, newest: Operation) -> str:
+    found = "nothing" if read.version == NOTHING else f"version {read.version}"
+    how = "acknowledged" if newest.outcome is Ended.OK else "read before"
+    what = "lost" if read.act is Act.FINAL else "stale read"
+    return (
+        f"{_name(key)}: {what}: {_reader(read)} found {found} although version {newest.version} "
+        f"had been {how} (written from {newest.began_s:.3f} s on)"
+    )
+
+
+def _surely(reads: Iterable[Operation], writes: Mapping[int, Operation]) -> dict[int, float]:
+    """version -> when it was in effect at the latest; infinite where nobody was told and nobody saw it."""
+    sure = {
+        version: _end(write) + write.clock_error_s if write.outcome is Ended.OK else math.inf
+        for version, write in writes.items()
+    }
+    for read in reads:
+        if read.version in sure:
+            sure[read.version] = min(sure[read.version], _end(read) + read.clock_error_s)
+    return sure
+
+
+def _missing(
+    operations: Sequence[Operation], by_key: Mapping[Key, Sequence[Operation]], events: Sequence[Event]
+) -> Iterator[str]:
+    if not any(one.act is Act.WRITE and one.outcome is Ended.OK for one in operations):
+        yield "no write was acknowledged"
+    for event in events:
+        if event.kind == "load_cut_short":
+            yield f"the client of {event.data['load']} on {event.data['client']} was cut short: {event.data['said']}"
+    unread = [key for key, found in sorted(by_key.items()) if not _read_back(found)]
+    if unread:
+        yield f"{len(unread)} of {len(by_key)} keys were not read back at the end, e.g. {_name(unread[0])}"
+
+
+def _read_back(found: Sequence[Operation]) -> bool:
+    written = [one.began_s for one in found if one.act is Act.WRITE]
+    final = [one.began_s for one in found if one.act is Act.FINAL and one.outcome is Ended.OK]
+    return not written or (bool(final) and max(final) > max(written))
+
+
+def _facts(operations: Sequence[Operation]) -> Iterator[str]:
+    writes = [one for one in operations if one.act is Act.WRITE]
+    acknowledged = sum(1 for one in writes if one.outcome is Ended.OK)
+    unknown = sum(1 for one in writes if one.outcome is Ended.UNKNOWN)
+    finals = sum(1 for one in operations if one.act is Act.FINAL)
+    reads = len(operations) - len(writes) - finals
+    yield (
+        f"{acknowledged} of {len(writes)} writes acknowledged, {unknown} of unknown outcome; "
+        f"{reads} reads meanwhile, {finals} at the end"
+    )
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}.{key[1]}"
+
+
+def _reader(read: Operation) -> str:
+    return f"{read.client} at {read.began_s:.3f} s"
+
+
+def _end(operation: Operation) -> float:
+    return math.inf if operation.ended_s is None else operation.ended_s
+
+
+def _error(one: Operation, other: Operation) -> float:
+    return one.clock_error_s + other.clock_error_s

@@ -1,0 +1,30 @@
+"""Observations that count only when the thing under test really took place: without its witnesses, inconclusive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.checks.observations import observations
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.history import Event
+
+
+def witnessed(events: Sequence[Event]) -> Verdict:
+    """Judge observations beside events of kind `witness` ({what, got, least}: numbers); no witness is inconclusive.
+
+    A witness below its least says that the scenario did not exercise what it is about, so that holding observations
+    show nothing; a wrong observation stays a failure.
+    """
+    return merge((observations(events), witnesses(events)))
+
+
+def witnesses(events: Sequence[Event]) -> Verdict:
+    """Judge the witnesses alone."""
+    seen = [event.data for event in events if event.kind == "witness"]
+    if not seen:
+        return Verdict(Outcome.INCONCLUSIVE, "nothing witnessed that the load was real")
+    lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in seen)
+    missing = [line for line, data in zip(lines, seen, strict=True) if data["got"] < data["least"]]
+    if missing:
+        return Verdict(Outcome.INCONCLUSIVE, f"not exercised: {missing[0]}", tuple(missing))
+    return Verdict(Outcome.PASS, f"{len(seen)} witnesses of the load", lines)

@@ -1,0 +1,57 @@
+"""What can go wrong with machines, disks and networks, done on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.faults.copies import BitRot, MissingObject, ReadErrors
+from lab.faults.daemons import FlappingOsd, KillDaemon, KillEverything, KillTogether, PauseDaemon, StopDaemon
+from lab.faults.fault import Fault, Layout, Sign, Window, inflict, layout_of, look_for, obstacle
+from lab.faults.full import FullDisks
+from lab.faults.monitors import ClockSkew, LostMonStore
+from lab.faults.network import Partition, PartitionOneWay, SlowNetwork
+from lab.faults.nodes import KillNode
+from lab.faults.power import PowerCut
+from lab.faults.resources import MemorySqueeze, SlowDisk
+from lab.faults.schedule import Pace, Step, plan, thrash
+
+_KINDS: tuple[type[Fault], ...] = (
+    KillDaemon,
+    StopDaemon,
+    PauseDaemon,
+    FlappingOsd,
+    KillNode,
+    KillTogether,
+    KillEverything,
+    PowerCut,
+    BitRot,
+    MissingObject,
+    ReadErrors,
+    FullDisks,
+    ClockSkew,
+    LostMonStore,
+    Partition,
+    PartitionOneWay,
+    SlowNetwork,
+    SlowDisk,
+    MemorySqueeze,
+)
+
+FAULTS: Mapping[str, type[Fault]] = {kind.name: kind for kind in _KINDS}
+"""Every fault there is, by name."""
+
+__all__ = [
+    "FAULTS",
+    "Fault",
+    "Layout",
+    "Pace",
+    "Sign",
+    "Step",
+    "Window",
+    "inflict",
+    "layout_of",
+    "look_for",
+    "obstacle",
+    "plan",
+    "thrash",
+]

@@ -1,0 +1,172 @@
+"""One copy of an object that is damaged where Ceph does not look: rotten on the disk, missing, or unreadable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Self
+
+from lab import pools
+from lab.ceph.objectstore import ObjectStore
+from lab.cluster import Cluster
+from lab.errors import SpecError
+from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from lab.faults.daemons import NOTHING
+from lab.faults.fault import Layout, Sign, look_for
+from lab.faults.scrub import blamed, deep_scrub, repair
+from lab.pools import PoolKind
+from lab.spec import Capability
+
+CANARY_POOL = "canary"
+CANARY = "canary"
+CANARY_BYTES = 256 << 10
+"""Blobs of 64 KiB are written in place at once, not through BlueStore's log of deferred writes."""
+
+
+@dataclass(frozen=True)
+class OneCopy:
+    """What the faults of a single copy have in common.
+
+    pool, object: of a replicated pool; without them the fault brings an object of its own in a pool of its own.
+    copy: 0 is the primary's, 1 the first replica's, and so on. seed: of the own object's content.
+    """
+
+    needs: ClassVar[frozenset[Capability]] = NOTHING
+    copy: int = 0
+    pool: str = CANARY_POOL
+    object: str = CANARY
+    seed: int = 0
+
+    @property
+    def target(self) -> str:
+        return f"copy {self.copy} of {self.pool}/{self.object}"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        copies = _copies(layout)
+        return cls(copy=rng.randrange(copies), seed=rng.randrange(1 << 30)) if copies > 1 else None
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        """None: which OSD has the copy is known only once the object is there, and nothing of it stops working."""
+        return frozenset()
+
+    @contextmanager
+    def prey(self, cluster: Cluster) -> Iterator[bytes]:
+        """The object's content; made and removed here where it is the fault's own."""
+        if self.pool != CANARY_POOL:
+            yield cluster.client.read(self.pool, self.object)
+            return
+        hosts = {cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
+        content = Random(self.seed).randbytes(CANARY_BYTES)
+        with pools.pool(cluster, CANARY_POOL, PoolKind("canary", min(3, len(hosts))), pg_num=1):
+            cluster.client.write_full(self.pool, self.object, content)
+            yield content
+
+    def place(self, cluster: Cluster) -> tuple[str, str]:
+        """(PG, OSD daemon) of the copy."""
+        found = pools.locate(cluster, self.pool, self.object)
+        acting = found["acting"]
+        if self.copy >= len(acting):
+            raise SpecError(f"{self.object} has no copy {self.copy}", f"its PG is on OSDs {acting}")
+        return str(found["pgid"]), f"osd.{acting[self.copy]}"
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """Deep-scrub blames this copy, and nobody else's."""
+        pgid, daemon = self.place(cluster)
+        deep_scrub(cluster, self.pool)
+        errors = blamed(cluster, pgid).get(self.object, {})
+        return Sign(f"errors that deep-scrub holds against {daemon}", len(errors.get(daemon.partition(".")[2], ())))
+
+
+class BitRot(OneCopy):
+    """A bit flips on the disk below one copy. It is healed by Ceph's own repair, as nothing else can."""
+
+    name: ClassVar[str] = "bit-rot"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        with self.prey(cluster) as content:
+            _, name = self.place(cluster)
+            daemon = cluster.daemon(name)
+            try:
+                # A copy in the OSD's cache would hide what the disk holds.
+                cluster.client.command(name, "flush_store_cache")
+                flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]], patience=cluster.patience)
+                yield
+            finally:
+                repair(cluster, self.pool)
+
+
+class MissingObject(OneCopy):
+    """One copy is gone from its OSD's store, and the OSD does not know. It is healed by Ceph's own repair."""
+
+    name: ClassVar[str] = "missing-object"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        with self.prey(cluster):
+            pgid, name = self.place(cluster)
+            try:
+                cluster.stop(name)
+                try:
+                    ObjectStore(cluster.daemon(name), cluster.patience).tool("--pgid", pgid, self.object, "remove")
+                finally:
+                    cluster.start(name)
+                pools.wait_clean(cluster)
+                yield
+            finally:
+                repair(cluster, self.pool)
+
+
+class ReadErrors(OneCopy):
+    """The disk answers EIO where the primary's copy is: BlueStore's own fault injection, as a bad sector looks to it.
+
+    As with a disk that has spare sectors, writing the copy anew makes it readable.
+    """
+
+    name: ClassVar[str] = "read-errors"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        # Clients read the primary's copy, so that is where an unreadable one is met.
+        return cls(seed=rng.randrange(1 << 30)) if _copies(layout) > 1 else None
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        with self.prey(cluster):
+            _, name = self.place(cluster)
+            client = cluster.client
+            client.command(name, "config set", var=_INJECT, val=["true"])
+            try:
+                client.command(name, "injectdataerr", pool=self.pool, objname=self.object)
+                yield
+            finally:
+                client.command(name, "config set", var=_INJECT, val=["false"])
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """The read is served all the same, from another copy, and the OSD counts a copy that it mended."""
+        _, name = self.place(cluster)
+        before = repaired(cluster, name)
+        cluster.client.read(self.pool, self.object)
+        return look_for(
+            f"copies that {name} mended after a read error",
+            lambda: repaired(cluster, name) - before,
+            patience=cluster.patience,
+        )
+
+
+_INJECT = "bluestore_debug_inject_read_err"
+
+
+def repaired(cluster: Cluster, osd: str) -> int:
+    """Copies that an OSD has mended because it could not read them, since it was started."""
+    stats = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
+    number = int(osd.partition(".")[2])
+    return next(int(entry["num_shards_repaired"]) for entry in stats if entry["osd"] == number)
+
+
+def _copies(layout: Layout) -> int:
+    """Copies of an own object: one on each node with an OSD, three at most."""
+    return min(3, len({layout.node_of(name) for name in layout.daemons("osd")}))

@@ -1,0 +1,273 @@
+"""Daemons that crash, are stopped, hang or flap: one of them, or all at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import ClassVar, Self
+
+from lab.ceph.daemon import Wanted
+from lab.clock import Deadline
+from lab.cluster import Cluster
+from lab.errors import LabBroken, LabError
+from lab.faults.fault import Layout, Sign, look_for
+from lab.spec import Capability
+
+NOTHING: frozenset[Capability] = frozenset()
+_MAJORITY = 3
+"""With this many monitors or more, one may be away and the others still answer."""
+
+
+@dataclass(frozen=True)
+class OneDaemon:
+    """What the faults of a single daemon have in common: their target, and that the cluster misses it."""
+
+    needs: ClassVar[frozenset[Capability]] = NOTHING
+    daemon: str
+
+    @property
+    def target(self) -> str:
+        return self.daemon
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(rng.choice(spare_daemons(layout)))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset({layout.node_of(self.daemon)})
+
+    def sign(self, cluster: Cluster) -> Sign:
+        return missed(cluster, self.daemon)
+
+
+class KillDaemon(OneDaemon):
+    """SIGKILL, as when a daemon crashes."""
+
+    name: ClassVar[str] = "kill-daemon"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        try:
+            cluster.kill(self.daemon)
+            yield
+        finally:
+            cluster.start(self.daemon)
+
+
+class StopDaemon(OneDaemon):
+    """SIGTERM, as when an administrator stops a service."""
+
+    name: ClassVar[str] = "stop-daemon"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        try:
+            cluster.stop(self.daemon)
+            yield
+        finally:
+            cluster.start(self.daemon)
+
+
+class PauseDaemon(OneDaemon):
+    """SIGSTOP: it keeps its connections and answers nothing, as when its machine swaps or its disk hangs."""
+
+    name: ClassVar[str] = "pause-daemon"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        try:
+            cluster.pause(self.daemon)
+            yield
+        finally:
+            cluster.resume(self.daemon)
+
+
+@dataclass(frozen=True)
+class KillTogether:
+    """SIGKILL to several daemons within a few milliseconds, before any of them can tell another."""
+
+    name: ClassVar[str] = "kill-together"
+    needs: ClassVar[frozenset[Capability]] = NOTHING
+    daemons: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        return ", ".join(self.daemons)
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        """All that a node has but a monitor that cannot be spared."""
+        spared = set(spare_daemons(layout))
+        groups = [tuple(name for name in names if name in spared) for _, names in sorted(layout.nodes.items())]
+        return cls(rng.choice([group for group in groups if group]))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset(layout.node_of(name) for name in self.daemons)
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        try:
+            kill_at_once(cluster, self.daemons)
+            yield
+        finally:
+            start_at_once(cluster, self.daemons)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        daemons = [cluster.daemon(name) for name in self.daemons]
+        return look_for(
+            "daemons dead at the same time",
+            lambda: sum(not daemon.alive() for daemon in daemons),
+            least=len(daemons),
+        )
+
+
+@dataclass(frozen=True)
+class KillEverything(KillTogether):
+    """SIGKILL to every daemon of the cluster within a few milliseconds.
+
+    The machines stay up, so that what was written to their files is there afterwards: a crash of all of Ceph at
+    once, not a power cut.
+    """
+
+    name: ClassVar[str] = "kill-everything"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self:
+        return cls(tuple(sorted(name for names in layout.nodes.values() for name in names)))
+
+
+@dataclass(frozen=True)
+class FlappingOsd(OneDaemon):
+    """An OSD that crashes and comes back, again and again, until the fault is healed."""
+
+    name: ClassVar[str] = "flapping-osd"
+    dead_s: float = 1.0
+    alive_s: float = 3.0
+    least_flaps: int = 2
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(rng.choice(layout.daemons("osd")))
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        done = threading.Event()
+        trouble: list[LabError] = []
+        flapper = threading.Thread(target=self._flap, args=(cluster, done, trouble), name="flapper")
+        flapper.start()
+        try:
+            yield
+        finally:
+            done.set()
+            flapper.join()
+            cluster.start(self.daemon)
+        if trouble:
+            raise trouble[0]
+
+    def _flap(self, cluster: Cluster, done: threading.Event, trouble: list[LabError]) -> None:
+        try:
+            while not done.is_set():
+                cluster.kill(self.daemon)
+                done.wait(self.dead_s)
+                cluster.start(self.daemon)
+                done.wait(self.alive_s * cluster.patience)
+        except LabError as error:
+            trouble.append(error)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """Times that the map was changed because it went down: its `down_at` moves on with each."""
+        seen: set[int] = set()
+
+        def flaps() -> int:
+            seen.add(int(osd_entry(cluster, self.daemon)["down_at"]))
+            return len(seen) - 1
+
+        return look_for("times that the map has it down anew", flaps, least=self.least_flaps, patience=cluster.patience)
+
+
+def spare_daemons(layout: Layout) -> list[str]:
+    """Daemons whose loss a cluster should bear: OSDs, managers, and monitors where a majority is left."""
+    mons = layout.daemons("mon")
+    return [*layout.daemons("osd"), *layout.daemons("mgr"), *(mons if len(mons) >= _MAJORITY else [])]
+
+
+def missed(cluster: Cluster, daemon: str) -> Sign:
+    """The sign that the cluster misses a daemon: down in the OSD map, or out of the quorum.
+
+    Where that cannot be asked, because no majority of monitors runs, or for a manager, that its process is not at work.
+    """
+    kind, _, ident = daemon.partition(".")
+    if kind == "osd":
+        return down(cluster, [daemon])
+    if kind == "mon" and decides(cluster):
+        return look_for(
+            "monitors out of the quorum",
+            lambda: int(ident not in cluster.client.mon("quorum_status")["quorum_names"]),
+            patience=cluster.patience,
+        )
+    return Sign("processes not at work", int(not at_work(cluster, daemon)))
+
+
+def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
+    """The sign that the OSD map has these down; while nobody decides, that their processes are not at work."""
+    if not decides(cluster):
+        return Sign("processes not at work", sum(not at_work(cluster, name) for name in osds), least=len(osds))
+    return look_for(
+        "OSDs that the map has down",
+        lambda: sum(not osd_entry(cluster, name)["up"] for name in osds),
+        least=len(osds),
+        patience=cluster.patience,
+    )
+
+
+def at_work(cluster: Cluster, daemon: str) -> bool:
+    """Whether a daemon runs and has not been told to stop or to wait."""
+    found = cluster.daemon(daemon)
+    return found.wanted is Wanted.RUNNING and found.alive()
+
+
+def decides(cluster: Cluster) -> bool:
+    """Whether a majority of the monitors is at work, as far as the lab has not stopped them itself."""
+    mons = [name for name in cluster.daemons if name.startswith("mon.")]
+    return 2 * sum(at_work(cluster, name) for name in mons) > len(mons)
+
+
+def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
+    """What the OSD map says of an OSD: {osd, up, in, up_from, down_at, ...}."""
+    number = int(daemon.partition(".")[2])
+    entries = cluster.client.mon("osd dump")["osds"]
+    found: dict[str, int] = next(entry for entry in entries if entry["osd"] == number)
+    return found
+
+
+def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
+    """SIGKILL to all of them before any end is waited for."""
+    daemons = [cluster.daemon(name) for name in names]
+    for daemon in daemons:
+        daemon.wanted = Wanted.STOPPED
+    processes = [daemon.process for daemon in daemons if daemon.process is not None]
+    each_at_once([partial(process.signal, signal.SIGKILL) for process in processes])
+    deadline = Deadline.after(30.0)
+    for process in processes:
+        if not process.wait(deadline.remaining_s()):
+            raise LabBroken(f"process {process.pid} does not die", ", ".join(names))
+    cluster.save()
+
+
+def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
+    """Start all of them together, as a machine room does when its power is back."""
+    each_at_once([cluster.daemon(name).start for name in names])
+    cluster.save()
+
+
+def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
+    """Call all of them side by side; the first error is raised when all have ended."""
+    with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
+        for future in [pool.submit(verb) for verb in verbs]:
+            future.result()

@@ -1,0 +1,147 @@
+"""What a fault is, and the one way to inflict it: broken inside a block, healed on every way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Protocol, Self
+
+from lab.clock import Deadline
+from lab.cluster import Cluster
+from lab.errors import Unavailable
+from lab.history import Recorder
+from lab.providers.select import provider
+from lab.spec import Capability
+
+EVENT = "fault"
+"""Kind of a fault's events: {fault, target, nodes, phase}; phase: inflicting, broken, seen, healing, healed."""
+
+SIGN_S = 60.0
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the daemons of a cluster are: all that the choice of a target may depend on. nodes: node -> daemons."""
+
+    nodes: Mapping[str, tuple[str, ...]]
+    client_node: str = ""
+
+    def daemons(self, kind: str) -> list[str]:
+        """Names of the daemons of a kind, in order."""
+        return sorted(name for names in self.nodes.values() for name in names if name.startswith(f"{kind}."))
+
+    def node_of(self, daemon: str) -> str:
+        return next(node for node, names in self.nodes.items() if daemon in names)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What shows that a fault really happened: `got` of something of which `least` proves it."""
+
+    what: str
+    got: float
+    least: float = 1
+
+
+class Fault(Protocol):
+    """One way to break something of a cluster, aimed at a target; a frozen value that can be inflicted many times."""
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[Capability]]
+    """What the provider must be able to do."""
+
+    @property
+    def target(self) -> str:
+        """What is struck, in words."""
+        ...
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        """A target chosen by `rng` alone; None where the layout has none for it."""
+        ...
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        """The failure domains that it strikes."""
+        ...
+
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        """Broken inside; leaving undoes the cause, on every way out. What Ceph then has to mend is not waited for."""
+        ...
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """Look, for a while, for what shows that it happened. Called inside `broken`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Window:
+    """When a fault held: seconds since the history began, from the moment that it was seen."""
+
+    fault: str
+    target: str
+    began_s: float
+    sign: Sign
+
+
+def layout_of(cluster: Cluster) -> Layout:
+    """The layout of a cluster as it is now."""
+    nodes: dict[str, tuple[str, ...]] = dict.fromkeys(cluster.hosts, ())
+    for daemon in sorted(cluster.daemons.values(), key=lambda found: found.name):
+        nodes[daemon.host.name] = (*nodes[daemon.host.name], daemon.name)
+    return Layout(nodes, cluster.deployer.client_host().name)
+
+
+def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], provider_name: str) -> Unavailable | None:
+    """Why a fault cannot be inflicted on a provider's hosts, or None."""
+    lacking = sorted(fault.needs - capabilities)
+    if not lacking:
+        return None
+    return Unavailable(
+        f"the {provider_name} provider cannot do {fault.name}: it has no {', '.join(lacking)}",
+        f"it can: {', '.join(sorted(capabilities)) or 'nothing beyond the basics'}",
+        "choose another --lab, or leave it at auto",
+    )
+
+
+@contextmanager
+def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
+    """The fault holds inside the block, and the history says when, on what, and what proved it.
+
+    The proof is a witness: a fault that could not be seen leaves its scenario inconclusive. Raises Unavailable,
+    before anything is broken, where the provider cannot do it.
+    """
+    reason = obstacle(fault, provider(cluster.provider_name).capabilities(), cluster.provider_name)
+    if reason is not None:
+        raise reason
+    about = {
+        "fault": fault.name,
+        "target": fault.target,
+        "nodes": sorted(fault.nodes(layout_of(cluster))),
+    }
+    recorder.record(EVENT, **about, phase="inflicting")
+    with fault.broken(cluster):
+        recorder.record(EVENT, **about, phase="broken")
+        try:
+            sign = fault.sign(cluster)
+            recorder.witness(f"{fault.name} of {fault.target}: {sign.what}", got=sign.got, least=sign.least)
+            seen = recorder.record(EVENT, **about, phase="seen")
+            yield Window(fault.name, fault.target, seen.at_s, sign)
+        finally:
+            recorder.record(EVENT, **about, phase="healing")
+    recorder.record(EVENT, **about, phase="healed")
+
+
+def look_for(
+    what: str, probe: Callable[[], float], *, least: float = 1, timeout_s: float = SIGN_S, patience: float = 1.0
+) -> Sign:
+    """Probe until enough is seen or the time is over; the last value either way, for the check to judge."""
+    deadline = Deadline.after(timeout_s * patience)
+    while True:
+        last_chance = deadline.passed()
+        got = float(probe())
+        if got >= least or last_chance:
+            return Sign(what, got, least)
+        deadline.pause(_LOOK_S)

@@ -1,0 +1,103 @@
+"""Disks that are nearly full, too full to backfill, or full: the thresholds come down to what is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import ClassVar, Self
+
+from lab.cluster import Cluster
+from lab.faults.daemons import NOTHING
+from lab.faults.fault import Layout, Sign, look_for
+from lab.spec import Capability
+
+
+class Level(StrEnum):
+    """How full, in Ceph's words."""
+
+    NEARFULL = "nearfull"
+    BACKFILLFULL = "backfillfull"
+    FULL = "full"
+
+    @property
+    def health(self) -> str:
+        """The health check that tells of it."""
+        return f"OSD_{self.name}"
+
+
+_BELOW = 0.5
+"""Of what is used: so far below that a disk which is being freed does not cross it by itself."""
+_STEP = 0.8
+"""From one threshold to the next lower: Ceph wants nearfull < backfillfull < full."""
+
+
+@dataclass(frozen=True)
+class FullDisks:
+    """Ceph's own thresholds are set below what the disks hold already, so every OSD counts as this full.
+
+    A disk of the lab is 10 GiB and sparse: to write it full would show nothing more of Ceph and take minutes.
+    """
+
+    name: ClassVar[str] = "full-disks"
+    needs: ClassVar[frozenset[Capability]] = NOTHING
+    level: Level = Level.FULL
+
+    @property
+    def target(self) -> str:
+        return f"all disks, {self.level}"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(rng.choice(list(Level)))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset(layout.node_of(name) for name in layout.daemons("osd"))
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        before = thresholds(cluster)
+        # OSDs correct thresholds that are out of order, so they go down from the lowest and up from the highest.
+        try:
+            for level, ratio in lowered(before, self.level, used_ratio(cluster)).items():
+                set_threshold(cluster, level, ratio)
+            yield
+        finally:
+            for level in reversed(Level):
+                set_threshold(cluster, level, before[level])
+
+    def sign(self, cluster: Cluster) -> Sign:
+        return look_for(
+            f"health check {self.level.health}",
+            lambda: int(cluster.status().has(self.level.health)),
+            patience=cluster.patience,
+        )
+
+
+def thresholds(cluster: Cluster) -> dict[Level, float]:
+    """The ratios in force, each a share of a disk."""
+    found = cluster.client.mon("osd dump")
+    return {level: float(found[f"{level}_ratio"]) for level in Level}
+
+
+def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
+    """Set one of the ratios, a share of a disk."""
+    cluster.client.mon(f"osd set-{level}-ratio", ratio=ratio)
+
+
+def used_ratio(cluster: Cluster) -> float:
+    """Share of its disk that the emptiest OSD uses, so that a threshold below it is passed by all."""
+    found = cluster.client.mgr("osd df")["nodes"]
+    return min(float(entry["kb_used"]) / float(entry["kb"]) for entry in found if entry["kb"])
+
+
+def lowered(before: dict[Level, float], level: Level, used: float) -> dict[Level, float]:
+    """Thresholds that make disks with a share `used` in use exactly this full, lowest first; others stay."""
+    ratio = used * _BELOW
+    found: dict[Level, float] = {}
+    for reached in reversed([each for each in Level if list(Level).index(each) <= list(Level).index(level)]):
+        found[reached] = ratio
+        ratio *= _STEP
+    return {each: found.get(each, before[each]) for each in Level}

@@ -1,0 +1,119 @@
+"""Monitors with a wrong clock, and monitors that lose their store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Self
+
+from lab.ceph import conf
+from lab.ceph.daemon import Daemon
+from lab.cluster import Cluster
+from lab.faults.daemons import NOTHING, OneDaemon, missed
+from lab.faults.fault import Layout, Sign, look_for
+from lab.images import shim
+from lab.spec import Capability
+
+SKEW = "skew.c"
+SKEW_VARIABLE = "CEPHLAB_SKEW_NS"
+_MKFS_S = 120.0
+_SECOND_NS = 10**9
+
+
+def _one_of_three(layout: Layout, rng: Random) -> str | None:
+    mons = layout.daemons("mon")
+    return rng.choice(mons) if len(mons) >= 3 else None
+
+
+@dataclass(frozen=True)
+class ClockSkew(OneDaemon):
+    """A monitor's clock is wrong: it is restarted with a preloaded library that moves the time of day.
+
+    skew_s: 40 times what Ceph warns of (mon_clock_drift_allowed, 0.05 s) and less than a lease of the monitors (5 s).
+    Only the monitor is told the wrong time; files that the kernel stamps have the right one.
+    """
+
+    name: ClassVar[str] = "clock-skew"
+    skew_s: float = 2.0
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        mon = _one_of_three(layout, rng)
+        return None if mon is None else cls(mon)
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        daemon = cluster.daemon(self.daemon)
+        library = cluster.run.directory / f"libcephlab-skew-{daemon.host.arch.value}.so"
+        shim.build(daemon.host.arch, SKEW, library)
+        target = daemon.host.directory / "libcephlab-skew.so"
+        daemon.host.push(library, target, mode=0o755)
+        preload, env = daemon.preload, daemon.env
+        try:
+            daemon.preload = (*preload, target)
+            daemon.env = {**env, SKEW_VARIABLE: str(round(self.skew_s * _SECOND_NS))}
+            _restart(cluster, daemon)
+            yield
+        finally:
+            daemon.preload, daemon.env = preload, env
+            _restart(cluster, daemon)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        return look_for(
+            "health check MON_CLOCK_SKEW",
+            lambda: int(cluster.status().has("MON_CLOCK_SKEW")),
+            patience=cluster.patience,
+        )
+
+
+def _restart(cluster: Cluster, daemon: Daemon) -> None:
+    cluster.stop(daemon.name)
+    cluster.start(daemon.name)
+
+
+@dataclass(frozen=True)
+class LostMonStore(OneDaemon):
+    """A monitor loses all that it stored; healing makes it anew, empty, and its peers fill it."""
+
+    name: ClassVar[str] = "lost-mon-store"
+    needs: ClassVar[frozenset[Capability]] = NOTHING
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        mon = _one_of_three(layout, rng)
+        return None if mon is None else cls(mon)
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        host = cluster.host_of(self.daemon)
+        store = host.directory / self.daemon / "store.db"
+        secret = cluster.client.command("mon", "auth get", entity="mon.")
+        try:
+            cluster.kill(self.daemon)
+            host.remove(store)
+            yield
+        finally:
+            remake_mon(cluster, self.daemon, secret)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        return missed(cluster, self.daemon)
+
+
+def remake_mon(cluster: Cluster, name: str, secret: bytes) -> None:
+    """Make a monitor's store anew and start it; the others fill it. secret: keyring with the key of `mon.`."""
+    daemon = cluster.daemon(name)
+    host = daemon.host
+    if daemon.alive():
+        cluster.kill(name)
+    data = host.directory / name
+    host.remove(data)
+    host.make_directory(data)
+    monmap, seed = host.directory / "monmap", host.directory / "mon.keyring"
+    host.push(cluster.client.command("mon", "mon getmap"), monmap)
+    host.push(secret, seed, mode=0o600)
+    argv = ["ceph-mon", "--mkfs", "-i", daemon.id, "-c", str(conf.conf_path(host))]
+    host.run([*argv, "--monmap", str(monmap), "--keyring", str(seed)], timeout_s=_MKFS_S * cluster.patience)
+    host.remove(seed)
+    cluster.start(name)

@@ -1,0 +1,139 @@
+"""Machines that are short of something: disks that are slow, memory that is scarce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import ClassVar, Self
+
+from lab.ceph.daemon import Wanted
+from lab.clock import SYSTEM
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.faults.fault import Layout, Sign, layout_of
+from lab.providers.base import SlowsDisks, SqueezesMemory
+from lab.spec import MIB, Capability, DiskLimits
+
+_PROBE_WRITES = 60
+_PROBE_BYTES = 4096
+_KILLED = (-9, 128 + 9)
+"""Status of a program that SIGKILL ended, as a process or through an engine."""
+
+
+@dataclass(frozen=True)
+class SlowDisk:
+    """A node's disks serve only so many requests a second: one that is about to fail, or a busy neighbour.
+
+    iops: 20 reads and 20 writes a second are a tenth of what a spinning disk does.
+    """
+
+    name: ClassVar[str] = "slow-disk"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_DISK})
+    node: str
+    iops: int = 20
+
+    @property
+    def target(self) -> str:
+        return f"disks of {self.node} at {self.iops} requests/s"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset({self.node})
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        lab = self._lab(cluster)
+        try:
+            lab.slow_disks(self.node, DiskLimits(read_iops=self.iops, write_iops=self.iops))
+            yield
+        finally:
+            lab.slow_disks(self.node, None)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """How long direct writes take beside the disks, on the same device."""
+        host = cluster.hosts[self.node]
+        disk = next(disk for name in layout_of(cluster).nodes[self.node] for disk in cluster.daemon(name).disks)
+        probe = host.disk(disk).parent / "probe"
+        argv = ["dd", "if=/dev/zero", f"of={probe}", f"bs={_PROBE_BYTES}", f"count={_PROBE_WRITES}", "oflag=direct"]
+        began = SYSTEM.monotonic()
+        try:
+            host.run(argv)
+        finally:
+            took = SYSTEM.monotonic() - began
+            host.remove(probe)
+        # The kernel lets the first requests of a slice of time through at once.
+        return Sign(f"seconds for {_PROBE_WRITES} direct writes", took, least=_PROBE_WRITES / self.iops / 2)
+
+    def _lab(self, cluster: Cluster) -> SlowsDisks:
+        if not isinstance(cluster.lab, SlowsDisks):
+            raise LabBroken(f"the {cluster.provider_name} provider says that it can slow disks, and its lab cannot")
+        return cluster.lab
+
+
+@dataclass(frozen=True)
+class MemorySqueeze:
+    """A node has hardly more memory than its daemons hold, and a greedy neighbour takes the rest.
+
+    The neighbour is the first that the kernel ends. spare_bytes: what is left beyond what is in use.
+    """
+
+    name: ClassVar[str] = "memory-squeeze"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SQUEEZE_MEMORY})
+    node: str
+    spare_bytes: int = 128 * MIB
+
+    @property
+    def target(self) -> str:
+        return f"{self.node} with {self.spare_bytes // MIB} MiB to spare"
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset({self.node})
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        lab = self._lab(cluster)
+        names = layout_of(cluster).nodes[self.node]
+        try:
+            lab.squeeze_memory(self.node, lab.memory_used(self.node) + self.spare_bytes)
+            yield
+        finally:
+            lab.squeeze_memory(self.node, None)
+            self._revive(cluster, names)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        """A neighbour that wants twice of what is to spare is ended by the kernel."""
+        greedy = ["python3", "-c", _GREEDY, str(2 * self.spare_bytes)]
+        ended = cluster.hosts[self.node].run(greedy, check=False).code
+        return Sign("greedy programs ended by the kernel", int(ended in _KILLED))
+
+    def _revive(self, cluster: Cluster, names: tuple[str, ...]) -> None:
+        """Start again what the kernel ended for want of memory."""
+        for name in names:
+            daemon = cluster.daemon(name)
+            if daemon.wanted is Wanted.RUNNING and not daemon.alive():
+                cluster.start(name)
+
+    def _lab(self, cluster: Cluster) -> SqueezesMemory:
+        if not isinstance(cluster.lab, SqueezesMemory):
+            raise LabBroken(f"the {cluster.provider_name} provider says it limits memory, and its lab cannot")
+        return cluster.lab
+
+
+_GREEDY = """
+import sys
+
+with open("/proc/self/oom_score_adj", "w") as file:
+    file.write("1000")
+held = bytearray(int(sys.argv[1]))
+for at in range(0, len(held), 4096):
+    held[at] = 1
+"""

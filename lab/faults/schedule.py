@@ -1,0 +1,104 @@
+"""Many faults one after the other, chosen by a seed: what is struck, when, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from random import Random
+
+from lab import pools
+from lab.clock import Deadline
+from lab.cluster import Cluster
+from lab.errors import SpecError
+from lab.faults.fault import Fault, Layout, inflict
+from lab.history import Recorder
+
+EVENT = "thrash"
+"""Kind of a schedule's events: {step, phase, faults}; phase: began, whole."""
+
+_ATTEMPTS = 100
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long a step's faults hold and how long the cluster rests afterwards, each from least to most, in seconds."""
+
+    hold_s: tuple[float, float] = (1.0, 8.0)
+    rest_s: tuple[float, float] = (0.5, 4.0)
+    recovered_s: float = 180.0
+    """Within this every PG is clean again, or the cluster has failed; before patience."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """Faults that hold together for hold_s seconds; then the cluster recovers and rests."""
+
+    faults: tuple[Fault, ...]
+    hold_s: float
+    rest_s: float
+
+    def __str__(self) -> str:
+        struck = " + ".join(f"{fault.name} of {fault.target}" for fault in self.faults)
+        return f"{struck} for {self.hold_s:.1f} s, then {self.rest_s:.1f} s of rest"
+
+
+def plan(
+    layout: Layout, rng: Random, menu: Sequence[type[Fault]], *, domains: int = 1, pace: Pace | None = None
+) -> Iterator[Step]:
+    """Steps without end, a pure function of the arguments and of the state of `rng`.
+
+    domains: how many failure domains (nodes) may be struck at the same time; 1 is what every redundant pool must
+    bear. Each step strikes as many as it may, each by one fault, or one of them alone. SpecError when nothing on
+    the menu fits.
+    """
+    pace = pace or Pace()
+    while True:
+        wanted = rng.randint(1, domains)
+        faults: list[Fault] = []
+        for _ in range(_ATTEMPTS):
+            fault = rng.choice(menu).aim(layout, rng)
+            if fault is not None and _fits(fault, faults, layout, domains):
+                faults.append(fault)
+            if len(faults) == wanted:
+                break
+        if not faults:
+            names = ", ".join(kind.name for kind in menu)
+            raise SpecError("no fault on the menu fits", f"menu: {names}; nodes: {', '.join(layout.nodes)}")
+        yield Step(tuple(faults), rng.uniform(*pace.hold_s), rng.uniform(*pace.rest_s))
+
+
+def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -> bool:
+    """Whether a fault strikes few enough nodes, and none that is struck already."""
+    struck = fault.nodes(layout)
+    before: frozenset[str] = frozenset().union(*(other.nodes(layout) for other in others))
+    if len(struck | before) > domains or struck & before:
+        return False
+    # One that strikes no node needs a whole cluster around it.
+    return not others or bool(struck and before)
+
+
+def thrash(
+    cluster: Cluster, recorder: Recorder, steps: Iterable[Step], *, seconds: float, pace: Pace | None = None
+) -> int:
+    """Carry out steps until the time is over; returns how many were.
+
+    Each must leave every PG clean within the pace's time, else NotReached: a cluster that does not recover fails.
+    """
+    pace = pace or Pace()
+    over = Deadline.after(seconds)
+    done = 0
+    for number, step in enumerate(steps):
+        if over.passed():
+            break
+        recorder.record(EVENT, step=number, phase="began", faults=str(step))
+        with ExitStack() as stack:
+            for fault in step.faults:
+                stack.enter_context(inflict(fault, cluster, recorder))
+            Deadline.after(step.hold_s).pause(step.hold_s)
+        cluster.wait(lambda status: status.all_up, what=f"every OSD up after {step}", timeout_s=pace.recovered_s)
+        pools.wait_clean(cluster, pace.recovered_s)
+        recorder.record(EVENT, step=number, phase="whole", faults=str(step))
+        Deadline.after(step.rest_s).pause(step.rest_s)
+        done += 1
+    return done

@@ -1,0 +1,63 @@
+"""Deep-scrub asked for and waited for, and what it blames: how damage to a single copy is seen and mended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from lab import clock
+from lab.cluster import Cluster
+
+_SCRUB_S = 60.0
+
+
+def deep_scrub(cluster: Cluster, pool: str) -> list[str]:
+    """Deep-scrub every PG of a pool and wait until each has been; their ids."""
+    return _scrubbed(cluster, pool, "deep-scrub")
+
+
+def repair(cluster: Cluster, pool: str) -> None:
+    """Let Ceph mend every PG of a pool, wait until it has, and until a deep-scrub finds nothing any more."""
+    _scrubbed(cluster, pool, "repair")
+    cluster.wait(lambda status: status.clean, what=f"{pool} mended", timeout_s=_SCRUB_S)
+    _scrubbed(cluster, pool, "deep-scrub")
+    cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS"), what=f"{pool} whole", timeout_s=_SCRUB_S)
+
+
+def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
+    before = scrub_stamps(cluster, pool)
+    request_scrub(cluster, how, list(before))
+    clock.wait(
+        lambda: scrub_stamps(cluster, pool),
+        lambda now: all(now[pgid] != stamp for pgid, stamp in before.items()),
+        what=f"{how} of {len(before)} PGs of {pool}",
+        timeout_s=_SCRUB_S * cluster.patience,
+    )
+    return list(before)
+
+
+def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
+    """how: `scrub`, `deep-scrub` or `repair`; returns at once."""
+    for pgid in pgids:
+        cluster.client.mon(f"pg {how}", pgid=pgid)
+
+
+def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
+    """When each PG of a pool was last deep-scrubbed, as Ceph prints it."""
+    found = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
+    return {entry["pgid"]: entry["last_deep_scrub_stamp"] for entry in found}
+
+
+def blamed(cluster: Cluster, pgid: str) -> dict[str, dict[str, list[str]]]:
+    """What the last scrub holds against a PG: object -> OSD -> errors."""
+    found = rados_json(cluster, "list-inconsistent-obj", pgid)["inconsistents"]
+    return {
+        entry["object"]["name"]: {str(shard["osd"]): shard["errors"] for shard in entry["shards"] if shard["errors"]}
+        for entry in found
+    }
+
+
+def rados_json(cluster: Cluster, *args: str) -> Any:
+    """What a command of `rados` prints as JSON."""
+    return json.loads(cluster.tool(cluster.client.host.name, "rados", *args, "--format=json"))

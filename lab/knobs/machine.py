@@ -1,0 +1,227 @@
+"""Settings of one machine: found in its files under /proc, /sys and /etc, changed there, and put back."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from lab import process
+from lab.knobs.settings import Finding, Kind, Setting, State
+from lab.process import Result
+
+THIS_MACHINE = "this machine"
+LIMITS_FOLDER = "/etc/security/limits.d"
+_LIMITS = ("/etc/security/limits.conf", f"{LIMITS_FOLDER}/*.conf")
+_SWAPS = "/proc/swaps"
+_CMDLINE = "/proc/cmdline"
+_SCRIPT = Path(__file__).with_name("on_host.py").read_text()
+_TIMEOUT_S = 60.0
+_SHOWN = 3
+
+Seen = Mapping[str, bytes | str]
+"""Path -> its content, or the words of the refusal to read it."""
+
+
+class Runner(Protocol):
+    """Whatever runs a program on a machine: any Host, or `ThisMachine`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result: ...
+
+
+@dataclass(frozen=True)
+class ThisMachine:
+    """The machine that cephlab itself runs on."""
+
+    name: str = THIS_MACHINE
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result:
+        return process.run(argv, timeout_s=timeout_s, stdin=stdin)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A file's next content; None removes it. create: whether it may be a new one."""
+
+    path: str
+    data: bytes | None
+    create: bool = False
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine. where: what findings call it; address: IPv4 of its cluster interface, empty where not known."""
+
+    where: str
+    runner: Runner
+    address: str = ""
+
+    def read(self, patterns: Sequence[str]) -> dict[str, Seen]:
+        """Every file that each pattern matches."""
+        return _seen(self._ask(read=list(dict.fromkeys(patterns))))
+
+    def write(self, writes: Sequence[Write]) -> dict[str, str]:
+        """Path -> why it was refused, of those that were."""
+        items = [
+            {"path": one.path, "data": None if one.data is None else _text(one.data), "create": one.create}
+            for one in writes
+        ]
+        answer = self._ask(write=items)
+        return {one.path: error for one, error in zip(writes, answer["write"], strict=True) if error}
+
+    def swap(self, wanted: str | Sequence[str]) -> list[str]:
+        """Switch all swap off, or on again as the lines of an earlier /proc/swaps say; what was refused."""
+        errors: list[str] = self._ask(swap=wanted)["swap"]
+        return errors
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        whole = {"address": self.address, "read": [], "write": [], "swap": None, **request}
+        result = self.runner.run(("python3", "-c", _SCRIPT), stdin=json.dumps(whole).encode(), timeout_s=_TIMEOUT_S)
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _seen(answer: Mapping[str, Any]) -> dict[str, Seen]:
+    return {
+        pattern: {
+            path: base64.b64decode(found["data"]) if "data" in found else str(found["error"])
+            for path, found in files.items()
+        }
+        for pattern, files in answer["read"].items()
+    }
+
+
+def patterns(setting: Setting) -> tuple[str, ...]:
+    """The files that a setting is read from; none for what no file tells."""
+    if setting.kind is Kind.SYSCTL:
+        return ("/proc/sys/" + setting.key.replace(".", "/"),)
+    if setting.kind is Kind.SYSFS:
+        return (setting.key,)
+    return _PATTERNS.get(setting.kind, ())
+
+
+_PATTERNS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.MTU: ("/sys/class/net/{interface}/mtu",),
+    Kind.SWAP: (_SWAPS,),
+    Kind.LIMITS: _LIMITS,
+    Kind.CMDLINE: (_CMDLINE,),
+}
+
+
+def current(content: bytes) -> str:
+    """The value that a file of /proc or /sys holds: the word in brackets where it is a choice."""
+    words = content.decode(errors="replace").split()
+    chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
+    return chosen[0] if chosen else " ".join(words)
+
+
+def same(left: str, right: str) -> bool:
+    """Whether two spellings mean one value: numbers by value, the rest by their words."""
+    if left.split() == right.split():
+        return True
+    try:
+        return float(left) == float(right)
+    except ValueError:
+        return {left.lower(), right.lower()} in ({"true", "1"}, {"false", "0"})
+
+
+def judge(where: str, setting: Setting, sight: Mapping[str, Seen]) -> Finding:
+    """What the files say of a setting."""
+    if not patterns(setting):
+        return Finding(where, setting, State.UNSEEN, why="nothing on a running machine tells; look it up by hand")
+    files = {path: content for one in patterns(setting) for path, content in sight[one].items()}
+    if not files and setting.kind is not Kind.LIMITS:
+        return Finding(where, setting, State.MISSING, why=_absence(setting))
+    refused = [f"{path}: {content}" for path, content in files.items() if isinstance(content, str)]
+    if refused:
+        return Finding(where, setting, State.UNREADABLE, why=refused[0])
+    contents = {path: content for path, content in files.items() if isinstance(content, bytes)}
+    return _JUDGES.get(setting.kind, _judge_values)(where, setting, contents)
+
+
+def _absence(setting: Setting) -> str:
+    if setting.kind is Kind.MTU:
+        return "which interface carries the cluster's network is not known"
+    return f"there is no {' or '.join(patterns(setting))}"
+
+
+def _judge_values(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
+    values = {path: current(content) for path, content in contents.items()}
+    wrong = {path: value for path, value in values.items() if not same(value, setting.value)}
+    if not wrong:
+        return Finding(where, setting, State.SET, got=setting.value)
+    return Finding(where, setting, State.DRIFT, got=_wrong_text(wrong, len(values)))
+
+
+def _wrong_text(wrong: Mapping[str, str], total: int) -> str:
+    if total == 1:
+        return next(iter(wrong.values()))
+    shown = ", ".join(f"{value} in {path}" for path, value in list(wrong.items())[:_SHOWN])
+    return f"{len(wrong)} of {total} differ: {shown}{', ...' if len(wrong) > _SHOWN else ''}"
+
+
+def swap_areas(content: bytes) -> list[str]:
+    """Devices and files of /proc/swaps."""
+    return [line.rsplit(None, 4)[0] for line in content.decode().splitlines()[1:]]
+
+
+def _judge_swap(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
+    found = swap_areas(contents[_SWAPS])
+    state = State.DRIFT if found else State.SET
+    return Finding(where, setting, state, got=", ".join(found) or "off")
+
+
+def _judge_cmdline(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
+    words = contents[_CMDLINE].decode(errors="replace").split()
+    if setting.key in words:
+        return Finding(where, setting, State.SET, got=setting.key)
+    name = setting.key.partition("=")[0]
+    other = [word for word in words if word.partition("=")[0] == name]
+    return Finding(where, setting, State.DRIFT, got=", ".join(other) or "not there")
+
+
+def _judge_limit(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
+    found = list(_limits_of(setting.key, contents))
+    if not found:
+        return Finding(where, setting, State.DRIFT, got="not there")
+    # pam_limits reads limits.conf, then limits.d by name; the last line for a domain, type and item counts.
+    state = State.SET if same(found[-1], setting.value) else State.DRIFT
+    return Finding(where, setting, state, got=found[-1])
+
+
+def _limits_of(key: str, contents: Mapping[str, bytes]) -> Iterator[str]:
+    """Values of the lines for `DOMAIN TYPE ITEM`, in the order of reading."""
+    for content in contents.values():
+        for line in content.decode(errors="replace").splitlines():
+            words = line.partition("#")[0].split()
+            if words[:3] == key.split() and len(words) == 4:
+                yield words[3]
+
+
+_JUDGES: Mapping[Kind, Callable[[str, Setting, Mapping[str, bytes]], Finding]] = {
+    Kind.SWAP: _judge_swap,
+    Kind.CMDLINE: _judge_cmdline,
+    Kind.LIMITS: _judge_limit,
+}
+
+
+def limits_file(tuning: str) -> str:
+    """The file of its own that a tuning's limits go into; its name sorts behind the distribution's."""
+    return f"{LIMITS_FOLDER}/95-cephlab-{re.sub(r'[^a-z0-9-]', '-', tuning)}.conf"
+
+
+def limits_text(tuning: str, settings: Sequence[Setting]) -> bytes:
+    """The content of that file."""
+    lines = [f"# cephlab tuning {tuning}", *(f"{one.key} {one.value}" for one in settings)]
+    return ("\n".join(lines) + "\n").encode()

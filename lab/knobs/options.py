@@ -1,0 +1,138 @@
+"""Ceph options of a tuning: looked up in every daemon, set in the configuration database, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from lab.ceph.client import CephCommandFailed
+from lab.knobs.machine import same
+from lab.knobs.settings import Finding, Kind, Setting, State
+
+CLUSTER = "the cluster"
+
+Options = Mapping[tuple[str, str], str | None]
+"""(section, option) -> value in the configuration database; None where it holds none."""
+
+
+class Client(Protocol):
+    """What of `RadosClient` is needed here."""
+
+    def mon(self, prefix: str, **arguments: Any) -> Any: ...
+    def tell(self, target: str, prefix: str, **arguments: Any) -> Any: ...
+
+
+@dataclass
+class CephOptions:
+    """The options of one cluster. daemons: names of its running monitors and OSDs."""
+
+    client: Client
+    daemons: Sequence[str]
+    where: str = CLUSTER
+    _help: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    def database(self) -> dict[tuple[str, str], str]:
+        """Every entry of the configuration database that has no mask."""
+        entries = self.client.mon("config dump")
+        return {(one["section"], one["name"]): str(one["value"]) for one in entries if not one.get("mask")}
+
+    def before(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str | None]:
+        """What the database holds now for each setting."""
+        known = self.database()
+        return {(one.section, one.key): known.get((one.section, one.key)) for one in settings}
+
+    def judge(self, settings: Sequence[Setting]) -> list[Finding]:
+        """What the database and the daemons say of each setting."""
+        known = self.database() if settings else {}
+        running = {name: self.client.tell(name, "config show") for name in self._asked(settings)}
+        return [self._judge(one, known, running) for one in settings]
+
+    def apply(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str]:
+        """Set them; (section, option) -> why Ceph refused, of those that it did."""
+        refused = {}
+        for one in settings:
+            try:
+                self.client.mon("config set", who=one.section, name=one.key, value=one.value)
+            except CephCommandFailed as error:
+                refused[one.section, one.key] = error.detail.splitlines()[0]
+        return refused
+
+    def restore(self, options: Options) -> list[str]:
+        """Give the database its earlier entries again; what is not as it was, in words."""
+        now = self.database()
+        for (section, key), value in options.items():
+            if now.get((section, key)) == value:
+                continue
+            if value is None:
+                self.client.mon("config rm", who=section, name=key)
+            else:
+                self.client.mon("config set", who=section, name=key, value=value)
+        after = self.database()
+        return [
+            f"{self.where}: {section}/{key} is {after.get((section, key))!r} and was {value!r}"
+            for (section, key), value in options.items()
+            if after.get((section, key)) != value
+        ]
+
+    def _about(self, key: str) -> Mapping[str, Any] | None:
+        """Ceph's own description of an option; None where this release has no such option."""
+        if key not in self._help:
+            try:
+                self._help[key] = self.client.mon("config help", key=key)
+            except CephCommandFailed:
+                self._help[key] = None
+        return self._help[key]
+
+    def _asked(self, settings: Sequence[Setting]) -> list[str]:
+        return [name for name in self.daemons if any(concerns(one, name) for one in settings)]
+
+    def _judge(
+        self, setting: Setting, known: Mapping[tuple[str, str], str], running: Mapping[str, Mapping[str, Any]]
+    ) -> Finding:
+        if self._about(setting.key) is None:
+            return Finding(self.where, setting, State.MISSING, why="this release of Ceph has no such option")
+        stored = known.get((setting.section, setting.key))
+        values = {
+            name: str(shown[setting.key])
+            for name, shown in running.items()
+            if concerns(setting, name) and setting.key in shown
+        }
+        wrong = {name: value for name, value in values.items() if not same_option(value, setting.value)}
+        if wrong:
+            return Finding(self.where, setting, State.DRIFT, got=_by_value(wrong), why=self._why_not(setting, stored))
+        if values or (stored is not None and same(stored, setting.value)):
+            return Finding(self.where, setting, State.SET, got=setting.value)
+        got = "not there" if stored is None else stored
+        return Finding(self.where, setting, State.DRIFT, got=got)
+
+    def _why_not(self, setting: Setting, stored: str | None) -> str:
+        """Why daemons run with another value although the database has the wanted one; empty where it has not."""
+        if stored is None or not same(stored, setting.value):
+            return ""
+        if self.waits(setting):
+            return "the configuration database has it; daemons take it over when they start again"
+        return "the configuration database has it; the daemons' ceph.conf, command line or scheduler overrides it"
+
+    def waits(self, setting: Setting) -> bool:
+        """Whether only a daemon that starts takes the option over."""
+        found = self._about(setting.key)
+        return bool(found) and not (found or {}).get("can_update_at_runtime")
+
+
+def concerns(setting: Setting, daemon: str) -> bool:
+    """Whether a daemon reads options of the setting's section."""
+    return setting.kind is Kind.CEPH and setting.section in ("global", daemon, daemon.partition(".")[0])
+
+
+def same_option(left: str, right: str) -> bool:
+    """`same`, and a debug level for log and memory alike: 1 is 1/1."""
+    return same(left, right) or left == f"{right}/{right}"
+
+
+def _by_value(values: Mapping[str, str]) -> str:
+    """`16 in mon.n0, osd.0; 8 in osd.1`."""
+    found: dict[str, list[str]] = {}
+    for name, value in values.items():
+        found.setdefault(value, []).append(name)
+    return "; ".join(f"{value} in {', '.join(names)}" for value, names in found.items())

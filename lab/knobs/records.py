@@ -1,0 +1,124 @@
+"""What a tuning found before it changed anything: written first, so that a killed run can still be reverted."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabBroken
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Before:
+    """The state of one place before a tuning.
+
+    files: path -> content, None where there was none; swaps: lines of /proc/swaps, None where swap is not touched;
+    options: (section, key) -> value in the cluster's configuration database, None where it held none.
+    """
+
+    where: str
+    files: Mapping[str, bytes | None] = field(default_factory=dict)
+    swaps: tuple[str, ...] | None = None
+    options: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def knobs(self) -> frozenset[str]:
+        """Names of what it covers, to tell whether two tunings touch the same."""
+        names = {*self.files, *(f"{section}/{key}" for section, key in self.options)}
+        return frozenset(f"{self.where}:{name}" for name in names | ({"swap"} if self.swaps is not None else set()))
+
+
+@dataclass(frozen=True)
+class Record:
+    """One applied tuning. number: order in which tunings of one target were applied."""
+
+    tuning: str
+    number: int
+    before: tuple[Before, ...]
+
+    def knobs(self) -> frozenset[str]:
+        return frozenset(name for one in self.before for name in one.knobs())
+
+
+class Records:
+    """The records of one target, a file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def all(self) -> list[Record]:
+        """In the order of applying."""
+        paths = self.folder.glob("*.json") if self.folder.is_dir() else ()
+        return sorted((_read(path) for path in paths), key=lambda record: record.number)
+
+    def get(self, tuning: str) -> Record | None:
+        return next((record for record in self.all() if record.tuning == tuning), None)
+
+    def write(self, record: Record) -> None:
+        """Put it on the disk, for good, before anything is changed."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        scratch = self.folder / f".{record.tuning}.{os.getpid()}"
+        with scratch.open("w") as sink:
+            json.dump(_to_json(record), sink, indent=2)
+            sink.flush()
+            os.fsync(sink.fileno())
+        scratch.replace(self._path(record.tuning))
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def forget(self, tuning: str) -> None:
+        self._path(tuning).unlink(missing_ok=True)
+
+    def next_number(self) -> int:
+        return max((record.number for record in self.all()), default=0) + 1
+
+    def _path(self, tuning: str) -> Path:
+        return self.folder / f"{tuning}.json"
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "tuning": record.tuning,
+        "number": record.number,
+        "before": [
+            {
+                "where": one.where,
+                "files": {
+                    path: None if content is None else base64.b64encode(content).decode()
+                    for path, content in one.files.items()
+                },
+                "swaps": None if one.swaps is None else list(one.swaps),
+                "options": [[section, key, value] for (section, key), value in one.options.items()],
+            }
+            for one in record.before
+        ],
+    }
+
+
+def _read(path: Path) -> Record:
+    try:
+        raw = json.loads(path.read_text())
+        if raw["schema"] != SCHEMA:
+            raise LabBroken(f"{path} was written by another cephlab", f"schema {raw['schema']}, wanted {SCHEMA}")
+        return Record(raw["tuning"], int(raw["number"]), tuple(_before(one) for one in raw["before"]))
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise LabBroken(f"{path} is not a record of a tuning", str(error), "restore the settings by hand") from error
+
+
+def _before(raw: Mapping[str, Any]) -> Before:
+    return Before(
+        where=raw["where"],
+        files={path: None if content is None else base64.b64decode(content) for path, content in raw["files"].items()},
+        swaps=None if raw["swaps"] is None else tuple(raw["swaps"]),
+        options={(section, key): value for section, key, value in raw["options"]},
+    )

@@ -1,0 +1,113 @@
+"""A setting of a tuning, what was found of it, and what became of it when it was to be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """Where a setting lives.
+
+    cmdline: a word of the kernel's command line; bios: firmware; manual: anything else that only a person can set.
+    """
+
+    SYSCTL = "sysctl"
+    SYSFS = "sysfs"
+    MTU = "mtu"
+    SWAP = "swap"
+    LIMITS = "limits"
+    CMDLINE = "cmdline"
+    CEPH = "ceph"
+    BIOS = "bios"
+    MANUAL = "manual"
+
+
+class Scope(StrEnum):
+    """What has a copy of the setting to itself: a cluster, a network namespace, a file system, or a whole kernel."""
+
+    CLUSTER = "cluster"
+    NETWORK = "network"
+    FILES = "files"
+    KERNEL = "kernel"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as wanted. section: of a Ceph option (global, osd, client, ...); source: paper and place in it."""
+
+    kind: Kind
+    key: str
+    value: str
+    source: str
+    section: str = ""
+    note: str = ""
+
+    @property
+    def title(self) -> str:
+        """As people write it."""
+        if self.kind is Kind.CEPH:
+            return f"ceph {self.section}/{self.key} = {self.value}"
+        if self.kind is Kind.CMDLINE:
+            return f"kernel command line: {self.key}"
+        return f"{self.kind} {self.key} = {self.value}"
+
+    @property
+    def scope(self) -> Scope:
+        if self.kind is Kind.CEPH:
+            return Scope.CLUSTER
+        if self.kind is Kind.MTU or (self.kind is Kind.SYSCTL and self.key.startswith("net.")):
+            return Scope.NETWORK
+        return Scope.FILES if self.kind is Kind.LIMITS else Scope.KERNEL
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether no program can set it on a running machine."""
+        return self.kind in (Kind.CMDLINE, Kind.BIOS, Kind.MANUAL)
+
+
+class State(StrEnum):
+    """What a look at a setting gives. unseen: nothing on the machine tells."""
+
+    SET = "set"
+    DRIFT = "drift"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    UNSEEN = "unseen"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One setting in one place. got: what was found, for people; why: what else there is to say."""
+
+    where: str
+    setting: Setting
+    state: State
+    got: str = ""
+    why: str = ""
+
+
+class Outcome(StrEnum):
+    """What applying did.
+
+    already: nothing to do; waits: set, and used from the daemons' next start on; by-hand: only a person can;
+    shared: not this lab's own to change.
+    """
+
+    DONE = "done"
+    ALREADY = "already"
+    WAITS = "waits"
+    REFUSED = "refused"
+    MISSING = "missing"
+    BY_HAND = "by-hand"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one setting in one place."""
+
+    where: str
+    setting: Setting
+    outcome: Outcome
+    why: str = ""

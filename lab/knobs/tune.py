@@ -1,0 +1,291 @@
+"""Check, apply and revert a tuning on machines and on a cluster; nothing is changed before its state is on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.errors import CleanupFailed, LabError, SpecError
+from lab.knobs import machine as machines
+from lab.knobs.machine import Machine, Write, current
+from lab.knobs.options import CephOptions
+from lab.knobs.records import Before, Record, Records
+from lab.knobs.settings import Change, Finding, Kind, Outcome, Scope, Setting, State
+
+MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
+
+
+@dataclass(frozen=True)
+class Site:
+    """A machine of a target. owned: what it may change there; shared: what it only looks at, others have it too."""
+
+    machine: Machine
+    owned: frozenset[Scope] = MACHINE_SCOPES
+    shared: frozenset[Scope] = frozenset()
+
+    def settings(self, settings: Sequence[Setting], *, owned_only: bool = False) -> list[Setting]:
+        scopes = self.owned if owned_only else self.owned | self.shared
+        return [one for one in settings if one.scope in scopes]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a tuning goes: machines, and a cluster where there is one. records: of what was before."""
+
+    name: str
+    sites: tuple[Site, ...]
+    ceph: CephOptions | None
+    records: Records
+
+
+def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
+    """One finding for each setting in each place; changes nothing."""
+    found = [finding for site in target.sites for finding in _look(site, site.settings(settings))]
+    options = [one for one in settings if one.scope is Scope.CLUSTER]
+    if target.ceph is not None:
+        return found + target.ceph.judge(options)
+    return found + [Finding(target.name, one, State.UNSEEN, why="a Ceph option needs a cluster") for one in options]
+
+
+def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[Change]:
+    """Set what differs. The state before goes to the disk first; a second call goes on from where a first one died."""
+    findings = check(target, settings)
+    old = target.records.get(tuning)
+    number = old.number if old else target.records.next_number()
+    before = _merged(old.before if old else (), _before(target, tuning, findings))
+    target.records.write(Record(tuning, number, tuple(before)))
+    changes = [change for site in target.sites for change in _apply_site(site, tuning, findings)]
+    return changes + _apply_options(target, findings)
+
+
+def revert(target: Target, tuning: str) -> list[str]:
+    """Restore what `apply` found, byte for byte; the places that were changed back.
+
+    Goes on after an error and raises CleanupFailed with all of them; the record stays then. SpecError when the
+    tuning was not applied here, or one that was applied later touches the same settings.
+    """
+    record = target.records.get(tuning)
+    if record is None:
+        known = ", ".join(one.tuning for one in target.records.all()) or "none"
+        raise SpecError(f"{tuning} was not applied to {target.name}", f"applied: {known}")
+    above = [one for one in target.records.all() if one.number > record.number and one.knobs() & record.knobs()]
+    if above:
+        raise SpecError(
+            f"{above[-1].tuning} was applied after {tuning}",
+            f"both set {', '.join(sorted(above[-1].knobs() & record.knobs())[:3])}",
+            f"revert {above[-1].tuning} first",
+        )
+    done: list[str] = []
+    errors: list[str] = []
+    for before in record.before:
+        try:
+            errors += _restore(target, before, done)
+        except LabError as error:
+            errors.append(f"{before.where}: {error}")
+    if errors:
+        raise CleanupFailed(errors)
+    target.records.forget(tuning)
+    return done
+
+
+# Looking
+
+
+def _look(site: Site, settings: Sequence[Setting]) -> list[Finding]:
+    sight = site.machine.read([pattern for one in settings for pattern in machines.patterns(one)])
+    return [machines.judge(site.machine.where, one, sight) for one in settings]
+
+
+def _before(target: Target, tuning: str, findings: Sequence[Finding]) -> Iterator[Before]:
+    for site in target.sites:
+        drifted = _drifted(site, findings)
+        swaps = None
+        if any(one.kind is Kind.SWAP for one in drifted):
+            content = site.machine.read(["/proc/swaps"])["/proc/swaps"]["/proc/swaps"]
+            swaps = tuple(content.decode().splitlines()) if isinstance(content, bytes) else None
+        yield Before(site.machine.where, files=_files(site, tuning, drifted), swaps=swaps)
+    if target.ceph is not None:
+        wanted = [one.setting for one in findings if one.where == target.ceph.where and one.state is State.DRIFT]
+        yield Before(target.ceph.where, options=target.ceph.before(wanted))
+
+
+def _drifted(site: Site, findings: Sequence[Finding]) -> list[Setting]:
+    """What is to be changed on a site."""
+    return [
+        one.setting
+        for one in findings
+        if one.where == site.machine.where
+        and one.state is State.DRIFT
+        and one.setting.scope in site.owned
+        and not one.setting.by_hand
+    ]
+
+
+def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, bytes | None]:
+    """The files that would be written, as they are."""
+    found: dict[str, bytes | None] = {}
+    plain = [one for one in drifted if one.kind not in (Kind.LIMITS, Kind.SWAP)]
+    for seen in site.machine.read([pattern for one in plain for pattern in machines.patterns(one)]).values():
+        found.update({path: content for path, content in seen.items() if isinstance(content, bytes)})
+    if any(one.kind is Kind.LIMITS for one in drifted):
+        path = machines.limits_file(tuning)
+        content = site.machine.read([path])[path].get(path)
+        found[path] = content if isinstance(content, bytes) else None
+    return found
+
+
+def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
+    """The earlier record with what it does not cover yet: what it knows is what was there before the tuning."""
+    known = {one.where: one for one in old}
+    for one in new:
+        first = known.pop(one.where, Before(one.where))
+        yield Before(
+            one.where,
+            files={**one.files, **first.files},
+            swaps=first.swaps if first.swaps is not None else one.swaps,
+            options={**one.options, **first.options},
+        )
+    yield from known.values()
+
+
+# Changing
+
+
+def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[Change]:
+    mine = [one for one in findings if one.where == site.machine.where]
+    limits = [one.setting for one in mine if one.setting.kind is Kind.LIMITS]
+    refused = _write(site, tuning, _drifted(site, findings), limits)
+    after = {one.setting: one for one in _look(site, [one.setting for one in mine])}
+    for finding in mine:
+        yield _change(site, finding, after[finding.setting], refused.get(finding.setting, ""))
+
+
+def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence[Setting]) -> dict[Setting, str]:
+    """Write what differs; setting -> why that was refused. limits: all of the tuning's, which share a file."""
+    refused: dict[Setting, str] = {}
+    plain = [one for one in drifted if one.kind not in (Kind.LIMITS, Kind.SWAP)]
+    sight = site.machine.read([pattern for one in plain for pattern in machines.patterns(one)])
+    for one in plain:
+        paths = [path for pattern in machines.patterns(one) for path in sight[pattern]]
+        errors = site.machine.write([Write(path, f"{one.value}\n".encode()) for path in paths])
+        if errors:
+            refused[one] = "; ".join(f"{path}: {error}" for path, error in list(errors.items())[:2])
+    if any(one.kind is Kind.LIMITS for one in drifted):
+        file = Write(machines.limits_file(tuning), machines.limits_text(tuning, limits), create=True)
+        errors = site.machine.write([file])
+        refused.update(dict.fromkeys(limits, errors[file.path]) if errors else {})
+    for one in drifted:
+        if one.kind is Kind.SWAP and (said := site.machine.swap("off")):
+            refused[one] = "; ".join(said)
+    return refused
+
+
+def _change(site: Site, before: Finding, after: Finding, refused: str) -> Change:
+    """What became of a setting, by what is there now and not by what was asked for."""
+    setting, where = before.setting, before.where
+    if before.state is State.SET:
+        return Change(where, setting, Outcome.ALREADY)
+    if setting.by_hand:
+        return Change(where, setting, Outcome.BY_HAND, by_hand_text(setting))
+    if before.state is not State.DRIFT:
+        return Change(where, setting, Outcome.MISSING, before.why)
+    if setting.scope not in site.owned:
+        return Change(where, setting, Outcome.SHARED, "the nodes share it with the machine below them")
+    if after.state is State.SET:
+        return Change(where, setting, Outcome.DONE, f"was {before.got}")
+    return Change(where, setting, Outcome.REFUSED, refused or f"it is still {after.got}")
+
+
+def by_hand_text(setting: Setting) -> str:
+    """What a person has to do."""
+    if setting.kind is Kind.CMDLINE:
+        return "add it to the boot loader's kernel command line and boot again"
+    if setting.kind is Kind.BIOS:
+        return "set it in the firmware"
+    return setting.note or "no program sets it on a running machine"
+
+
+def _apply_options(target: Target, findings: Sequence[Finding]) -> list[Change]:
+    ceph = target.ceph
+    if ceph is None:
+        return [
+            Change(one.where, one.setting, Outcome.MISSING, one.why)
+            for one in findings
+            if one.setting.scope is Scope.CLUSTER
+        ]
+    mine = [one for one in findings if one.where == ceph.where and one.setting.kind is Kind.CEPH]
+    drifted = [one.setting for one in mine if one.state is State.DRIFT]
+    refused = ceph.apply(drifted)
+    after = {one.setting: one for one in ceph.judge([one.setting for one in mine])}
+    return [_option_change(ceph, one, after[one.setting], refused) for one in mine]
+
+
+def _option_change(
+    ceph: CephOptions, before: Finding, after: Finding, refused: Mapping[tuple[str, str], str]
+) -> Change:
+    setting = before.setting
+    if before.state is State.SET:
+        return Change(before.where, setting, Outcome.ALREADY)
+    if before.state is State.MISSING:
+        return Change(before.where, setting, Outcome.MISSING, before.why)
+    error = refused.get((setting.section, setting.key))
+    if error is not None:
+        return Change(before.where, setting, Outcome.REFUSED, error)
+    if after.state is State.SET:
+        return Change(before.where, setting, Outcome.DONE, f"was {before.got}")
+    if ceph.waits(setting):
+        return Change(before.where, setting, Outcome.WAITS, "daemons use it from their next start on")
+    return Change(before.where, setting, Outcome.REFUSED, after.why or f"it is still {after.got}")
+
+
+# Putting back
+
+
+def _restore(target: Target, before: Before, done: list[str]) -> list[str]:
+    if target.ceph is not None and before.where == target.ceph.where:
+        errors = target.ceph.restore(before.options)
+        done += [f"{before.where}: {section}/{key}" for section, key in before.options]
+        return errors
+    machine = next((site.machine for site in target.sites if site.machine.where == before.where), None)
+    if machine is None:
+        places = len(before.files) + (before.swaps is not None) + len(before.options)
+        return [f"{before.where} is not there any more"] if places else []
+    return _restore_files(machine, before.files, done) + _restore_swap(machine, before.swaps, done)
+
+
+def _restore_files(machine: Machine, files: Mapping[str, bytes | None], done: list[str]) -> list[str]:
+    now = machine.read(list(files))
+    wrong = {path: content for path, content in files.items() if now[path].get(path) != content}
+    refused = machine.write([Write(path, _as_written(path, content), create=True) for path, content in wrong.items()])
+    after = machine.read(list(wrong))
+    errors = []
+    for path, content in wrong.items():
+        if after[path].get(path) == content:
+            done.append(f"{machine.where}: {path}")
+        else:
+            errors.append(f"{machine.where}: {path}: {refused.get(path, 'it does not take its earlier content')}")
+    return errors
+
+
+def _as_written(path: str, content: bytes | None) -> bytes | None:
+    """What to write so that the file reads as before: of a choice, the word that was chosen."""
+    if content is not None and path.startswith("/sys/") and b"[" in content:
+        return f"{current(content)}\n".encode()
+    return content
+
+
+def _restore_swap(machine: Machine, swaps: Sequence[str] | None, done: list[str]) -> list[str]:
+    if swaps is None:
+        return []
+    errors = machine.swap(list(swaps))
+    content = machine.read(["/proc/swaps"])["/proc/swaps"]["/proc/swaps"]
+    now = _areas(content.decode().splitlines()) if isinstance(content, bytes) else [content]
+    if now != _areas(swaps):
+        return [*(f"{machine.where}: {error}" for error in errors), f"{machine.where}: swap is {now}"]
+    done.append(f"{machine.where}: swap")
+    return []
+
+
+def _areas(lines: Sequence[str]) -> list[str]:
+    """Lines of /proc/swaps without what changes by itself: how much is used."""
+    return [" ".join([*line.rsplit(None, 4)[:3], line.rsplit(None, 1)[1]]) for line in lines[1:]]

@@ -1,0 +1,176 @@
+"""What the kernel has accounted to a process tree: CPU by clock and by thread, storage I/O, resident memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import psutil
+
+from lab.errors import LabBroken
+from lab.telemetry.demand import Role
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PROC = Path("/proc")
+
+_NUMBER = re.compile(r"[-:_]?\d+$")
+_SCHEDULED = 2  # CPUCLOCK_SCHED in the kernel's include/linux/posix-timers.h
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counters since the processes began; differences of two are what was spent between.
+
+    cpu_s: exact; user_s, system_s: as the kernel splits it (adding up to cpu_s); read_bytes, write_bytes: caused at the
+    storage layer, not in caches; resident_bytes: now; switches: times that a thread went to sleep by itself; threads:
+    name without its number -> CPU seconds, by clock ticks.
+    """
+
+    cpu_s: float = 0.0
+    user_s: float = 0.0
+    system_s: float = 0.0
+    read_bytes: int = 0
+    write_bytes: int = 0
+    resident_bytes: int = 0
+    switches: int = 0
+    threads: Mapping[str, float] = field(default_factory=dict)
+
+    def since(self, before: Usage) -> Usage:
+        """What was spent after `before`; resident memory is that of now."""
+        return Usage(
+            cpu_s=self.cpu_s - before.cpu_s,
+            user_s=self.user_s - before.user_s,
+            system_s=self.system_s - before.system_s,
+            read_bytes=self.read_bytes - before.read_bytes,
+            write_bytes=self.write_bytes - before.write_bytes,
+            resident_bytes=self.resident_bytes,
+            switches=self.switches - before.switches,
+            threads={name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()},
+        )
+
+
+def together(usages: Iterable[Usage]) -> Usage:
+    """The sum of several trees."""
+    found = list(usages)
+    threads: dict[str, float] = defaultdict(float)
+    for usage in found:
+        for name, spent in usage.threads.items():
+            threads[name] += spent
+    return Usage(
+        cpu_s=sum(usage.cpu_s for usage in found),
+        user_s=sum(usage.user_s for usage in found),
+        system_s=sum(usage.system_s for usage in found),
+        read_bytes=sum(usage.read_bytes for usage in found),
+        write_bytes=sum(usage.write_bytes for usage in found),
+        resident_bytes=sum(usage.resident_bytes for usage in found),
+        switches=sum(usage.switches for usage in found),
+        threads=dict(threads),
+    )
+
+
+def tree(pid: int) -> tuple[int, ...]:
+    """A process and everything below it, now; LabBroken when it has ended."""
+    try:
+        return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
+    except psutil.NoSuchProcess as error:
+        raise LabBroken(f"process {pid} ended while it was being measured", str(error)) from None
+
+
+def usage_of(pids: Sequence[int], *, proc: Path = PROC) -> Usage:
+    """The counters of these processes together; LabBroken when one has ended, because its share would be lost."""
+    return together(_one(pid, _clock_s(pid), proc) for pid in pids)
+
+
+def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:
+    """As `usage_of` for several trees at one moment: first all clocks, which takes microseconds, then the rest."""
+    clocks = {pid: _clock_s(pid) for pids in trees.values() for pid in pids}
+    return {role: together(_one(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
+
+
+def _clock_s(pid: int) -> float:
+    try:
+        return clock_s(pid)
+    except (OSError, ProcessLookupError) as error:
+        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
+
+
+def _one(pid: int, cpu_s: float, proc: Path) -> Usage:
+    try:
+        stat = (proc / str(pid) / "stat").read_text()
+        io = (proc / str(pid) / "io").read_text()
+        threads, switches = _threads(proc / str(pid) / "task")
+    except (OSError, ProcessLookupError) as error:
+        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
+    return replace(parse_usage(stat, io, cpu_s=cpu_s), threads=threads, switches=switches)
+
+
+def clock_s(pid: int) -> float:
+    """CPU seconds of a process with all its threads, also those that ended, to the nanosecond.
+
+    The clock that clock_getcpuclockid(3) gives, whose number is made from the pid as the kernel does
+    (include/linux/posix-timers.h, make_process_cpuclock); /proc/PID/stat has the same figure in steps of 10 ms.
+    """
+    return time.clock_gettime_ns((~pid << 3) | _SCHEDULED) / 1e9
+
+
+def parse_usage(stat: str, io: str, *, cpu_s: float | None = None) -> Usage:
+    """From the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
+
+    cpu_s: a finer figure for the whole, to which user and system time are scaled.
+    """
+    fields = stat.rpartition(")")[2].split()
+    user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
+    ticks_s = user_s + system_s
+    whole = ticks_s if cpu_s is None else cpu_s
+    scale = whole / ticks_s if ticks_s else 0.0
+    counts = dict(line.split(": ") for line in io.splitlines())
+    return Usage(
+        cpu_s=whole,
+        user_s=user_s * scale if scale else whole,
+        system_s=system_s * scale,
+        read_bytes=int(counts["read_bytes"]),
+        write_bytes=int(counts["write_bytes"]) - int(counts["cancelled_write_bytes"]),
+        resident_bytes=int(fields[21]) * PAGE_BYTES,
+    )
+
+
+def _threads(task: Path) -> tuple[dict[str, float], int]:
+    """(CPU seconds by kind, voluntary switches of all)."""
+    spent: dict[str, float] = defaultdict(float)
+    switches = 0
+    for entry in os.scandir(task):
+        try:
+            stat, status = Path(entry.path, "stat").read_text(), Path(entry.path, "status").read_text()
+        except OSError:
+            continue  # a thread may end between the list and the look
+        name, rest = stat.partition("(")[2].rsplit(")", 1)
+        fields = rest.split()
+        spent[thread_kind(name)] += (int(fields[11]) + int(fields[12])) * TICK_S
+        switches += int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
+    return dict(spent), switches
+
+
+def thread_kind(name: str) -> str:
+    """`msgr-worker` for `msgr-worker-1`: threads that do the same work are one."""
+    return _NUMBER.sub("", name) or name
+
+
+def interface_counters(text: str) -> dict[str, int]:
+    """Sums over the interfaces in /proc/PID/net/dev but for loopback: bytes and packets, received and sent."""
+    found = dict.fromkeys(("received_bytes", "received_packets", "sent_bytes", "sent_packets"), 0)
+    for line in text.splitlines()[2:]:
+        name, _, figures = line.partition(":")
+        if name.strip() == "lo":
+            continue
+        values = figures.split()
+        found["received_bytes"] += int(values[0])
+        found["received_packets"] += int(values[1])
+        found["sent_bytes"] += int(values[8])
+        found["sent_packets"] += int(values[9])
+    return found

@@ -1,0 +1,49 @@
+"""Stored baselines: what operations cost with one image, by release, architecture and the image's digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lab.home import Home
+from lab.telemetry import demandfile
+from lab.telemetry.demand import Demand
+from lab.telemetry.demandfile import Measurement
+
+_SHORT = 12
+
+
+def folder(home: Home) -> Path:
+    """Where they are."""
+    return home.demands / "baseline"
+
+
+def path_of(home: Home, demand: Demand) -> Path:
+    """The file of a demand's release, architecture and image."""
+    return folder(home) / f"{demand.release}-{demand.arch}-{demand.image[:_SHORT]}.json"
+
+
+def store(home: Home, measured: Measurement) -> Path:
+    """Keep a measurement as the baseline of its operation for its image; that of other operations stays."""
+    path = path_of(home, measured.demand)
+    known = demandfile.load_measurements(path) if path.exists() else ()
+    others = [one for one in known if one.demand.operation != measured.demand.operation]
+    demandfile.save(path, [*others, measured])
+    return path
+
+
+def find(home: Home, demand: Demand) -> Measurement | None:
+    """What to compare a demand with: the same image's baseline, else the newest of the release and architecture.
+
+    The first finds what changed around Ceph (the lab, the machine, options); the second what a new build brought.
+    """
+    own = path_of(home, demand)
+    others = sorted(
+        (path for path in folder(home).glob(f"{demand.release}-{demand.arch}-*.json") if path != own),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    for path in [own, *others] if own.exists() else others:
+        for one in demandfile.load_measurements(path):
+            if one.demand.operation == demand.operation:
+                return one
+    return None

@@ -1,0 +1,257 @@
+"""Puts steady load on a cluster and reads the meter at the ends of batches, until there are enough."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab import clock as clocks
+from lab.clock import Clock
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.host import Host
+from lab.telemetry.demand import Resource, Role
+from lab.telemetry.demandfile import Batch
+from lab.telemetry.meter import COUNT, Meter, Reading, Spent, spent
+from lab.telemetry.place import Say
+from lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
+from lab.telemetry.reference import Pace, Reference
+from lab.telemetry.statistics import Stop
+from lab.workloads import fio
+from lab.workloads.fio import FioJob, FioResult, Progress, RunningFio
+from lab.workloads.image import BlockImage
+
+LEAST_OPERATIONS = 50
+"""In one batch; with fewer, single requests that straddle its ends move the cost by percents."""
+
+_MARGIN_S = 30.0
+_APPEAR_S = 60.0
+LOG_LAG_S = 0.5
+
+Rates = Mapping[Role, Mapping[Resource, float]]
+"""What a role spends in each second while nobody asks for anything."""
+
+Done = Callable[[float, float], float]
+"""Operations between two moments, in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The meter and the reference at one moment."""
+
+    reading: Reading
+    pace: Pace
+
+    @property
+    def requests(self) -> float:
+        """Client requests that the primary has answered."""
+        return self.reading.ceph[Role.PRIMARY].get(COUNT, 0.0)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One cluster with an image for each client, ready for load.
+
+    lenders: hosts by name whose programs the clients run, where those are another cluster's.
+    """
+
+    cluster: Cluster
+    meter: Meter
+    reference: Reference
+    plan: Plan
+    images: tuple[BlockImage, ...]
+    say: Say
+    clock: Clock
+    lenders: Mapping[str, Host] | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the cluster's disks are."""
+        return any(disk.in_memory for node in self.cluster.spec.nodes for disk in node.disks)
+
+    def look(self) -> Look:
+        return Look(self.meter.read(), self.reference.pace())
+
+    def idle(self) -> Rates:
+        """What every role spends per second at rest."""
+        before = self.meter.read()
+        self.clock.sleep(self.plan.idle_s)
+        rest = spent(before, self.meter.read(), in_memory=self.in_memory)
+        return per_operation(rest, {}, seconds_between)
+
+    def load(self, load: Load, idle: Rates, stop: Stop) -> Loaded:
+        """Batches of the plan's operation, until `stop` has a reason."""
+        start = self.meter.requests()
+        longest_s = self.plan.ramp_s + max(stop.budget_s, stop.least * self.plan.batch_s)
+        with self.running(load, longest_s) as running:
+            self.ramp(running, start)
+            looks = [self.look()]
+            reason = None
+            while reason is None:
+                self.clock.sleep(self.plan.batch_s)
+                looks.append(self.look())
+                self.must_run(running)
+                rough = [self.batch(one, two, load, idle, counted(one, two)) for one, two in pairs(looks)]
+                costs = [main_cost(batch.costs) for batch in rough]
+                reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s)
+                self.say(
+                    f"{load}, batch {len(costs)}: {rough[-1].operations / rough[-1].seconds:.0f}/s, "
+                    f"{costs[-1] * 1e6:.0f} us of CPU an operation"
+                )
+            # The log's last entry must lie behind the last look.
+            self.clock.sleep(LOG_LAG_S)
+            return self.loaded(looks, running, load, idle, reason)
+
+    def loaded(self, looks: list[Look], running: Sequence[RunningFio], load: Load, idle: Rates, why: str) -> Loaded:
+        """The load told to end, and what the looks at it show; why: no more looks were taken."""
+        self.meter.unfollow()
+        results = ended(running)
+        done = operations_of([one.progress() for one in running])
+        batches = tuple(self.batch(one, two, load, idle, done) for one, two in pairs(looks))
+        whole = spent(looks[0].reading, looks[-1].reading, in_memory=self.in_memory)
+        return Loaded(
+            batches=batches,
+            whole=whole,
+            operations=done(*whole.times),
+            ceph_operations={role: done(*times) for role, times in whole.ceph_times.items()},
+            requests=looks[-1].requests - looks[0].requests,
+            results=results,
+            stopped=why,
+        )
+
+    @contextmanager
+    def running(self, load: Load, longest_s: float) -> Iterator[list[RunningFio]]:
+        """The clients, loading for as long as the block lasts; longest_s: at most, when nothing waits for the CPU."""
+        running: list[RunningFio] = []
+        try:
+            for number in range(load.clients):
+                job = self._job(number, load.depth, (longest_s + _MARGIN_S) * self.cluster.patience)
+                running.append(self._start(self.cluster.hosts[self.plan.nodes[number]], job))
+            yield running
+        finally:
+            self.meter.unfollow()
+            for one in running:
+                one.kill()
+
+    def _start(self, host: Host, job: FioJob) -> RunningFio:
+        if self.lenders is None:
+            return fio.start(host, job)
+        return fio.start(self.lenders[host.name], job, cluster_of=host)
+
+    def _job(self, client: int, depth: int, runtime_s: float) -> FioJob:
+        plan, image = self.plan, self.images[client]
+        return FioJob(
+            name="measured",
+            pool=image.pool,
+            target=image.name,
+            pattern=plan.operation.name,
+            block_bytes=plan.operation.block_bytes,
+            depth=depth,
+            size_bytes=image.size_bytes,
+            runtime_s=runtime_s,
+            seed=plan.seed + client,
+            options=plan.client_options,
+            timed=True,
+            more={"norandommap": "1"} if plan.operation.name.startswith("rand") else {},
+        )
+
+    def ramp(self, running: Sequence[RunningFio], start: float) -> None:
+        """Until requests arrive, and then as long as the plan wants."""
+
+        def arrived() -> float:
+            self.must_run(running)
+            return self.meter.requests() - start
+
+        clocks.wait(
+            arrived,
+            lambda requests: requests >= LEAST_OPERATIONS * len(running),
+            what="the first requests of fio",
+            timeout_s=_APPEAR_S * self.cluster.patience,
+            clock=self.clock,
+        )
+        self.meter.follow(running)
+        self.clock.sleep(self.plan.ramp_s)
+
+    def must_run(self, running: Sequence[RunningFio]) -> None:
+        """LabBroken when a client has ended, DaemonDied when a daemon has."""
+        for one in running:
+            if not one.process.alive():
+                raise LabBroken("fio ended before it was asked to", one.words())
+        self.cluster.check_daemons()
+
+    def batch(self, one: Look, two: Look, load: Load, idle: Rates, done: Done) -> Batch:
+        """What lies between two looks; LabBroken when that is too little to say anything."""
+        used = spent(one.reading, two.reading, in_memory=self.in_memory)
+        operations = done(*used.times)
+        if operations < LEAST_OPERATIONS:
+            raise LabBroken(
+                f"only {operations:.0f} operations in {used.seconds:.1f} s: too few to say what one costs",
+                f"at least {LEAST_OPERATIONS} wanted",
+                "measure with longer batches, or on a quieter machine",
+            )
+        return Batch(
+            operations=operations,
+            seconds=used.seconds,
+            depth=load.in_flight,
+            costs=per_operation(used, idle, done),
+            reference=two.pace.since(one.pace),
+            batching=batching(used, operations, done),
+        )
+
+
+def ended(running: Sequence[RunningFio]) -> tuple[FioResult, ...]:
+    """Every client told to end, with what it did."""
+    for one in running:
+        one.process.signal(signal.SIGINT)
+    return tuple(one.finish() for one in running)
+
+
+def operations_of(logs: Sequence[Progress]) -> Done:
+    """What all clients did, by their logs of single operations."""
+    return lambda began_s, ended_s: sum(log.between(began_s, ended_s) for log in logs)
+
+
+def per_operation(used: Spent, idle: Rates, done: Done) -> dict[Role, dict[Resource, float]]:
+    """Costs of one operation: what was spent, less what the same time costs at rest."""
+    found: dict[Role, dict[Resource, float]] = {}
+    for role, costs in used.costs.items():
+        found[role] = _share(costs, idle.get(role, {}), used.times, done)
+    for role, costs in used.ceph_costs.items():
+        found.setdefault(role, {}).update(_share(costs, idle.get(role, {}), used.ceph_times[role], done))
+    return found
+
+
+def _share(
+    costs: Mapping[Resource, float], rest: Mapping[Resource, float], times: tuple[float, float], done: Done
+) -> dict[Resource, float]:
+    operations, seconds = done(*times), times[1] - times[0]
+    return {resource: (amount - rest.get(resource, 0.0) * seconds) / operations for resource, amount in costs.items()}
+
+
+def seconds_between(began_s: float, ended_s: float) -> float:
+    """What a rest is divided by: its seconds."""
+    return ended_s - began_s
+
+
+def counted(one: Look, two: Look) -> Done:
+    """Operations by the primary's count alone, to go by until fio's log is there."""
+    began, ended = one.reading.ceph_at_s[Role.PRIMARY], two.reading.ceph_at_s[Role.PRIMARY]
+    rate = max(1.0, two.requests - one.requests) / (ended - began)
+    return lambda left, right: rate * (right - left)
+
+
+def batching(used: Spent, operations: float, done: Done) -> dict[str, float]:
+    """How often threads slept and stores committed for one operation, and how many CPUs were taken by others."""
+    switches = sum(used.usage[role].switches for role in WORKING if role in used.usage)
+    syncs = sum(
+        changed.get("bluestore.kv_sync_lat", 0.0) / done(*used.ceph_times[role]) for role, changed in used.ceph.items()
+    )
+    return {"switches": switches / operations, "syncs": syncs, "others": used.others_s / used.seconds}
+
+
+def pairs(looks: list[Look]) -> Iterator[tuple[Look, Look]]:
+    """Each look with the next."""
+    return itertools.pairwise(looks)

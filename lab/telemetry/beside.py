@@ -1,0 +1,180 @@
+"""Two clusters side by side under equal load: what the machine does to both at the same time cancels in their ratio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from lab.clock import SYSTEM, Clock
+from lab.cluster import Cluster
+from lab.host import Host
+from lab.telemetry.awake import kept_awake
+from lab.telemetry.bench import LOG_LAG_S, Bench, Rates
+from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from lab.telemetry.measure import conditions_of, counting, demand_of, prepared, roles_of
+from lab.telemetry.meter import Meter
+from lab.telemetry.place import Say
+from lab.telemetry.plan import Loaded, Plan
+from lab.telemetry.reference import Reference
+
+_REACHABLE = ("local",)
+"""Providers whose clusters share one network: a client of one may load the other."""
+
+_HEALTHY_S = 60.0
+
+
+@dataclass(frozen=True)
+class Side:
+    """A cluster and the key of the image that its OSDs run."""
+
+    cluster: Cluster
+    image_key: str
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How often both sides' OSDs are started anew, and for how long both are loaded then.
+
+    An OSD costs a little more or less from one start to the next (where its memory lies, which thread got what); only
+    several starts show by how much. least, most: starts; load_s: of each, which makes one batch.
+    """
+
+    least: int = 6
+    most: int = 16
+    load_s: float = 7.0
+
+    @classmethod
+    def within(cls, budget_s: float) -> Starts:
+        """As many as have room in so many seconds of load."""
+        usual = cls()
+        return replace(usual, most=max(usual.least, int(budget_s / usual.load_s)))
+
+
+Decide = Callable[[Sequence[Batch], Sequence[Batch], bool], str | None]
+"""Batches of both sides so far, and whether their clients are the same -> why that is enough, or None."""
+
+
+def measure_beside(
+    before: Side,
+    after: Side,
+    plan: Plan,
+    *,
+    starts: Starts,
+    decide: Decide,
+    say: Say,
+    conditions: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM,
+) -> tuple[Measurement, Measurement]:
+    """Measure one operation on two clusters that do nothing else, at the same time; what was made is removed again.
+
+    Raises SpecError when a cluster's shape does not fit, LabBroken when the load was not real.
+    """
+    sides = (before, after)
+    found: tuple[list[Loaded], list[Loaded]] = ([], [])
+    with ExitStack() as undo:
+        images = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
+        undo.enter_context(kept_awake())
+        reference = undo.enter_context(Reference(clock))
+        reason, rest = None, None
+        while reason is None:
+            number = len(found[0])
+            say(f"start {number + 1} of {starts.least} to {starts.most}")
+            start_anew([side.cluster for side in sides])
+            with ExitStack() as closing:
+                benches = [
+                    Bench(side.cluster, _meter(side, closing), reference, plan, own, say, clock, lenders)
+                    for side, own, lenders in zip(sides, images, (None, lent(before, after)), strict=True)
+                ]
+                rest = rest or [bench.idle() for bench in benches]
+                loads = load_both(benches, plan, starts.load_s, rest)
+            for own, loaded in zip(found, loads, strict=True):
+                own.append(numbered(loaded, number))
+            decided = decide(batches_of(found[0]), batches_of(found[1]), calibrated(before, after))
+            reason = enough(starts, number + 1, decided)
+    names = " and ".join(side.cluster.name for side in sides)
+    pair = {PAIR: names, **({CALIBRATED: "yes"} if calibrated(before, after) else {}), **(conditions or {})}
+    one, two = (measurement_of(side, plan, own, reason, pair) for side, own in zip(sides, found, strict=True))
+    return one, two
+
+
+def calibrated(before: Side, after: Side) -> bool:
+    """Whether both sides' clients run the same programs, so that what they spend shows what a side was up against."""
+    return before.image_key == after.image_key or lent(before, after) is not None
+
+
+def lent(before: Side, after: Side) -> Mapping[str, Host] | None:
+    """Hosts whose programs the new side's clients borrow: the old side's, where images differ and it can be reached."""
+    if before.image_key == after.image_key or before.cluster.provider_name not in _REACHABLE:
+        return None
+    return before.cluster.hosts
+
+
+def start_anew(clusters: Sequence[Cluster]) -> None:
+    """Stop all OSDs of some clusters and start them again; the clusters are healthy afterwards."""
+    for cluster in clusters:
+        names = [f"osd.{osd}" for osd in cluster.osd_ids()]
+        with ThreadPoolExecutor(max_workers=len(names), thread_name_prefix="anew") as workers:
+            list(workers.map(cluster.stop, names))
+            list(workers.map(cluster.start, names))
+    for cluster in clusters:
+        cluster.wait_healthy(_HEALTHY_S)
+
+
+def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequence[Rates]) -> list[Loaded]:
+    """The plan's load on all of them at once, and looks at all of them at its ends."""
+    before = [bench.meter.requests() for bench in benches]
+    with ExitStack() as undo:
+        running = [
+            undo.enter_context(bench.running(plan.load, 2 * plan.ramp_s + load_s + LOG_LAG_S)) for bench in benches
+        ]
+        for bench, clients, start in zip(benches, running, before, strict=True):
+            bench.ramp(clients, start)
+        looks = [[bench.look()] for bench in benches]
+        benches[0].clock.sleep(load_s)
+        for bench, own, clients in zip(benches, looks, running, strict=True):
+            own.append(bench.look())
+            bench.must_run(clients)
+        benches[0].clock.sleep(LOG_LAG_S)
+        return [
+            bench.loaded(own, clients, plan.load, idle, f"{load_s:g} s of each start")
+            for bench, own, clients, idle in zip(benches, looks, running, rest, strict=True)
+        ]
+
+
+def numbered(loaded: Loaded, start: int) -> Loaded:
+    """The same, its batches with the number of their start."""
+    return replace(loaded, batches=tuple(replace(batch, start=start) for batch in loaded.batches))
+
+
+def batches_of(loads: Sequence[Loaded]) -> tuple[Batch, ...]:
+    """Of all starts."""
+    return tuple(batch for loaded in loads for batch in loaded.batches)
+
+
+def enough(starts: Starts, done: int, decided: str | None) -> str | None:
+    """Why no more starts are wanted, or None."""
+    if done >= starts.most:
+        return decided or f"{done} starts, which are all that were wanted"
+    return f"{decided}, after {done} starts" if decided and done >= starts.least else None
+
+
+def _meter(side: Side, closing: ExitStack) -> Meter:
+    meter = Meter(side.cluster, roles_of(side.cluster), count=counting())
+    closing.callback(meter.close)
+    return meter
+
+
+def measurement_of(
+    side: Side, plan: Plan, loads: Sequence[Loaded], reason: str, conditions: Mapping[str, str]
+) -> Measurement:
+    """All batches as one; what is told of a whole load is that of the last one."""
+    last = replace(loads[-1], batches=batches_of(loads))
+    return Measurement(
+        demand=demand_of(side.cluster, plan, last, side.image_key),
+        batches=last.batches,
+        stopped=reason,
+        linearity="not asked: one load only",
+        conditions={**conditions, **conditions_of(side.cluster, plan, last)},
+    )

@@ -1,0 +1,263 @@
+"""Two sets of demands side by side: what became dearer, judged by intervals, and what cannot be judged at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.checks.regression import FOUND, RULE, SAME, STORED, judge
+from lab.checks.verdict import Outcome, Verdict, merge
+from lab.telemetry.demand import Demand, Operation, Resource, Role
+from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from lab.telemetry.describe import NAMES, amount, operation_text
+from lab.telemetry.plan import CPU, WORKING
+from lab.telemetry.regression import CONFIDENCE, Ratio, covariates, paired, ratio
+
+OSDS = (Role.PRIMARY, Role.REPLICA)
+CPU_SPREAD = 0.035
+TRAFFIC_SPREAD = 0.005
+"""Standard deviation of a cost's logarithm from one start of the same daemons to the next: CPU_SPREAD was measured, see
+docs/regression.md; TRAFFIC_SPREAD is what two runs of the block suite differed by at most."""
+
+ALONE = 1 - (1 - CONFIDENCE) / 10
+"""Of the interval of a role, or of what it moves, alone: about ten are looked at, all of which may err once in 100."""
+
+EARLY = 0.999
+"""Of the interval at a look before the last one: so rarely wrong that looking often adds nothing to speak of."""
+
+LEAST_SHARE = 0.05
+"""Roles with less of the CPU than this are shown and not judged: their percents are noise."""
+
+_EXECUTED = {Resource.INSTRUCTIONS}
+_ON_DEVICE = {Resource.DEVICE_WRITES, Resource.DEVICE_WRITE_BYTES}
+_LEAST_AMOUNT = {
+    Resource.INSTRUCTIONS: 1000.0,
+    Resource.DEVICE_READS: 0.05,
+    Resource.DEVICE_WRITES: 0.05,
+    Resource.DEVICE_READ_BYTES: 256.0,
+    Resource.DEVICE_WRITE_BYTES: 256.0,
+    Resource.WIRE_SENT_BYTES: 1024.0,
+    Resource.WIRE_RECEIVED_BYTES: 1024.0,
+}
+"""Resources that are judged, and from which amount per operation on: below it heartbeats and reports show, which come
+by time and not by operation."""
+
+Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be found."""
+
+    what: str
+    before: float
+    after: float
+    ratio: Ratio
+    outcome: Outcome | None
+    resource: Resource
+    least: float = FOUND
+
+    @property
+    def line(self) -> str:
+        """One line with figures and limit."""
+        change = f"{self.ratio.value - 1:+.1%} [{self.ratio.low - 1:+.1%} .. {self.ratio.high - 1:+.1%}]"
+        return f"{self.what}: {amount(self.before, self.resource)} -> {amount(self.after, self.resource)}, {change}"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One operation on both sides."""
+
+    operation: Operation
+    changes: tuple[Change, ...]
+    verdict: Verdict
+
+
+def compare(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Compared]:
+    """Operation by operation; those that only one side has are inconclusive, by name."""
+    left, right = _by_operation(before), _by_operation(after)
+    return [_one(operation, left.get(operation), right.get(operation)) for operation in {**left, **right}]
+
+
+def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -> str | None:
+    """Why two measurements that run side by side may end before their time, or None: the OSDs' CPU is clear.
+
+    Source of the rule, which leaves the last look its whole confidence: Haybittle 1971; Peto et al. 1976.
+    """
+    old, new = (_cpu_costs(side, OSDS, calibrated) for side in (before, after))
+    if min((*old, *new)) <= 0:
+        return None
+    both = (covariates(before), covariates(after))
+    found = paired(old, new, _explaining(both, pair=True, by_client=calibrated), confidence=EARLY)
+    outcome = judge(found.value, found.low, found.high)
+    return None if outcome is Outcome.INCONCLUSIVE else f"CPU of the OSDs is settled: {outcome}"
+
+
+def _cpu_costs(batches: Sequence[Batch], roles: Sequence[Role], by_client: bool) -> list[float]:
+    """CPU seconds of an operation, batch by batch. by_client: for each that the client spends on it.
+
+    A client that runs the same program on both sides is work that does not change: what makes it dearer on one side
+    (who it shares caches with, how many requests each wake-up meets) makes that side's OSDs dearer by as much.
+    """
+    costs = [_of(batch, roles, CPU) for batch in batches]
+    if not by_client:
+        return costs
+    clients = [_of(batch, (Role.CLIENT,), CPU) for batch in batches]
+    return [cost / client if client > 0 else 0.0 for cost, client in zip(costs, clients, strict=True)]
+
+
+def _explaining(both: Covariates, *, pair: bool, by_client: bool) -> Covariates:
+    """What is taken out of a cost: nothing where the client's stands for it; of a pair no pace, which was the same."""
+    if by_client:
+        return {}, {}
+    return _kept(both, ("switches",)) if pair else both
+
+
+def _kept(both: Covariates, names: Sequence[str]) -> Covariates:
+    one, two = ({name: side[name] for name in names if name in side} for side in both)
+    return one, two
+
+
+def _starts(batches: Sequence[Batch]) -> list[int]:
+    return [batch.start for batch in batches]
+
+
+def overall(found: Sequence[Compared]) -> Verdict:
+    """All operations as one verdict; nothing to compare is inconclusive."""
+    return merge(one.verdict for one in found)
+
+
+def _by_operation(measured: Sequence[Measurement]) -> dict[Operation, Measurement]:
+    return {one.demand.operation: one for one in measured}
+
+
+def _one(operation: Operation, before: Measurement | None, after: Measurement | None) -> Compared:
+    if before is None or after is None:
+        side = "the first" if before is None else "the second"
+        words = f"{operation_text(operation)}: {side} has not measured it"
+        return Compared(operation, (), Verdict(Outcome.INCONCLUSIVE, words))
+    why_not = incomparable(before, after)
+    changes = tuple(_changes(before, after, judged=why_not is None))
+    return Compared(operation, changes, _verdict(operation, changes, why_not))
+
+
+def incomparable(before: Measurement, after: Measurement) -> str | None:
+    """Why a difference would say nothing about Ceph, or None."""
+    one, two = before.demand, after.demand
+    if one.arch is not two.arch:
+        return f"{one.arch} beside {two.arch}: shown, not judged"
+    if one.emulated or two.emulated:
+        return "emulated: its CPU says nothing of Ceph"
+    for key, named in (("cpu", "CPU"), ("provider", "provider"), ("disks", "disks")):
+        left, right = before.conditions.get(key), after.conditions.get(key)
+        if left != right:
+            return f"measured on another {named}: {left} and {right}"
+    return None
+
+
+def _verdict(operation: Operation, changes: Sequence[Change], why_not: str | None) -> Verdict:
+    name = operation_text(operation)
+    if why_not is not None:
+        outcome = Outcome.PASS if "beside" in why_not else Outcome.INCONCLUSIVE
+        return Verdict(outcome, f"{name}: {why_not}", tuple(change.line for change in changes))
+    judged = [change for change in changes if change.outcome is not None]
+    return merge(
+        Verdict(change.outcome, f"{name}, {change.line}", (f"{name}, {change.line}; {RULE}",))
+        for change in judged
+        if change.outcome is not None
+    )
+
+
+def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[Change]:
+    both = (covariates(before.batches), covariates(after.batches))
+    starts = _common_starts(before, after)
+    whole = _cpu(before.demand, WORKING)
+    same = bool(starts) and CALIBRATED in before.conditions
+    for name, roles in CPU_GROUPS.items():
+        by_client = same and Role.CLIENT not in roles
+        values = [_cpu_costs(side.batches, roles, by_client) for side in (before, after)]
+        beside = _explaining(both, pair=bool(starts), by_client=by_client)
+        found = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSDS else ALONE)
+        # What others are measured by is not measured itself.
+        counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
+        look = _Look(counts, only_fails=roles != OSDS, found=FOUND if starts else STORED)
+        shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
+        words = f"CPU of {name}, beside the client's" if by_client else f"CPU of {name}"
+        yield from _change(words, shown, found, Resource.CPU_USER_S, look)
+    for role in WORKING:
+        for resource, least in _LEAST_AMOUNT.items():
+            if max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
+                continue
+            values = [[_of(batch, (role,), (resource,)) for batch in side.batches] for side in (before, after)]
+            # A commit writes a log block for all that it holds; nothing else has a say in what an operation moves.
+            # Instructions follow how often threads wake up, and nothing that neighbours do.
+            kept = ("syncs",) if resource in _ON_DEVICE else ("switches",) if resource in _EXECUTED else ()
+            found = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
+            # How many requests a commit holds differs between two sides by percents, whatever they run.
+            look = _Look(judged, only_fails=True, same=FOUND) if starts else _Look(judged)
+            yield from _change(f"{NAMES[resource]} by {role}", values, found, resource, look)
+
+
+CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
+    "OSDs": OSDS,
+    "osd.primary": (Role.PRIMARY,),
+    "osd.replica": (Role.REPLICA,),
+    "client": (Role.CLIENT,),
+}
+
+
+def _common_starts(before: Measurement, after: Measurement) -> list[int]:
+    """Of two measurements that were made side by side, which start each batch belongs to; else none."""
+    pair = before.conditions.get(PAIR)
+    if pair is None or pair != after.conditions.get(PAIR):
+        return []
+    starts = _starts(before.batches)
+    return starts if starts == _starts(after.batches) else []
+
+
+def _ratio(
+    values: Sequence[Sequence[float]],
+    starts: Sequence[int],
+    beside: Covariates,
+    spread: float,
+    confidence: float = CONFIDENCE,
+) -> Ratio | None:
+    """By pairs where the sides ran beside each other; None where there is too little, or nothing, to divide."""
+    before, after = values
+    if len(before) < 2 or len(after) < 2 or min((*before, *after)) <= 0:
+        return None
+    if starts:
+        return paired(before, after, beside, confidence=confidence)
+    return ratio(before, after, beside, spread=spread, confidence=confidence)
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How a cost is looked at. found: what must be found; only_fails: shown where it is not dearer for certain, because
+    a part that nobody can tell leaves the whole as it is; same: up to here nothing is called dearer."""
+
+    judged: bool
+    only_fails: bool = False
+    found: float = FOUND
+    same: float = SAME
+
+
+def _change(
+    what: str, values: Sequence[Sequence[float]], found: Ratio | None, resource: Resource, look: _Look
+) -> Iterator[Change]:
+    before, after = values
+    if found is None:
+        return
+    means = [sum(side) / len(side) for side in (before, after)]
+    outcome = judge(found.value, found.low, found.high, look.found, look.same) if look.judged else None
+    if look.only_fails and outcome is not Outcome.FAIL:
+        outcome = None
+    yield Change(what, means[0], means[1], found, outcome, resource, look.found)
+
+
+def _of(batch: Batch, roles: Sequence[Role], resources: Sequence[Resource]) -> float:
+    return sum(batch.costs.get(role, {}).get(resource, 0.0) for role in roles for resource in resources)
+
+
+def _cpu(demand: Demand, roles: Sequence[Role]) -> float:
+    return sum(demand.cpu_s(role) for role in roles)

@@ -1,0 +1,117 @@
+"""Ceph's own counters (`perf dump`): flattened, subtracted, and summed up as device and wire traffic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from lab.errors import LabBroken
+from lab.host import Host
+
+Counters = Mapping[str, float]
+"""`section.name` -> value; of an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
+
+_SOCKET_S = 20.0
+EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
+
+# The protocol of Ceph's admin socket (src/common/admin_socket.cc): JSON and a zero byte, a length and the answer back.
+_ASK = """
+import json, socket, struct, sys
+asked = socket.socket(socket.AF_UNIX)
+asked.connect(sys.argv[1])
+asked.sendall(json.dumps({"prefix": sys.argv[2]}).encode() + bytes(1))
+stream = asked.makefile("rb")
+length = struct.unpack(">I", stream.read(4))[0]
+sys.stdout.write(stream.read(length).decode())
+"""
+
+
+def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
+    """A perf dump as one level. The messenger's workers, however many there are, become one section `msgr`."""
+    found: dict[str, float] = {}
+    for section, counters in dump.items():
+        name = "msgr" if section.startswith("AsyncMessenger::") else section
+        for key, value in counters.items():
+            for full, number in _entries(f"{name}.{key}", value):
+                found[full] = found.get(full, 0.0) + number
+    return found
+
+
+def _entries(name: str, value: Any) -> list[tuple[str, float]]:
+    if isinstance(value, int | float):
+        return [(name, float(value))]
+    if isinstance(value, Mapping) and "avgcount" in value:
+        return [(name, float(value["avgcount"])), (f"{name}.sum", float(value.get("sum", 0.0)))]
+    return []  # histograms say nothing that a difference of sums does not
+
+
+def since(now: Counters, before: Counters) -> dict[str, float]:
+    """What was counted after `before`; what did not change is left out."""
+    changes = {key: value - before.get(key, 0.0) for key, value in now.items()}
+    return {key: change for key, change in changes.items() if change}
+
+
+def total(dumps: list[dict[str, float]]) -> dict[str, float]:
+    """Several daemons' counters together."""
+    found: dict[str, float] = {}
+    for dump in dumps:
+        for key, value in dump.items():
+            found[key] = found.get(key, 0.0) + value
+    return found
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Device requests as BlueStore issues them, and what the messenger moved."""
+
+    reads: float
+    writes: float
+    read_bytes: float
+    write_bytes: float
+    sent_bytes: float
+    received_bytes: float
+
+
+def traffic(changed: Counters) -> Traffic:
+    """Sum up an OSD's counters.
+
+    Writes: each blob written in place (`write_big_blobs`, `write_small_new`) that was not deferred, each deferred
+    write issued, each request of BlueFS. Reads: each read that waited for the device, and those of BlueFS that went
+    past its buffers. The device itself may merge or split them.
+    """
+
+    def get(name: str) -> float:
+        return changed.get(name, 0.0)
+
+    direct = max(0.0, get("bluestore.write_big_blobs") - get("bluestore.write_big_deferred"))
+    bluefs = get("bluefs.write_disk_count") or get("bluefs.write_count")
+    writes = direct + get("bluestore.write_small_new") + get("bluestore.issued_deferred_writes") + bluefs
+    reads = get("bluestore.read_wait_aio_lat") + get("bluefs.read_disk_count")
+    blobs = get("bluestore.write_big_blobs")
+    big = get("bluestore.write_big_bytes") * (direct / blobs if blobs else 0.0)
+    small = get("bluestore.write_small_bytes") if get("bluestore.write_small_new") else 0.0
+    return Traffic(
+        reads=reads,
+        writes=writes,
+        read_bytes=get("bluestore.buffer_miss_bytes") + get("bluefs.read_disk_bytes"),
+        write_bytes=big + small + get("bluestore.issued_deferred_write_bytes") + get("bluefs.write_bytes"),
+        sent_bytes=get("msgr.msgr_send_bytes"),
+        received_bytes=get("msgr.msgr_recv_bytes"),
+    )
+
+
+def of_socket(host: Host, socket: PurePosixPath) -> dict[str, float]:
+    """The counters of a Ceph client or daemon through its admin socket on a host."""
+    return flatten(ask_socket(host, socket, "perf dump"))
+
+
+def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: float = 1.0) -> Any:
+    """The answer to a command of an admin socket on a host; such a daemon answers without any quorum."""
+    answer = host.run(["python3", "-c", _ASK, str(socket), command], timeout_s=_SOCKET_S * patience)
+    try:
+        return json.loads(answer.stdout)
+    except json.JSONDecodeError as error:
+        raise LabBroken(f"{socket} on {host.name} gave no answer to {command}", answer.stdout[:200]) from error

@@ -1,0 +1,102 @@
+"""Service demand: what one operation costs each role of a cluster in each resource, with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from lab.arch import Arch
+
+
+class Role(StrEnum):
+    """Who pays. An operation has one primary OSD; the others of its PG, whether copies or shards, are replicas."""
+
+    CLIENT = "client"
+    PRIMARY = "osd.primary"
+    REPLICA = "osd.replica"
+    MON = "mon"
+    MGR = "mgr"
+    GATEWAY = "gateway"
+
+
+class Resource(StrEnum):
+    """What is paid with, by its unit: seconds of CPU, counts, bytes. All per operation."""
+
+    CPU_USER_S = "cpu_user_s"
+    CPU_SYSTEM_S = "cpu_system_s"
+    INSTRUCTIONS = "instructions"
+    DEVICE_READS = "device_reads"
+    DEVICE_READ_BYTES = "device_read_bytes"
+    DEVICE_WRITES = "device_writes"
+    DEVICE_WRITE_BYTES = "device_write_bytes"
+    WIRE_SENT_BYTES = "wire_sent_bytes"
+    WIRE_RECEIVED_BYTES = "wire_received_bytes"
+    WIRE_SENT_PACKETS = "wire_sent_packets"
+    WIRE_RECEIVED_PACKETS = "wire_received_packets"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and its two-sided confidence interval over `samples` independent batches."""
+
+    mean: float
+    low: float
+    high: float
+    samples: int
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What was done. name: read, write, randread, randwrite, put, get ...; block_bytes: of one operation.
+
+    depth: requests in flight of each client; clients: how many at once.
+    """
+
+    name: str
+    block_bytes: int
+    depth: int = 1
+    replicas: int = 3
+    k: int = 0
+    m: int = 0
+    clients: int = 1
+
+    @property
+    def shards(self) -> int:
+        """OSDs that one write reaches."""
+        return self.k + self.m if self.k else self.replicas
+
+
+@dataclass(frozen=True)
+class Demand:
+    """costs[role][resource] per client operation: the primary's share, that of ALL replicas together, and so on.
+
+    arch: of the OSDs, all of one architecture; emulated demands say nothing of real hardware. memory_bytes: resident,
+    per role and daemon. image: key or digest. core_speed: of the machine, on the scale of docs/model.md; 0: unknown.
+    counters: Ceph's own per operation (`bluestore.write_big` ...), for explanations only.
+    threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`) -> CPU seconds per
+    operation in all threads of that name; the model derives from it what a daemon's own thread pools allow. It is
+    shared between primary and replica as their CPU is where it cannot be measured apart.
+    """
+
+    operation: Operation
+    release: str
+    arch: Arch
+    image: str
+    costs: Mapping[Role, Mapping[Resource, Interval]]
+    memory_bytes: Mapping[Role, int] = field(default_factory=dict)
+    counters: Mapping[str, float] = field(default_factory=dict)
+    threads: Mapping[Role, Mapping[str, float]] = field(default_factory=dict)
+    core_speed: float = 0.0
+    emulated: bool = False
+
+    def cpu_s(self, role: Role) -> float:
+        """User and system seconds of one operation; 0 for a role that took no part."""
+        cost = self.costs.get(role, {})
+        return sum(cost[key].mean for key in (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S) if key in cost)
+
+    def of(self, role: Role, resource: Resource) -> float:
+        """Mean cost; 0 where it was not seen."""
+        found = self.costs.get(role, {}).get(resource)
+        return found.mean if found else 0.0

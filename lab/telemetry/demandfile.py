@@ -1,0 +1,124 @@
+"""Demand files: measured demands and the batches behind them, as versioned JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from lab.errors import SpecError
+from lab.history import Event
+from lab.runs import write_json
+from lab.specfile import explain
+from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+
+SCHEMA = 1
+KIND = "cephlab-demands"
+PAIR = "beside"
+"""Condition of two measurements that were made side by side: the same text in both, and in no others."""
+
+CALIBRATED = "calibrated by the client"
+"""Condition of such a pair whose clients ran the same programs."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One stretch of steady load. operations: done in it; costs: per operation, idle cost taken off already.
+
+    depth: in flight; reference: kind of reference work -> CPU seconds that one round of it took beside the load;
+    batching: what tells how much work each wake-up did, per operation (`switches`, `syncs`), and how many CPUs other
+    programs took meanwhile (`others`). start: which start of the daemons it belongs to, counted from 0.
+    """
+
+    operations: float
+    seconds: float
+    depth: int
+    costs: Mapping[Role, Mapping[Resource, float]]
+    reference: Mapping[str, float] = field(default_factory=dict)
+    batching: Mapping[str, float] = field(default_factory=dict)
+    start: int = 0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A demand, the batches that it was made from, and the words that belong to it.
+
+    stopped: why no more batches were taken; conditions: where and how (cpu model, provider, tool's command line);
+    lower: batches at a lower load, which the demand's intervals do not count.
+    """
+
+    demand: Demand
+    batches: tuple[Batch, ...] = ()
+    lower: tuple[Batch, ...] = ()
+    stopped: str = ""
+    linearity: str = ""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+
+
+for _part in (Demand, Operation, Interval, Batch, Measurement):
+    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
+    setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
+
+_ADAPTER: TypeAdapter[tuple[Measurement, ...]] = TypeAdapter(tuple[Measurement, ...])
+
+
+def save(path: Path, measurements: Iterable[Measurement | Demand]) -> None:
+    """Write a demand file in one step; folders above it are made."""
+    whole = tuple(one if isinstance(one, Measurement) else Measurement(one) for one in measurements)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, to_json(whole), mode=0o644)
+
+
+def to_json(measurements: tuple[Measurement, ...]) -> dict[str, Any]:
+    """The file's content as JSON values."""
+    return {"kind": KIND, "schema": SCHEMA, "measurements": _ADAPTER.dump_python(measurements, mode="json")}
+
+
+EVENT = "demand"
+"""Kind of the event that puts a measurement into a history, and so into an archive."""
+
+
+def event_of(measured: Measurement) -> dict[str, Any]:
+    """The data of such an event."""
+    return {"measured": _ADAPTER.dump_python((measured,), mode="json")[0]}
+
+
+def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
+    """Every measurement of a history; SpecError on one of another schema."""
+    raw = [event.data["measured"] for event in events if event.kind == EVENT]
+    try:
+        return _ADAPTER.validate_python(raw)
+    except ValidationError as error:
+        raise SpecError("the history's demands are of another cephlab", explain(error), "run it again") from None
+
+
+def load(path: Path) -> tuple[Demand, ...]:
+    """The demands of a file; SpecError as in `load_measurements`."""
+    return tuple(one.demand for one in load_measurements(path))
+
+
+def load_measurements(path: Path) -> tuple[Measurement, ...]:
+    """Read a demand file; SpecError when it is not there, of another kind or schema, or has a key that is none."""
+    try:
+        raw = json.loads(path.read_text())
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error), "make one with `cephlab measure`") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not JSON", str(error), "make one with `cephlab measure`") from error
+    if not isinstance(raw, dict) or raw.get("kind") != KIND:
+        got = raw.get("kind") if isinstance(raw, dict) else type(raw).__name__
+        raise SpecError(f"{path} is not a demand file", f"kind: got {got!r}, wanted {KIND!r}")
+    if raw.get("schema") != SCHEMA:
+        raise SpecError(
+            f"{path} was made by another cephlab",
+            f"schema: got {raw.get('schema')!r}, wanted {SCHEMA}",
+            "measure again",
+        )
+    try:
+        return _ADAPTER.validate_python(raw.get("measurements"), strict=False)
+    except ValidationError as error:
+        raise SpecError(f"{path} is not a demand file", explain(error), "measure again") from None

@@ -1,0 +1,75 @@
+"""Demands in words: titles, units and rows of tables, the same for the command and for reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+
+_SECONDS = {Resource.CPU_USER_S, Resource.CPU_SYSTEM_S}
+_BYTES = {resource for resource in Resource if resource.value.endswith("_bytes")}
+NAMES = {
+    Resource.CPU_USER_S: "CPU, user",
+    Resource.CPU_SYSTEM_S: "CPU, system",
+    Resource.INSTRUCTIONS: "instructions",
+    Resource.DEVICE_READS: "device reads",
+    Resource.DEVICE_READ_BYTES: "read from device",
+    Resource.DEVICE_WRITES: "device writes",
+    Resource.DEVICE_WRITE_BYTES: "written to device",
+    Resource.WIRE_SENT_BYTES: "sent",
+    Resource.WIRE_RECEIVED_BYTES: "received",
+    Resource.WIRE_SENT_PACKETS: "packets sent",
+    Resource.WIRE_RECEIVED_PACKETS: "packets received",
+}
+
+
+def operation_text(operation: Operation) -> str:
+    """`randwrite 4 KiB at depth 16 on 3 copies`, with how many clients where there are several."""
+    pool = f"EC {operation.k}+{operation.m}" if operation.k else f"{operation.replicas} copies"
+    clients = f" by {operation.clients} clients" if operation.clients > 1 else ""
+    return f"{operation.name} {size_text(operation.block_bytes)} at depth {operation.depth} on {pool}{clients}"
+
+
+def title(demand: Demand) -> str:
+    """What was measured, on what."""
+    emulated = ", emulated" if demand.emulated else ""
+    return f"{operation_text(demand.operation)}: {demand.release} {demand.arch}{emulated} ({demand.image[:12]})"
+
+
+def rows(demand: Demand) -> Iterator[tuple[str, str, str, str]]:
+    """(role, resource, mean, interval) of all that was seen."""
+    for role in Role:
+        for resource in Resource:
+            found = demand.costs.get(role, {}).get(resource)
+            if found is not None and (found.mean or found.low or found.high):
+                yield role.value, NAMES[resource], amount(found.mean, resource), interval_text(found, resource)
+
+
+def interval_text(found: Interval, resource: Resource) -> str:
+    """`180 us to 195 us (n = 12)`."""
+    if not math.isfinite(found.low):
+        return "unknown: one batch"
+    return f"{amount(found.low, resource)} to {amount(found.high, resource)} (n = {found.samples})"
+
+
+def amount(value: float, resource: Resource) -> str:
+    """A figure with its unit."""
+    if resource in _SECONDS:
+        return seconds_text(value)
+    if resource in _BYTES:
+        return f"{value:.0f} B"
+    return f"{value:.3g}"
+
+
+def seconds_text(value: float) -> str:
+    """Microseconds, or milliseconds from ten of them on."""
+    return f"{value * 1e3:.2f} ms" if abs(value) >= 1e-2 else f"{value * 1e6:.1f} us"
+
+
+def size_text(size_bytes: int) -> str:
+    """`4 KiB`, `4 MiB`."""
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size_bytes % factor == 0:
+            return f"{size_bytes // factor} {unit}"
+    return f"{size_bytes} B"

@@ -1,0 +1,85 @@
+"""Counts the instructions that threads retire, by the processor's own counters, where a machine has and shows them."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from lab.errors import LabBroken
+
+_CALLS = {"x86_64": 298, "aarch64": 241}
+"""Number of perf_event_open: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux."""
+
+_HARDWARE, _INSTRUCTIONS = 0, 1  # PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS
+_ENABLED_AND_RUNNING = 1 | 2  # PERF_FORMAT_TOTAL_TIME_ENABLED, PERF_FORMAT_TOTAL_TIME_RUNNING
+_INHERIT = 1 << 1
+_CLOSE_ON_EXEC = 8
+_SIZE = 64  # PERF_ATTR_SIZE_VER0
+_ANY_CPU, _NO_GROUP = -1, -1
+
+Open = Callable[[int], int]
+"""Thread id -> file descriptor of its counter; OSError where there is none."""
+
+
+def open_counter(thread: int) -> int:
+    """The counter of a thread and of all that it starts from now on (perf_event_open(2))."""
+    number = _CALLS.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    attributes = struct.pack("<IIQQQQQQQ", _HARDWARE, _SIZE, _INSTRUCTIONS, 0, 0, _ENABLED_AND_RUNNING, _INHERIT, 0, 0)
+    kernel = ctypes.CDLL(None, use_errno=True)
+    found = kernel.syscall(number, attributes, thread, _ANY_CPU, _NO_GROUP, _CLOSE_ON_EXEC)
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(found)
+
+
+@cache
+def obstacle(opened: Open = open_counter) -> str | None:
+    """Why instructions cannot be counted here, or None: most virtual machines show no counters to their guests."""
+    try:
+        os.close(opened(0))
+    except OSError as error:
+        return f"the processor's counters are not to be had: {error.strerror}"
+    return None
+
+
+class Instructions:
+    """Those of all threads of some processes, since this was made; threads that they start later are counted too."""
+
+    def __init__(self, pids: Iterable[int], *, opened: Open = open_counter, proc: Path = Path("/proc")) -> None:
+        self._files: list[int] = []
+        try:
+            for thread in _threads(pids, proc):
+                # A thread may end between the list and the look.
+                with suppress(ProcessLookupError):
+                    self._files.append(opened(thread))
+        except OSError as error:
+            self.close()
+            hint = "see /proc/sys/kernel/perf_event_paranoid"
+            raise LabBroken("instructions cannot be counted", str(error), hint) from error
+
+    def read(self) -> float:
+        """How many by now, scaled where the kernel had to share the counters."""
+        return sum(_scaled(os.read(file, 24)) for file in self._files)
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.pop())
+
+
+def _threads(pids: Iterable[int], proc: Path) -> Sequence[int]:
+    return [int(entry.name) for pid in pids for entry in (proc / str(pid) / "task").iterdir()]
+
+
+def _scaled(raw: bytes) -> float:
+    """Value, nanoseconds enabled and running -> value for the whole of the time."""
+    value, enabled, running = struct.unpack("<QQQ", raw)
+    return float(value * enabled / running) if running else 0.0

@@ -1,0 +1,187 @@
+"""Measures what one operation costs each role of a cluster, from an empty pool to a demand with its intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from lab import pools
+from lab.ceph.daemon import Daemon
+from lab.clock import SYSTEM, Clock
+from lab.cluster import Cluster
+from lab.errors import SpecError
+from lab.pools import PoolKind
+from lab.telemetry import counters, steering
+from lab.telemetry.awake import kept_awake
+from lab.telemetry.bench import Bench
+from lab.telemetry.demand import Demand, Interval, Resource, Role
+from lab.telemetry.demandfile import Batch, Measurement
+from lab.telemetry.instructions import Instructions, obstacle
+from lab.telemetry.meter import OSD_ROLES, Meter
+from lab.telemetry.place import Say
+from lab.telemetry.plan import Loaded, Plan
+from lab.telemetry.reference import Reference
+from lab.telemetry.statistics import interval, linearity
+from lab.workloads import image
+from lab.workloads.image import BlockImage
+
+POOL = "measured"
+DATA_POOL = "measured-data"
+PG_NUM = 16
+
+
+def measure(
+    cluster: Cluster,
+    plan: Plan,
+    *,
+    image_key: str,
+    say: Say,
+    conditions: Mapping[str, str] | None = None,
+    clock: Clock = SYSTEM,
+) -> Measurement:
+    """Measure one operation on a cluster that does nothing else; what was made for it is removed again.
+
+    Raises SpecError when the cluster's shape does not fit, LabBroken when the load was not real.
+    """
+    with ExitStack() as undo:
+        targets = undo.enter_context(prepared(cluster, plan, say))
+        meter = Meter(cluster, roles_of(cluster), count=counting())
+        undo.callback(meter.close)
+        undo.enter_context(kept_awake())
+        reference = undo.enter_context(Reference(clock))
+        bench = Bench(cluster, meter, reference, plan, targets, say, clock)
+        say(f"at rest for {plan.idle_s:g} s")
+        idle = bench.idle()
+        loaded = bench.load(plan.load, idle, plan.stop)
+        low = bench.load(plan.low, idle, plan.stop) if plan.low else None
+    return Measurement(
+        demand=demand_of(cluster, plan, loaded, image_key),
+        batches=loaded.batches,
+        lower=low.batches if low else (),
+        stopped=loaded.stopped,
+        linearity=_linearity(plan, loaded, low),
+        conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
+    )
+
+
+def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
+    """Which daemons play which role while the first OSD leads every PG."""
+    first, *rest = cluster.osd_ids()
+    return {
+        Role.PRIMARY: [cluster.daemon(f"osd.{first}")],
+        Role.REPLICA: [cluster.daemon(f"osd.{osd}") for osd in rest],
+        Role.MON: [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"],
+        Role.MGR: [daemon for daemon in cluster.daemons.values() if daemon.kind == "mgr"],
+    }
+
+
+def counting() -> Callable[[Sequence[int]], Instructions] | None:
+    """How instructions are counted on this machine; None where it does not show them."""
+    return None if obstacle() else Instructions
+
+
+@contextmanager
+def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[tuple[BlockImage, ...]]:
+    """A pool led by the first OSD with an image for each client, written twice over, for the length of a block."""
+    operation = plan.operation
+    if operation.shards != len(cluster.osd_ids()):
+        raise SpecError(
+            f"{operation.shards} copies or shards cannot be told apart on {len(cluster.osd_ids())} OSDs",
+            "every OSD must hold one of each PG",
+            f"measure on {operation.shards} OSDs, each on a node of its own",
+        )
+    copies = PoolKind("replicated", min(3, operation.shards))
+    with ExitStack() as undo:
+        undo.enter_context(pools.pool(cluster, POOL, copies, pg_num=PG_NUM))
+        more = []
+        if operation.k:
+            kind = PoolKind("erasure", operation.shards, k=operation.k, m=operation.m)
+            more = ["--data-pool", undo.enter_context(pools.pool(cluster, DATA_POOL, kind, pg_num=PG_NUM))]
+        data = DATA_POOL if operation.k else POOL
+        undo.enter_context(steering.primary_is(cluster, cluster.osd_ids()[0], data))
+        found = tuple(BlockImage(POOL, f"image{number}", plan.image_bytes) for number in range(len(plan.nodes)))
+        for node, one in zip(plan.nodes, found, strict=True):
+            image.create(cluster, node, one, *more)
+            say(f"writing an image of {plan.image_bytes >> 20} MiB {image.PASSES} times over")
+            image.precondition(cluster, node, one)
+            if "read" in operation.name:
+                image.require_written(cluster, node, one)
+        yield found
+
+
+def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:
+    """The demand that a load shows."""
+    osds = roles_of(cluster)[Role.PRIMARY] + roles_of(cluster)[Role.REPLICA]
+    whole = loaded.whole
+    return Demand(
+        operation=plan.operation,
+        release=cluster.spec.release,
+        arch=osds[0].host.arch,
+        image=image_key,
+        costs=intervals(loaded.batches),
+        memory_bytes={
+            role: usage.resident_bytes // max(1, len(roles_of(cluster).get(role, ())))
+            for role, usage in whole.usage.items()
+        },
+        counters=explaining(loaded),
+        emulated=any(daemon.host.emulated for daemon in osds),
+        threads={
+            role: {name: spent / loaded.operations for name, spent in usage.threads.items() if spent > 0}
+            for role, usage in whole.usage.items()
+        },
+    )
+
+
+def intervals(batches: tuple[Batch, ...]) -> dict[Role, dict[Resource, Interval]]:
+    """Over the batches, each resource of each role that was seen in all of them."""
+    first = batches[0].costs
+    return {
+        role: {
+            resource: interval([batch.costs[role][resource] for batch in batches])
+            for resource in first[role]
+            if all(resource in batch.costs.get(role, {}) for batch in batches)
+        }
+        for role in first
+        if all(role in batch.costs for batch in batches)
+    }
+
+
+def explaining(loaded: Loaded) -> dict[str, float]:
+    """Ceph's counters per operation, primary and replicas together, for the sections that explain a cost."""
+    shares = [
+        {name: value / loaded.ceph_operations[role] for name, value in changed.items()}
+        for role, changed in loaded.whole.ceph.items()
+        if role in OSD_ROLES
+    ]
+    summed = counters.total(shares)
+    return {name: round(value, 9) for name, value in sorted(summed.items()) if name.startswith(counters.EXPLAINING)}
+
+
+def _linearity(plan: Plan, loaded: Loaded, low: Loaded | None) -> str:
+    if low is None:
+        return "not asked: one load only"
+    return linearity(
+        low.main_costs(),
+        loaded.main_costs(),
+        low_load=str(plan.low),
+        high_load=str(plan.load),
+    )
+
+
+def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str]:
+    """How a load was measured, and what came of it beside its costs."""
+    whole = loaded.whole
+    share = whole.harness_s / whole.cpu_s if whole.cpu_s else 0.0
+    return {
+        "provider": cluster.provider_name,
+        "instructions": obstacle() or "counted",
+        "disks": "memory" if any(disk.in_memory for node in cluster.spec.nodes for disk in node.disks) else "file",
+        "operations": f"{loaded.operations:.0f}",
+        "iops": f"{loaded.operations / whole.seconds:.1f}",
+        "latency_mean_s": f"{loaded.latency_mean_s:.6f}",
+        "requests_per_operation": f"{loaded.requests / loaded.ceph_operations[Role.PRIMARY]:.4f}",
+        "harness_share": f"{share:.4f}",
+        "image_bytes": str(plan.image_bytes),
+        **{f"client {key}": value for key, value in plan.client_options.items()},
+        **{f"option {key}": value for key, value in cluster.spec.options.items()},
+    }

@@ -1,0 +1,109 @@
+"""What a measurement is asked to do, and what one stretch of load gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.errors import SpecError
+from lab.telemetry.demand import Operation, Resource, Role
+from lab.telemetry.demandfile import Batch
+from lab.telemetry.meter import Spent
+from lab.telemetry.statistics import Stop
+from lab.workloads.fio import FioResult
+
+OPERATIONS = ("randwrite", "randread", "write", "read")
+WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT)
+"""Roles that an operation passes through; the others only have background work."""
+
+CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many clients with so many requests in flight each."""
+
+    depth: int
+    clients: int = 1
+
+    @property
+    def in_flight(self) -> int:
+        return self.depth * self.clients
+
+    def __str__(self) -> str:
+        return f"depth {self.depth}" if self.clients == 1 else f"{self.clients} clients of depth {self.depth}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
+
+    nodes: those that fio runs on, one client each, with an image of its own; image_bytes: of each, written twice over
+    before; batch_s, ramp_s, idle_s: length of a batch, of the load before the first one, and of the rest before all;
+    client_options: ceph options of the clients.
+    """
+
+    operation: Operation
+    nodes: tuple[str, ...]
+    image_bytes: int = 256 << 20
+    stop: Stop = field(default_factory=Stop)
+    low: Load | None = None
+    batch_s: float = 2.0
+    ramp_s: float = 2.0
+    idle_s: float = 4.0
+    seed: int = 1
+    client_options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
+
+    def __post_init__(self) -> None:
+        if self.operation.name not in OPERATIONS:
+            raise SpecError(
+                f"unknown operation {self.operation.name!r}", f"known: {', '.join(OPERATIONS)}", "choose one of these"
+            )
+        if len(self.nodes) != self.operation.clients:
+            raise SpecError(
+                f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each has a node of its own"
+            )
+        if self.low is not None and self.low.clients > len(self.nodes):
+            raise SpecError("the lower load has more clients than there are", f"{self.low}; nodes: {len(self.nodes)}")
+
+    @property
+    def load(self) -> Load:
+        """The load that the demand is of."""
+        return Load(self.operation.depth, self.operation.clients)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One load from its ramp to its end. whole: spent from the first batch's beginning to the last one's end.
+
+    operations: fio's own, in that time; ceph_operations: in the slightly other time of each role's own counters;
+    requests: those that the primary answered; results: of each client.
+    """
+
+    batches: tuple[Batch, ...]
+    whole: Spent
+    operations: float
+    ceph_operations: Mapping[Role, float]
+    requests: float
+    results: tuple[FioResult, ...]
+    stopped: str
+
+    @property
+    def latency_mean_s(self) -> float:
+        """Over all operations of all clients."""
+        done = [result.main for result in self.results]
+        return sum(one.latency_mean_s * one.operations for one in done) / max(1, sum(one.operations for one in done))
+
+    def main_costs(self) -> list[float]:
+        """CPU seconds of one operation in all roles that work for it, batch by batch."""
+        return [main_cost(batch.costs) for batch in self.batches]
+
+
+def main_cost(costs: Mapping[Role, Mapping[Resource, float]]) -> float:
+    """CPU seconds in the OSDs and the client together."""
+    return sum(cpu_cost(costs, role) for role in WORKING)
+
+
+def cpu_cost(costs: Mapping[Role, Mapping[Resource, float]], role: Role) -> float:
+    """User and system seconds of one role."""
+    return sum(costs.get(role, {}).get(resource, 0.0) for resource in CPU)

@@ -1,0 +1,77 @@
+"""From batches to intervals: Student's t, when to stop, and whether cost is linear in load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from lab.telemetry.demand import Interval
+
+CONFIDENCE = 0.95
+LEAST_BATCHES = 5
+"""With fewer, the t quantile alone makes the interval too wide to say anything."""
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Mean with its two-sided t interval; one value alone has an interval without end."""
+    count = len(values)
+    if not count:
+        raise ValueError("an interval needs at least one value")
+    mean = float(np.mean(values))
+    if count == 1:
+        return Interval(mean, -math.inf, math.inf, 1, confidence)
+    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Interval(mean, mean - half, mean + half, count, confidence)
+
+
+def width(found: Interval) -> float:
+    """Half the interval as a share of the mean; without end where the mean is 0."""
+    return (found.high - found.mean) / abs(found.mean) if found.mean else math.inf
+
+
+@dataclass(frozen=True)
+class Stop:
+    """When to end. narrow: wanted half width as a share of the mean; budget_s: seconds of load at most."""
+
+    narrow: float = 0.03
+    budget_s: float = 60.0
+    least: int = LEAST_BATCHES
+
+    def reason(self, values: Sequence[float], spent_s: float) -> str | None:
+        """Why it is enough, or None. values: the main cost of each batch so far."""
+        if len(values) >= self.least:
+            share = width(interval(values))
+            if share <= self.narrow:
+                return f"narrow enough: within {share:.1%} after {len(values)} batches ({self.narrow:.1%} wanted)"
+            if spent_s >= self.budget_s:
+                return f"the budget of {self.budget_s:g} s is spent: within {share:.1%} ({self.narrow:.1%} wanted)"
+        return None
+
+
+LINEAR = 0.10
+"""An operation that costs the same at both loads within this share is linear in load: the step that regressions are
+judged by."""
+
+
+def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, high_load: str) -> str:
+    """Whether an operation costs the same at two loads, in words, by the interval of high / low.
+
+    Linear where all of it is within LINEAR of 1, not linear where it does not hold 1, else nobody can tell. The
+    interval is Welch's, on logarithms.
+    """
+    one, two = interval(low), interval(high)
+    found = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
+    least, most = math.exp(found.low) - 1, math.exp(found.high) - 1
+    shown = (
+        f"{one.mean * 1e6:.0f} us at {low_load}, {two.mean * 1e6:.0f} us at {high_load}: "
+        f"{two.mean / one.mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
+    )
+    if least > -LINEAR and most < LINEAR:
+        return f"linear in load within {LINEAR:.0%}: {shown}"
+    if least > 0 or most < 0:
+        return f"not linear in load: {shown}"
+    return f"whether it is linear in load cannot be told: {shown}"

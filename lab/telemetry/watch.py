@@ -1,0 +1,56 @@
+"""The cluster's own figures over time, sampled into a scenario's history: recovery, degraded objects, health."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab.ceph.status import Status, parse_status
+from lab.cluster import Cluster
+from lab.errors import CephTrouble
+from lab.history import Recorder
+
+EVENT = "sample"
+PERIOD_S = 0.5
+
+
+@contextmanager
+def watched(cluster: Cluster, recorder: Recorder, period_s: float = PERIOD_S) -> Iterator[None]:
+    """Inside the block a `sample` event is recorded every period_s seconds, by a client of its own.
+
+    A status that could not be had is a sample too, with the reason: monitors without a quorum answer nobody.
+    """
+    node = cluster.client.host.name
+    stopping = threading.Event()
+    client = cluster.new_client(node, options={"rados_mon_op_timeout": "5"})
+
+    def sample() -> None:
+        while not stopping.wait(period_s):
+            try:
+                recorder.record(EVENT, **figures(parse_status(client.mon("status"))))
+            except CephTrouble as error:
+                recorder.record(EVENT, unavailable=error.what)
+
+    thread = threading.Thread(target=sample, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+        client.close()
+
+
+def figures(status: Status) -> dict[str, object]:
+    """What is kept of a status."""
+    return {
+        "health": status.health,
+        "osds_up": status.osds_up,
+        "osds_in": status.osds_in,
+        "degraded": status.degraded_objects,
+        "misplaced": status.misplaced_objects,
+        "unfound": status.unfound_objects,
+        "recovering_bytes_s": status.recovering_bytes_s,
+        "clean": status.clean,
+    }

@@ -1,0 +1,1 @@
+"""What is done to a cluster so that it can be judged."""

@@ -1,0 +1,132 @@
+"""Transactions whose acknowledgements are kept where the server's power cannot reach, and whether they are there later.
+
+Each writes one row into two tables; a transaction that is half there is as wrong as one that is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lab.blockstack.mariadb import DATABASE, MariaDb
+from lab.errors import CommandFailed, CommandTimedOut
+from lab.history import Recorder
+from lab.host import Channel, Host
+
+USER = "ledger"
+TABLES = ("ledger_one", "ledger_two")
+_ANSWER_S = 30.0
+_JOIN_S = 40.0
+_SHOWN = 5
+
+
+def value_of(number: int) -> str:
+    """What a transaction writes: it follows from its number, so that a made-up row is seen."""
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def statement(number: int) -> str:
+    """One transaction, in one line, that answers with its number when it is committed."""
+    rows = f"VALUES ({number}, '{value_of(number)}')"
+    inserts = "; ".join(f"INSERT INTO {table} {rows}" for table in TABLES)
+    return f"START TRANSACTION; {inserts}; COMMIT; SELECT {number};"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is wrong with a ledger that was read back; numbers of transactions."""
+
+    lost: tuple[int, ...]
+    half: tuple[int, ...]
+    made_up: tuple[str, ...]
+    unacknowledged: int
+
+    @property
+    def whole(self) -> bool:
+        return not (self.lost or self.half or self.made_up)
+
+
+def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> Found:
+    """begun: transactions 0.. were sent; tables: the rows (number, value) of each table."""
+    held = [{int(number): value for number, value in rows} for rows in tables]
+    everywhere = set(held[0]).intersection(*held[1:])
+    anywhere = set(held[0]).union(*held[1:])
+    made_up = [
+        f"{number}: {value}"
+        for rows in held
+        for number, value in rows.items()
+        if number >= begun or value != value_of(number)
+    ]
+    return Found(
+        lost=tuple(sorted(set(acknowledged) - anywhere)),
+        half=tuple(sorted(anywhere - everywhere)),
+        made_up=tuple(made_up),
+        unacknowledged=len(everywhere - set(acknowledged)),
+    )
+
+
+@dataclass
+class Ledger:
+    """clients: hosts that the power cut does not reach, one worker for each entry."""
+
+    database: MariaDb
+    clients: Sequence[Host]
+    acknowledged: list[int] = field(default_factory=list)
+    begun: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    def prepare(self) -> None:
+        self.database.listen_to(USER)
+        columns = "(number INT PRIMARY KEY, value CHAR(64) NOT NULL) ENGINE=InnoDB"
+        for table in TABLES:
+            self.database.query(f"CREATE TABLE {DATABASE}.{table} {columns}")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Commit from every client until the block ends; a server that goes away ends its clients silently."""
+        channels = [host.channel(self.database.remote_argv(USER)) for host in self.clients]
+        workers = [threading.Thread(target=self._work, args=(channel,), daemon=True) for channel in channels]
+        for worker in workers:
+            worker.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for channel in channels:
+                channel.close()
+            for worker in workers:
+                worker.join(timeout=_JOIN_S)
+
+    def _work(self, channel: Channel) -> None:
+        while not self._stop.is_set():
+            number = self._next()
+            try:
+                answer = channel.ask(statement(number).encode(), timeout_s=_ANSWER_S)
+            except (CommandFailed, CommandTimedOut):
+                return  # the server is gone: whether this one was committed, nobody knows
+            if answer == str(number).encode():
+                with self._lock:
+                    self.acknowledged.append(number)
+
+    def _next(self) -> int:
+        with self._lock:
+            self.begun += 1
+            return self.begun - 1
+
+    def read_back(self) -> Found:
+        """What the server has now; CommandFailed where it cannot read its own tables."""
+        tables = [self.database.query(f"SELECT number, value FROM {DATABASE}.{table}") for table in TABLES]
+        return compare(self.begun, self.acknowledged, tables)
+
+    def note(self, recorder: Recorder, found: Found) -> None:
+        """Put into the history what must hold after a power cut."""
+        recorder.record(
+            "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=found.unacknowledged
+        )
+        recorder.observe("committed transactions that are gone", got=list(found.lost[:_SHOWN]), wanted=[])
+        recorder.observe("transactions that are half there", got=list(found.half[:_SHOWN]), wanted=[])
+        recorder.observe("rows that nobody wrote", got=list(found.made_up[:_SHOWN]), wanted=[])

@@ -1,0 +1,241 @@
+"""fio on a host of the lab, against an RBD image or a RADOS pool: one record in, one record out."""
+
+from __future__ import annotations
+
+import json
+import signal
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from lab.ceph import conf
+from lab.errors import LabBroken
+from lab.host import Host, HostProcess
+
+_END_S = 60.0
+LOG = "log"
+PATTERNS = ("read", "write", "randread", "randwrite", "rw", "randrw")
+
+
+@dataclass(frozen=True)
+class FioJob:
+    """What to do. pattern: fio's `rw`; target: image name for `rbd`; runtime_s: 0 ends after size_bytes.
+
+    options: ceph options of this client only (`rbd_cache`); more: fio's own options beyond these; timed: keep a log of
+    when each operation ended (`RunningFio.progress`); client: the entity that it is.
+    """
+
+    name: str
+    pool: str
+    target: str
+    pattern: str
+    block_bytes: int
+    depth: int
+    size_bytes: int
+    runtime_s: float = 0.0
+    jobs: int = 1
+    seed: int = 1
+    engine: str = "rbd"
+    options: Mapping[str, str] = field(default_factory=dict)
+    more: Mapping[str, str] = field(default_factory=dict)
+    timed: bool = False
+    client: str = "client.admin"
+
+    def argv(self, output: PurePosixPath) -> list[str]:
+        """fio's command line."""
+        given: dict[str, str] = {
+            "name": self.name,
+            "ioengine": self.engine,
+            "clientname": self.client.removeprefix("client."),
+            "pool": self.pool,
+            "rw": self.pattern,
+            "bs": str(self.block_bytes),
+            "iodepth": str(self.depth),
+            "size": str(self.size_bytes),
+            "numjobs": str(self.jobs),
+            "randseed": str(self.seed),
+            "group_reporting": "1",
+            "output-format": "json",
+            "output": str(output),
+        }
+        if self.engine == "rbd":
+            given["rbdname"] = self.target
+        if self.timed:
+            # Each operation by itself: averages over a time would be as coarse as that time on a busy machine.
+            given |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
+        if self.runtime_s:
+            given |= {"time_based": "1", "runtime": f"{self.runtime_s:g}"}
+        return ["fio", *(f"--{key}={value}" for key, value in {**given, **self.more}.items())]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What one direction of a job did. Latencies in seconds, as the submitter saw them; percentiles by number."""
+
+    operations: int
+    bytes: int
+    seconds: float
+    iops: float
+    latency_mean_s: float
+    latency_percentiles_s: Mapping[float, float] = field(default_factory=dict)
+    errors: int = 0
+
+    @property
+    def bytes_per_s(self) -> float:
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """Both directions of a job; one that did nothing has zero operations."""
+
+    read: Done
+    write: Done
+
+    @property
+    def operations(self) -> int:
+        return self.read.operations + self.write.operations
+
+    @property
+    def iops(self) -> float:
+        return self.read.iops + self.write.iops
+
+    @property
+    def main(self) -> Done:
+        """The direction that did more."""
+        return max(self.read, self.write, key=lambda done: done.operations)
+
+
+def parse(text: bytes) -> FioResult:
+    """Read what `--output-format=json` wrote; LabBroken when it is not that, or fio itself reports an error."""
+    # Warnings of librados come first, in front of the JSON.
+    start = text.find(b"{\n")
+    try:
+        job: Mapping[str, Any] = json.loads(text[start:])["jobs"][0]
+    except (json.JSONDecodeError, KeyError, IndexError) as error:
+        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
+    if int(job["error"]) != 0:
+        raise LabBroken(f"fio ended with error {job['error']}", text[:start].decode(errors="replace"))
+    return FioResult(_direction(job, "read"), _direction(job, "write"))
+
+
+def _direction(job: Mapping[str, Any], name: str) -> Done:
+    found = job[name]
+    latency = found["lat_ns"]
+    percentiles = found.get("clat_ns", {}).get("percentile", {})
+    return Done(
+        operations=int(found["total_ios"]),
+        bytes=int(found["io_bytes"]),
+        seconds=float(found["runtime"]) / 1000,
+        iops=float(found["iops"]),
+        latency_mean_s=float(latency["mean"]) / 1e9,
+        latency_percentiles_s={float(key): float(value) / 1e9 for key, value in percentiles.items()},
+        errors=int(job.get("total_err", 0)),
+    )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """When each operation ended, in seconds since the epoch, rising."""
+
+    times_s: Sequence[float]
+
+    def between(self, began_s: float, ended_s: float) -> float:
+        """Operations that ended in a stretch of time; LabBroken where the log does not cover it."""
+        if not len(self.times_s) or began_s < self.times_s[0] or ended_s > self.times_s[-1]:
+            raise LabBroken(
+                "fio's log does not cover what was measured",
+                f"asked for {began_s:.1f} to {ended_s:.1f}, logged {self.times_s[:1]} to {self.times_s[-1:]}",
+            )
+        return float(bisect_right(self.times_s, ended_s) - bisect_right(self.times_s, began_s))
+
+
+def parse_progress(text: str) -> Progress:
+    """Read fio's log of single operations: `time in ms, ...`, a line each, of all directions and jobs."""
+    return Progress(sorted(int(line.partition(",")[0]) / 1000 for line in text.splitlines()))
+
+
+@dataclass(frozen=True)
+class RunningFio:
+    """A job that runs; `process` is what its cost is accounted to."""
+
+    job: FioJob
+    host: Host
+    process: HostProcess
+    output: PurePosixPath
+    log: PurePosixPath
+    socket: PurePosixPath
+
+    def finish(self, *, timeout_s: float = _END_S) -> FioResult:
+        """Wait for its end and read what it did; LabBroken with its own words when it failed."""
+        if not self.process.wait(timeout_s):
+            self.process.signal(signal.SIGKILL)
+            raise LabBroken(f"fio did not end within {timeout_s:g} s on {self.host.name}", self.words())
+        if not self.host.exists(self.output):
+            raise LabBroken(f"fio left no result on {self.host.name}", self.words())
+        return parse(self.host.read(self.output))
+
+    def stop(self) -> FioResult:
+        """Let it end now, with the result so far."""
+        self.process.signal(signal.SIGINT)
+        return self.finish()
+
+    def progress(self) -> Progress:
+        """Of a timed job that has ended."""
+        path = self.output.with_name(f"{LOG}_iops.log")
+        if not self.host.exists(path):
+            raise LabBroken(f"fio left no log on {self.host.name}", self.words())
+        return parse_progress(self.host.read(path).decode())
+
+    def kill(self) -> None:
+        """End it without a result; nothing happens when it has ended."""
+        self.process.signal(signal.SIGKILL)
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+
+
+def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> RunningFio:
+    """Start a job on a host, with a ceph.conf and an admin socket of its own.
+
+    cluster_of: a host of another cluster, which is loaded in place of the host's own.
+    """
+    base = host.directory / "fio" / (job.name if cluster_of is None else "beside")
+    host.remove(base)
+    host.make_directory(base)
+    socket = base / "s"
+    options = {"admin_socket": str(socket), **job.options}
+    if cluster_of is not None:
+        options |= _reaching(cluster_of, host, base)
+    lines = [
+        host.read(conf.conf_path(host)).decode(),
+        "[client]",
+        *(f"{key} = {value}" for key, value in options.items()),
+    ]
+    own = base / "ceph.conf"
+    host.push(("\n".join(lines) + "\n").encode(), own)
+    output, log = base / "out.json", base / "words"
+    process = host.spawn(job.argv(output), log=log, env={"CEPH_CONF": str(own)})
+    return RunningFio(job, host, process, output, log, socket)
+
+
+def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:
+    """Options by which a client reaches the cluster of another host with its own host's programs."""
+    text = other.read(conf.conf_path(other)).decode()
+    found = dict(line.split(" = ", 1) for line in text.splitlines() if line.startswith(("fsid = ", "mon_host = ")))
+    keyring = base / "keyring"
+    host.push(other.read(conf.conf_path(other).with_name("keyring")), keyring, mode=0o600)
+    return {**found, "keyring": str(keyring)}
+
+
+def run(host: Host, job: FioJob, *, timeout_s: float) -> FioResult:
+    """Run a job to its end."""
+    running = start(host, job)
+    try:
+        return running.finish(timeout_s=timeout_s)
+    except BaseException:
+        running.kill()
+        raise

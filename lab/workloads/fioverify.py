@@ -1,0 +1,133 @@
+"""fio as a second witness on RBD: it writes checksummed blocks, remembers which, and later reads all of them back."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.history import Recorder
+from lab.workloads import fio
+from lab.workloads.fio import FioJob, RunningFio
+
+_BLOCK_BYTES = 4096
+_DEPTH = 4
+_STOP_S = 120.0
+_VERIFY_S = 300.0
+
+
+@dataclass(frozen=True)
+class Witness:
+    """What fio writes: random blocks of an image, none twice, at a bounded rate so that it sees the whole of a change.
+
+    node: where it runs; rate_iops: at most; an image of size_bytes must not be full before the end. data_pool: where
+    the image keeps its data, if not in `pool`.
+    """
+
+    pool: str
+    node: str
+    seed: int
+    image: str = "witness"
+    size_bytes: int = 1 << 30
+    rate_iops: int = 100
+    data_pool: str | None = None
+
+    def job(self, folder: str, **more: str) -> FioJob:
+        """Both passes are this very job, because fio finds the blocks again by repeating its choices."""
+        return FioJob(
+            name=self.image,
+            pool=self.pool,
+            target=self.image,
+            pattern="randwrite",
+            block_bytes=_BLOCK_BYTES,
+            depth=_DEPTH,
+            size_bytes=self.size_bytes,
+            seed=self.seed,
+            options={"rbd_cache": "false", "rados_osd_op_timeout": "0", "rados_mon_op_timeout": "0"},
+            more={"verify": "crc32c", "verify_fatal": "1", "verify_state_save": "1", "aux-path": folder, **more},
+        )
+
+
+@dataclass
+class FioVerify:
+    """prepare, then `running()` around what is to happen meanwhile, then `verify`, then clean."""
+
+    cluster: Cluster
+    recorder: Recorder
+    witness: Witness
+    written: int = 0
+
+    @property
+    def _folder(self) -> str:
+        return str(self.cluster.hosts[self.witness.node].directory / "fioverify")
+
+    def prepare(self) -> None:
+        """Make the image, and the folder that fio keeps its state in."""
+        witness = self.witness
+        host = self.cluster.hosts[witness.node]
+        host.make_directory(host.directory / "fioverify")
+        self.cluster.client.rbd_create(witness.pool, witness.image, witness.size_bytes, data_pool=witness.data_pool)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """fio writes inside the block; what it did is in the history afterwards."""
+        host = self.cluster.hosts[self.witness.node]
+        job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
+        running = fio.start(host, job)
+        try:
+            yield
+        except BaseException:
+            running.kill()
+            raise
+        if not running.process.alive():
+            self._note("writing", read_tally(self._output(running, _STOP_S)), running)
+            raise LabBroken(f"fio ended by itself on {host.name}", running.words())
+        running.process.signal(signal.SIGINT)
+        self.written = self._note("writing", read_tally(self._output(running, _STOP_S)), running).written
+
+    def verify(self) -> None:
+        """Read back every block that fio had written, and observe that each is whole."""
+        host = self.cluster.hosts[self.witness.node]
+        job = self.witness.job(self._folder, verify_only="1", verify_state_load="1")
+        running = fio.start(host, job)
+        found = self._note("reading back", read_tally(self._output(running, _VERIFY_S)), running)
+        # fio stops in the middle of up to _DEPTH operations, of which its state says that they may not be there.
+        least = max(1, self.written - _DEPTH)
+        self.recorder.witness("blocks that fio read back", got=found.read, least=least)
+
+    def clean(self) -> None:
+        self.cluster.client.rbd_remove(self.witness.pool, self.witness.image)
+
+    def _output(self, running: RunningFio, timeout_s: float) -> bytes:
+        if not running.process.wait(timeout_s * self.cluster.patience):
+            running.kill()
+            raise LabBroken(f"fio did not end on {running.host.name}", running.words())
+        return running.host.read(running.output) if running.host.exists(running.output) else b""
+
+    def _note(self, what: str, tally: Tally, running: RunningFio) -> Tally:
+        said = "" if tally.error == 0 else running.words()
+        self.recorder.observe(f"error that fio ended {what} with", got=tally.error, wanted=0, said=said)
+        return tally
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What fio did. error: errno; EILSEQ, 84, is a block that does not hold what was written."""
+
+    error: int
+    written: int
+    read: int
+
+
+def read_tally(text: bytes) -> Tally:
+    """Read what `--output-format=json` wrote, of a job that may have failed; LabBroken where there is nothing."""
+    # What fio says of its own comes first, in front of the JSON.
+    try:
+        job = json.loads(text[text.index(b"{\n") :])["jobs"][0]
+        return Tally(int(job["error"]), int(job["write"]["total_ios"]), int(job["read"]["total_ios"]))
+    except (ValueError, KeyError, IndexError) as error:
+        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error

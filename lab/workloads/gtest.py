@@ -1,0 +1,146 @@
+"""Test programs made with GoogleTest, run on a host: one result for every case, also after a crash or a hang."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import Any
+
+from lab.ceph.offline import run_tool
+from lab.errors import CommandTimedOut
+from lab.host import Host
+
+_LIST_S = 60.0
+_TAIL_LINES = 20
+_DISABLED = "DISABLED_"
+_LINE = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w./]+)(?:,.*?)?(?: \((\d+) ms\))?$", re.MULTILINE)
+
+
+class Result(StrEnum):
+    """How a case ended. UNFINISHED: the program stopped while it was running; MISSING: before it began."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    SKIP = "skip"
+    UNFINISHED = "unfinished"
+    MISSING = "missing"
+
+
+_SAID = {"OK": Result.PASS, "FAILED": Result.FAIL, "SKIPPED": Result.SKIP, "RUN": Result.UNFINISHED}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case as `Suite.name`. message: why it did not pass."""
+
+    name: str
+    result: Result
+    seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a program. code: its status, None when it was killed after its time; tail: its last lines."""
+
+    program: str
+    cases: tuple[Case, ...]
+    code: int | None
+    tail: str
+
+    @property
+    def ending(self) -> str:
+        """How the program ended, in words."""
+        if self.code is None:
+            return "it did not end in its time"
+        return f"it was killed by signal {-self.code}" if self.code < 0 else f"it ended with status {self.code}"
+
+
+def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str = "*") -> tuple[str, ...]:
+    """Names of the cases that a filter selects, disabled ones left out. Some programs need a cluster even for this."""
+    argv = [program, "--gtest_list_tests", f"--gtest_filter={select}"]
+    return parse_list(run_tool(host, argv, env=env, timeout_s=_LIST_S).stdout)
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """Read what --gtest_list_tests prints: a suite's name with a dot at its end, its cases indented below it."""
+    found, suite = [], ""
+    for line in text.splitlines():
+        name = line.partition("#")[0].rstrip()
+        if re.fullmatch(r"[\w/]+\.", name):
+            suite = name
+        elif suite and re.fullmatch(r"  [\w/]+", name):
+            found.append(suite + name.strip())
+    return tuple(name for name in found if _DISABLED not in name)
+
+
+def run_gtest(
+    host: Host,
+    program: str,
+    *,
+    wanted: Sequence[str],
+    env: Mapping[str, str],
+    timeout_s: float,
+    report: PurePosixPath,
+    select: str = "*",
+    preload: Sequence[PurePosixPath] = (),
+    cwd: PurePosixPath | None = None,
+) -> Run:
+    """Run a program's cases and account for every wanted one. report: a path on the host, removed afterwards."""
+    argv = [program, f"--gtest_filter={select}", f"--gtest_output=json:{report}"]
+    host.remove(report)
+    code: int | None
+    try:
+        ended = host.run(argv, env=env, timeout_s=timeout_s, check=False, preload=preload, cwd=cwd)
+        code, stdout, stderr = ended.code, ended.stdout, ended.stderr
+    except CommandTimedOut as error:
+        code, stdout, stderr = None, error.stdout, error.stderr
+    # Written only at the end, so that after a crash there is what the program had printed by then.
+    written = host.read(report) if host.exists(report) else b""
+    host.remove(report)
+    cases = parse_report(written) if written else parse_output(stdout)
+    tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
+    run = Run(program, tuple(cases), code, tail)
+    return replace(run, cases=tuple(_accounted(run, wanted)))
+
+
+def parse_report(text: bytes) -> list[Case]:
+    """Read a report that --gtest_output=json wrote; cases that were not selected are left out."""
+    suites: list[dict[str, Any]] = json.loads(text)["testsuites"]
+    return [
+        _reported(suite["name"], case) for suite in suites for case in suite["testsuite"] if case["status"] == "RUN"
+    ]
+
+
+def _reported(suite: str, case: Mapping[str, Any]) -> Case:
+    failures = [str(failure["failure"]).strip() for failure in case.get("failures", ())]
+    result = Result.FAIL if failures else Result.SKIP if case["result"] == "SKIPPED" else Result.PASS
+    return Case(f"{suite}.{case['name']}", result, float(case["time"].rstrip("s")), "\n".join(failures))
+
+
+def parse_output(text: str) -> list[Case]:
+    """Read the progress that a program printed: the last word on every case."""
+    found: dict[str, Case] = {}
+    for said, name, milliseconds in _LINE.findall(text):
+        # The summary at the end names failed cases once more, without a time.
+        if said == "RUN" or (name in found and milliseconds):
+            found[name] = Case(name, _SAID[said], int(milliseconds or 0) / 1000)
+    return list(found.values())
+
+
+def _accounted(run: Run, wanted: Sequence[str]) -> Iterator[Case]:
+    known = {case.name: case for case in run.cases}
+    for name in dict.fromkeys([*wanted, *known]):
+        case = known.get(name)
+        if case is None:
+            yield Case(name, Result.MISSING, message=f"it was not reached: {run.ending}")
+        elif case.result is Result.UNFINISHED:
+            yield replace(case, message=f"it was running when {run.program} stopped: {run.ending}")
+        elif case.result is Result.FAIL and not case.message:
+            yield replace(case, message=f"the report is lost: {run.ending}")
+        else:
+            yield case

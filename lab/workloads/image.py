@@ -1,0 +1,71 @@
+"""RBD images for measuring: made, written twice over, and refused for reading while they are not full."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from lab.cluster import Cluster
+from lab.errors import SpecError
+from lab.workloads import fio
+from lab.workloads.fio import FioJob
+
+PASSES = 2
+"""The usual count for solid state disks: the second pass meets a store without untouched space."""
+
+_BLOCK_BYTES = 4 << 20
+_DEPTH = 4
+_SLOWEST_BYTES_S = 2 << 20  # below that a deadline, not a measurement, ends the preconditioning
+_LEAST_S = 60.0
+
+
+@dataclass(frozen=True)
+class BlockImage:
+    """An image of a pool."""
+
+    pool: str
+    name: str
+    size_bytes: int
+
+    @property
+    def spec(self) -> str:
+        return f"{self.pool}/{self.name}"
+
+
+def create(cluster: Cluster, node: str, image: BlockImage, *more: str) -> None:
+    """Make an image of 4 MiB objects, empty. more: options of `rbd create`."""
+    cluster.tool(node, "rbd", "create", "--size", f"{image.size_bytes}B", *more, image.spec)
+
+
+def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int = PASSES) -> None:
+    """Write the whole image sequentially, several times, from a node."""
+    timeout_s = max(_LEAST_S, image.size_bytes / _SLOWEST_BYTES_S) * cluster.patience
+    for number in range(passes):
+        job = FioJob(
+            name=f"fill-{image.name}",
+            pool=image.pool,
+            target=image.name,
+            pattern="write",
+            block_bytes=_BLOCK_BYTES,
+            depth=_DEPTH,
+            size_bytes=image.size_bytes,
+            seed=number + 1,
+        )
+        fio.run(cluster.hosts[node], job, timeout_s=timeout_s)
+
+
+def written_bytes(cluster: Cluster, node: str, image: BlockImage) -> int:
+    """How much of an image has ever been written, by its objects."""
+    found = json.loads(cluster.tool(node, "rbd", "du", "--format", "json", image.spec))
+    return int(found["images"][0]["used_size"])
+
+
+def require_written(cluster: Cluster, node: str, image: BlockImage) -> None:
+    """SpecError unless all of the image was written: what was not is answered without asking any OSD for data."""
+    written = written_bytes(cluster, node, image)
+    if written < image.size_bytes:
+        raise SpecError(
+            f"reading {image.spec} would measure nothing: it was not written",
+            f"written {written} of {image.size_bytes} bytes",
+            "write it over first (lab.workloads.image.precondition)",
+        )

@@ -1,0 +1,265 @@
+"""A load whose every operation is known: unique values written and read by clients of both architectures."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from lab import clock, operations
+from lab.ceph import conf
+from lab.cluster import Cluster
+from lab.errors import LabBroken, SpecError
+from lab.history import Recorder
+from lab.host import Host, HostProcess
+from lab.operations import Act, Operation, Outcome
+
+PROGRAM = Path(__file__).with_name("load_program.py")
+_START_S = 60.0
+_DRAIN_S = 30.0
+_VERIFY_S = 300.0
+_RUN_BITS = 24
+"""A load that is started again numbers its versions from run << 24, so that no value is written twice."""
+
+_END = re.compile(rb"^\d+ o ", re.MULTILINE)
+
+_OPTIONS = {
+    # A real client waits as long as it takes; how long that was is judged, not cut off.
+    "rados_osd_op_timeout": "0",
+    "rados_mon_op_timeout": "0",
+    # librbd's cache acknowledges writes that are nowhere but in its memory.
+    "rbd_cache": "false",
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is done: pure data, from which and from its seed every operation follows.
+
+    nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
+    sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
+    data_pool: where images keep their data, if not in `pool`. options: Ceph's, of these clients only.
+    acknowledge_early: note every write as done before it is done, a lie that checks must find out.
+    """
+
+    pool: str
+    nodes: tuple[str, ...]
+    seed: int
+    name: str = "load"
+    kind: Literal["objects", "blocks"] = "objects"
+    keys: int = 32
+    workers: int = 4
+    sizes: tuple[int, ...] = (4096, 65536)
+    read_share: float = 0.4
+    pause_s: float = 0.0
+    data_pool: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    acknowledge_early: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.nodes or self.keys < self.workers or self.workers < 1:
+            raise SpecError(
+                f"load {self.name}: {len(self.nodes)} clients, {self.keys} keys and {self.workers} workers do not fit",
+                "wanted: a client or more, and a key or more for each of its workers",
+            )
+        if min(self.sizes) < 256 or not 0 <= self.read_share < 1:
+            raise SpecError(
+                f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}", "at least 256, 0 to 1"
+            )
+
+
+@dataclass
+class Running:
+    """One client at work."""
+
+    node: str
+    host: Host
+    process: HostProcess
+    log: PurePosixPath
+    stop: PurePosixPath
+    output: PurePosixPath
+
+
+@dataclass
+class RecordedLoad:
+    """prepare, then `running()` around what is to happen meanwhile, then `verify`, then clean."""
+
+    cluster: Cluster
+    recorder: Recorder
+    load: Load
+    _runs: int = 0
+    _clients: list[Running] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Make what the load needs: images, where it writes blocks."""
+        if self.load.kind == "blocks":
+            size = self.load.keys * self.load.sizes[0]
+            for image in self._images():
+                self.cluster.client.rbd_create(self.load.pool, image, size, data_pool=self.load.data_pool)
+        self.recorder.record("load", load={**asdict(self.load), "options": {**_OPTIONS, **self.load.options}})
+
+    @contextmanager
+    def running(self) -> Iterator[RecordedLoad]:
+        """Clients work inside the block; at its end, also after an error, what they did is in the history."""
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
+
+    def start(self) -> None:
+        """Start every client and wait until each of them has an operation done."""
+        self._runs += 1
+        self._clients = [self._spawn(index, "run") for index in range(len(self.load.nodes))]
+        for client in self._clients:
+            self._wait_for_operation(client)
+        self.recorder.record("load_began", load=self.load.name, run=self._runs)
+
+    def stop(self) -> None:
+        """Stop every client and record its operations; LabBroken when one had ended by itself."""
+        self.recorder.record("load_ending", load=self.load.name, run=self._runs)
+        ended = [client.node for client in self._clients if not client.process.alive()]
+        for client in self._clients:
+            client.host.push(b"", client.stop)
+        self._finish(_DRAIN_S * 2)
+        self.recorder.record("load_ended", load=self.load.name, run=self._runs)
+        if ended:
+            raise LabBroken(f"clients of {self.load.name} ended by themselves", ", ".join(ended))
+
+    def completed(self) -> int:
+        """Operations that have ended so far, in the run that goes on."""
+        return sum(len(_END.findall(client.host.read(client.log))) for client in self._clients)
+
+    def verify(self) -> None:
+        """Read everything back on every client's node and record it as final reads."""
+        self._clients = [self._spawn(index, "verify") for index in range(len(self.load.nodes))]
+        self._finish(_VERIFY_S)
+
+    def clean(self) -> None:
+        """Remove the images; objects go with their pool."""
+        if self.load.kind == "blocks":
+            for image in self._images():
+                self.cluster.client.rbd_remove(self.load.pool, image)
+
+    def _images(self) -> list[str]:
+        return [f"{self.load.name}.c{index}" for index in range(len(self.load.nodes))]
+
+    def _spawn(self, index: int, mode: str) -> Running:
+        node = self.load.nodes[index]
+        host = self.cluster.hosts[node]
+        folder = host.directory / "load"
+        name = f"{self.load.name}.c{index}.{mode}{self._runs}"
+        host.push(PROGRAM, folder / PROGRAM.name)
+        files = {part: folder / f"{name}.{part}" for part in ("log", "stop", "out")}
+        for path in files.values():
+            host.remove(path)
+        config = json.dumps(self._config(index, mode, files))
+        argv = ["python3", str(folder / PROGRAM.name), str(conf.conf_path(host)), self.cluster.client_name, config]
+        process = host.spawn(argv, log=files["out"])
+        return Running(node, host, process, files["log"], files["stop"], files["out"])
+
+    def _config(self, index: int, mode: str, files: Mapping[str, PurePosixPath]) -> dict[str, Any]:
+        load = self.load
+        return {
+            "mode": mode,
+            "load": load.name,
+            "kind": load.kind,
+            "pool": load.pool,
+            "client": index,
+            "clients": len(load.nodes),
+            "keys": load.keys,
+            "workers": load.workers,
+            "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
+            "read_share": load.read_share,
+            "pause_s": load.pause_s,
+            "seed": load.seed,
+            "first_version": (self._runs << _RUN_BITS) + 1,
+            "acknowledge_early": load.acknowledge_early,
+            "options": {**_OPTIONS, **load.options},
+            "connect_s": _START_S,
+            "drain_s": _DRAIN_S,
+            "log": str(files["log"]),
+            "stop": str(files["stop"]),
+        }
+
+    def _finish(self, timeout_s: float) -> None:
+        """Wait for every client's end and record what each did."""
+        for client in self._clients:
+            if not client.process.wait(timeout_s * self.cluster.patience):
+                raise LabBroken(f"the load on {client.node} does not end", self._words(client))
+            self._collect(client)
+        self._clients = []
+
+    def _collect(self, client: Running) -> None:
+        offset, error_s = self._clock(client.node)
+        text = client.host.read(client.log).decode() if client.host.exists(client.log) else ""
+        found = parse_log(text, load=self.load.name, client=client.node)
+        moved = [replace(_moved(operation, offset), clock_error_s=error_s, run=self._runs) for operation in found]
+        for data in operations.pack(moved):
+            self.recorder.record(operations.EVENT, **data)
+        if "\nended " not in text:
+            self.recorder.record("load_cut_short", load=self.load.name, client=client.node, said=self._words(client))
+
+    def _clock(self, node: str) -> tuple[float, float]:
+        """(what to add to a client's times, by how much that may be wrong): 0.0 wrong where the kernel is our own."""
+        before = clock.SYSTEM.monotonic()
+        found = self.cluster.client_on(node).call("clock")
+        after = clock.SYSTEM.monotonic()
+        began = self.recorder.history.began_s
+        if found["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
+            return -began, 0.0
+        return (before + after) / 2 - found["monotonic_s"] - began, (after - before) / 2
+
+    def _wait_for_operation(self, client: Running) -> None:
+        def look() -> bytes:
+            if not client.process.alive():
+                raise LabBroken(f"the load on {client.node} ended before its first operation", self._words(client))
+            return client.host.read(client.log) if client.host.exists(client.log) else b""
+
+        clock.wait(
+            look,
+            lambda text: _END.search(text) is not None,
+            what=f"the first operation of the load on {client.node}",
+            timeout_s=_START_S * self.cluster.patience,
+            show=lambda text: text[-200:].decode(),
+        )
+
+    def _words(self, client: Running) -> str:
+        return client.host.read(client.output).decode(errors="replace")[-2000:] if client.host.up() else "(host down)"
+
+
+def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
+    """Read what the program logged; times as logged. An operation without an end is unknown.
+
+    A last line that was cut off in the middle is left out. SpecError where an end has no beginning.
+    """
+    found: list[Operation] = []
+    pending: dict[int, Operation] = {}
+    for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
+        fields = line.split(" ", 5)
+        if fields[1] == "i":
+            worker, began, version = int(fields[0]), int(fields[2]) / 1e6, int(fields[5])
+            act = Act(fields[3])
+            pending[worker] = Operation(
+                load, client, worker, act, int(fields[4]), version, began, None, Outcome.UNKNOWN
+            )
+        elif fields[1] == "o":
+            if int(fields[0]) not in pending:
+                raise SpecError(f"line {number} of the log of {client} ends what never began", line)
+            found.append(_ended(pending.pop(int(fields[0])), fields[2:]))
+    return [*found, *pending.values()]
+
+
+def _ended(operation: Operation, fields: Sequence[str]) -> Operation:
+    ended, outcome, version = int(fields[0]) / 1e6, Outcome(fields[1]), int(fields[2])
+    note = " ".join(fields[3:]).strip()
+    return replace(operation, ended_s=ended, outcome=outcome, version=version, note=note)
+
+
+def _moved(operation: Operation, offset_s: float) -> Operation:
+    ended = None if operation.ended_s is None else operation.ended_s + offset_s
+    return replace(operation, began_s=operation.began_s + offset_s, ended_s=ended)

@@ -1,0 +1,111 @@
+"""sysbench's OLTP transactions against a MariaDB server on the same host: the command, and what it printed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.errors import LabBroken
+from lab.host import Host
+
+_MARGIN_S = 120.0
+_SAMPLE = re.compile(
+    r"^\[ *(?P<at>\d+)s ] thds: (?P<threads>\d+) tps: (?P<tps>[\d.]+) .*lat \(ms,95%\): (?P<p95>[\d.]+)"
+)
+_TRANSACTIONS = re.compile(r"^ *transactions: +(\d+) +\(([\d.]+) per sec", re.MULTILINE)
+_ERRORS = re.compile(r"^ *ignored errors: +(\d+)", re.MULTILINE)
+_RECONNECTS = re.compile(r"^ *reconnects: +(\d+)", re.MULTILINE)
+_TIME = re.compile(r"^ *total time: +([\d.]+)s", re.MULTILINE)
+_MEAN = re.compile(r"^ *avg: +([\d.]+)", re.MULTILINE)
+_P95 = re.compile(r"^ *95th percentile: +([\d.]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One second. at_s: since the run began; tps: transactions in it; p95_ms: of their latency."""
+
+    at_s: int
+    tps: float
+    p95_ms: float
+
+
+@dataclass(frozen=True)
+class SysbenchResult:
+    """What a run did. errors: refused statements that it repeated, deadlocks for the most part."""
+
+    transactions: int
+    tps: float
+    seconds: float
+    mean_ms: float
+    p95_ms: float
+    errors: int
+    reconnects: int
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Oltp:
+    """oltp_read_write on tables of its own. rows: of each; seed: of every random choice."""
+
+    socket: PurePosixPath
+    database: str
+    rows: int
+    tables: int = 1
+    threads: int = 8
+    runtime_s: int = 10
+    seed: int = 1
+
+    def argv(self, command: str) -> list[str]:
+        """command: prepare, run, cleanup."""
+        return [
+            "sysbench",
+            "oltp_read_write",
+            "--db-driver=mysql",
+            f"--mysql-socket={self.socket}",
+            "--mysql-user=root",
+            f"--mysql-db={self.database}",
+            f"--tables={self.tables}",
+            f"--table-size={self.rows}",
+            f"--threads={self.threads}",
+            f"--time={self.runtime_s}",
+            "--events=0",
+            "--report-interval=1",
+            "--percentile=95",
+            f"--rand-seed={self.seed}",
+            command,
+        ]
+
+
+def prepare(host: Host, job: Oltp) -> None:
+    """Make and fill the tables."""
+    host.run(job.argv("prepare"), timeout_s=_MARGIN_S + job.rows * job.tables / 500)
+
+
+def run(host: Host, job: Oltp) -> SysbenchResult:
+    """CommandFailed where a statement fails for another reason than a conflict of transactions."""
+    return parse(host.run(job.argv("run"), timeout_s=job.runtime_s + _MARGIN_S).stdout)
+
+
+def parse(text: str) -> SysbenchResult:
+    """Read sysbench 1.0's report; LabBroken where it is cut short."""
+    found = [pattern.search(text) for pattern in (_TRANSACTIONS, _ERRORS, _RECONNECTS, _TIME, _MEAN, _P95)]
+    done, errors, reconnects, seconds, mean, p95 = found
+    if not (done and errors and reconnects and seconds and mean and p95):
+        raise LabBroken("sysbench did not report to its end", text[-2000:])
+    return SysbenchResult(
+        transactions=int(done[1]),
+        tps=float(done[2]),
+        seconds=float(seconds[1]),
+        mean_ms=float(mean[1]),
+        p95_ms=float(p95[1]),
+        errors=int(errors[1]),
+        reconnects=int(reconnects[1]),
+        samples=samples(text),
+    )
+
+
+def samples(text: str) -> tuple[Sample, ...]:
+    """The seconds that a run has reported so far."""
+    found = [match for line in text.splitlines() if (match := _SAMPLE.match(line))]
+    return tuple(Sample(int(match["at"]), float(match["tps"]), float(match["p95"])) for match in found)
