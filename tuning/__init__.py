@@ -1,0 +1,1 @@
+"""Hardware profiles, tuning profiles, the model and the limits: pure, reads only its own files."""

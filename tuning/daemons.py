@@ -1,0 +1,103 @@
+"""Limits inside a daemon: thread pools that are full while the machine still has idle cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuning import mechanics
+from tuning.profile import Disks, Machine, Threads
+from tuning.work import Price, Work
+from tuning.workload import Flow
+
+SOURCE = "Ceph's defaults: osd_op_num_shards, osd_op_num_threads_per_shard, ms_async_op_threads; one kv thread per OSD"
+
+SMT_GAIN = 1.25
+"""Assumed: a core with two busy threads does a quarter more than with one, so that a thread that has its core for
+itself runs at core speed / 1.25. A profile that knows better gives `thread_speed`."""
+
+_SSD_SHARDS, _SSD_THREADS = 8, 2
+_HDD_SHARDS, _HDD_THREADS = 5, 1
+
+CLIENT_THREADS = {
+    "msgr-worker": 3,
+    "io_context_pool": 2,
+    "fio": 1,
+    "rados": 1,
+    # The load generator's own thread, where it is started by an image's dynamic loader.
+    "ld-linux-x86": 1,
+    "ld-linux-aarch": 1,
+}
+"""Threads of one client process: ms_async_op_threads, librados_thread_count, and the load generator's own."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Threads of one name in one daemon. seconds: that an operation holds one of them, on the machine in question."""
+
+    name: str
+    threads: int
+    seconds: float
+    how: str
+
+    @property
+    def ceiling(self) -> float:
+        """Operations a second of one daemon; the utilisation law for `threads` servers."""
+        return self.threads / self.seconds
+
+
+def thread_speed(machine: Machine) -> float:
+    """Points of one thread that has its core for itself.
+
+    A full thread pool leaves most of a machine idle, so its threads have neither a sibling nor others' memory traffic
+    beside them.
+    """
+    if machine.thread_speed:
+        return machine.thread_speed.value
+    return machine.core_speed.value / (SMT_GAIN if machine.threads_per_core > 1 else 1.0)
+
+
+def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
+    """Threads of one OSD by name."""
+    shards = threads.osd_shards or (_HDD_SHARDS if disks.kind.rotates else _SSD_SHARDS)
+    each = threads.threads_per_shard or (_HDD_THREADS if disks.kind.rotates else _SSD_THREADS)
+    return {
+        "tp_osd_tp": shards * each,
+        "msgr-worker": threads.messenger,
+        "bstore_kv_sync": 1,
+        "bstore_kv_final": 1,
+        "bstore_aio": 1,
+    }
+
+
+def osd_pools(threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float) -> list[Pool]:
+    """The pools of one OSD, per operation that it leads; replica: further shards of others per operation that it leads.
+
+    A BlueStore read holds its op thread until the device answers; a write does not.
+    """
+    speed = thread_speed(machine)
+    price = work.primary.plus(work.replica.times(replica))
+    waiting = 0.0
+    if work.shape.flow is Flow.READ and disks.read_latency:
+        waiting = mechanics.read_latency(disks, work.shape) * (1 - work.shape.hit_ratio) * (1 + replica)
+    return [
+        pool
+        for name, count in osd_threads(threads, disks).items()
+        if (pool := _pool(name, count, price, speed, waiting if name == "tp_osd_tp" else 0.0))
+    ]
+
+
+def client_pools(machine: Machine, work: Work) -> list[Pool]:
+    """The pools of one load generator."""
+    speed = thread_speed(machine)
+    found = [_pool(name, count, work.client, speed, 0.0) for name, count in CLIENT_THREADS.items()]
+    return [pool for pool in found if pool]
+
+
+def _pool(name: str, count: int, price: Price, speed: float, waiting: float) -> Pool | None:
+    points = price.threads.get(name, 0.0)
+    if points <= 0:
+        return None
+    seconds = points / speed + waiting
+    how = f"{count} thread(s) / ({points * 1e3:.4f} point-ms / {speed:.2f} points"
+    how += f" + {waiting * 1e6:.0f} us waiting for the device)" if waiting else ")"
+    return Pool(name, count, seconds, how)

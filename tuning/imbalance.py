@@ -1,0 +1,39 @@
+"""Imbalance: how much more than its share the busiest OSD gets, because placement groups are few and random."""
+
+from __future__ import annotations
+
+import math
+
+from tuning.profile import Profile
+from tuning.workload import Flow, Shape
+
+SOURCE = "largest of n binomial shares: 1 + sqrt(2 ln n / PGs led) (Raab and Steger 1998); upmap_max_deviation of Ceph"
+
+TARGET_PGS_PER_OSD = 100.0
+"""mon_target_pg_per_osd: what Ceph's autoscaler aims at, copies counted; used where the profile names no pg_num."""
+
+UPMAP_MAX_DEVIATION = 5.0
+"""Ceph's balancer evens out the PGs of OSDs to within so many. It does not look at who leads them."""
+
+
+def busiest(profile: Profile, shape: Shape) -> float:
+    """Load of the busiest OSD over the mean. Reads go to the leader of a PG, writes to all of its OSDs."""
+    osds = profile.osds
+    if osds < 2:
+        return 1.0
+    held = pgs_per_osd(profile, shape)
+    if shape.flow is Flow.WRITE or shape.k:
+        return 1 + min(UPMAP_MAX_DEVIATION / held, _spread(held, osds))
+    return 1 + _spread(held / shape.copies, osds)
+
+
+def pgs_per_osd(profile: Profile, shape: Shape) -> float:
+    """PGs that an OSD holds, whichever its part in them."""
+    if profile.pgs is None:
+        return TARGET_PGS_PER_OSD
+    return profile.pgs * shape.copies / profile.osds
+
+
+def _spread(expected: float, osds: int) -> float:
+    # An OSD cannot lead more than all that there is; the formula is for many balls.
+    return min(osds - 1.0, math.sqrt(2 * math.log(osds) / expected))

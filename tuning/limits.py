@@ -1,0 +1,101 @@
+"""Limits against a profile: what a metric may be on hardware of that kind, and verdicts by interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from lab.checks.verdict import Outcome, Verdict
+from lab.telemetry.demand import Interval
+from tuning.derivation import Derivation, Step
+from tuning.model import Prediction
+from tuning.recovery import Recovery
+from tuning.validate import geometric_error
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a metric has to be. low, high: in `unit`, None: open on that side; why: one sentence."""
+
+    metric: str
+    low: float | None
+    high: float | None
+    unit: str
+    why: str
+    derivation: Derivation = field(default_factory=Derivation)
+
+
+def throughput_limit(made: Prediction, factor: float) -> Limit:
+    """At least the predicted operations a second over `factor`, the model's own error (2.0: within a factor of two)."""
+    low = made.ops / factor
+    return Limit(
+        metric=f"throughput of {made.shape}",
+        low=low,
+        high=None,
+        unit="ops/s",
+        why=f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:g}",
+        derivation=_allowed(made.derivation, f"{made.ops:,.0f} / {factor:g}", f"at least {low:,.0f} ops/s"),
+    )
+
+
+def latency_limit(made: Prediction, factor: float) -> Limit:
+    """At most the predicted mean seconds times `factor`."""
+    high = made.latency_s * factor
+    return Limit(
+        metric=f"mean latency of {made.shape}",
+        low=None,
+        high=high,
+        unit="s",
+        why=f"{made.profile} should take {made.latency_s * 1e3:.3g} ms with {made.shape.in_flight} in flight",
+        derivation=_allowed(made.derivation, f"{made.latency_s:.6f} x {factor:g}", f"at most {high:.6f} s"),
+    )
+
+
+def recovery_limit(made: Recovery, factor: float) -> Limit:
+    """At most the predicted seconds times `factor`."""
+    high = made.seconds * factor
+    return Limit(
+        metric="time to recover",
+        low=None,
+        high=high,
+        unit="s",
+        why=f"copying should take {made.seconds:,.0f} s, limited by {made.limit}",
+        derivation=_allowed(made.derivation, f"{made.seconds:,.0f} x {factor:g}", f"at most {high:,.0f} s"),
+    )
+
+
+def _allowed(derivation: Derivation, how: str, value: str) -> Derivation:
+    return derivation + Derivation((Step("limit", how, value),))
+
+
+def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
+    """How far a prediction may be off before it is held against the hardware: the worst of validated ratios.
+
+    Never below `least`; 2.0 when nothing was validated, which is what the model promises.
+    """
+    if geometric_error(ratios) is None:
+        return 2.0
+    return max(least, *(max(ratio, 1 / ratio) for ratio in ratios))
+
+
+def judge(limit: Limit, measured: Interval) -> Verdict:
+    """Pass when the whole interval is inside the limit, fail when it is outside, else inconclusive."""
+    steps = tuple(limit.derivation.lines())
+    facts = (*steps, f"measured: {measured.mean:,.6g} {limit.unit} ({measured.low:,.6g} to {measured.high:,.6g})")
+    said = f"{limit.metric}: {measured.mean:,.6g} {limit.unit}, wanted {_range(limit)}"
+    if measured.samples < 2:
+        return Verdict(Outcome.INCONCLUSIVE, f"{said}; one sample has no interval", facts)
+    under = limit.low is not None and measured.high < limit.low
+    over = limit.high is not None and measured.low > limit.high
+    if under or over:
+        return Verdict(Outcome.FAIL, said, facts)
+    inside = (limit.low is None or measured.low >= limit.low) and (limit.high is None or measured.high <= limit.high)
+    if inside:
+        return Verdict(Outcome.PASS, said, facts)
+    return Verdict(Outcome.INCONCLUSIVE, f"{said}; the interval reaches over the limit", facts)
+
+
+def _range(limit: Limit) -> str:
+    parts = [f"at least {limit.low:,.6g}"] if limit.low is not None else []
+    parts += [f"at most {limit.high:,.6g}"] if limit.high is not None else []
+    return f"{' and '.join(parts)} {limit.unit}"

@@ -1,0 +1,126 @@
+"""Named tunings: files that say which settings a paper's cluster had, each with its place in the paper."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from lab.errors import SpecError
+from lab.knobs.settings import Kind, Setting
+from lab.specfile import explain
+
+FOLDER = Path(__file__).with_name("tunings")
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+
+_KEYS = {
+    Kind.SYSCTL: (re.compile(r"[a-z][a-z0-9_-]*(\.[a-zA-Z0-9_-]+)+"), "a dotted name such as vm.swappiness"),
+    Kind.SYSFS: (re.compile(r"/sys/[\w/.*\[\]-]+"), "an absolute path below /sys; * matches within a name"),
+    Kind.MTU: (re.compile(r"cluster"), "cluster: the interface of the cluster's network"),
+    Kind.SWAP: (re.compile(r"all"), "all"),
+    Kind.LIMITS: (re.compile(r"\S+ (soft|hard|-) [a-z]+"), "DOMAIN soft|hard|- ITEM, such as * soft nofile"),
+    Kind.CMDLINE: (re.compile(r"[a-z][\w.,=-]*"), "one word of the kernel's command line"),
+    Kind.CEPH: (re.compile(r"[a-z][a-z0-9_/]+"), "an option of Ceph with underscores"),
+}
+"""What a key of each kind looks like. A path with a .. in it must not pass."""
+
+_SECTION = re.compile(r"global|mon|mgr|osd|mds|client(\.[\w.-]+)?")
+
+
+class _Setting(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    key: _Text
+    value: _Text = ""
+    section: str = ""
+    source: _Text
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _fits(self) -> _Setting:
+        pattern, wanted = _KEYS.get(self.kind, (re.compile(".+"), "any words"))
+        if not pattern.fullmatch(self.key) or ".." in self.key:
+            raise ValueError(f"key {self.key!r} is no {self.kind}; wanted: {wanted}")
+        if (self.kind is Kind.CEPH) != bool(self.section):
+            raise ValueError("section is for kind ceph, which needs it")
+        if self.section and not _SECTION.fullmatch(self.section):
+            raise ValueError(f"section {self.section!r} is none of global, mon, mgr, osd, mds, client")
+        if not self.value and self.kind not in (Kind.CMDLINE, Kind.MANUAL):
+            raise ValueError("value is missing")
+        if self.kind is Kind.SWAP and self.value != "off":
+            raise ValueError(f"swap can be 'off', got {self.value!r}")
+        if self.kind is Kind.MTU and not self.value.isdigit():
+            raise ValueError(f"an MTU is a number of bytes, got {self.value!r}")
+        return self
+
+    def frozen(self) -> Setting:
+        return Setting(self.kind, self.key, self.value, self.source, self.section, self.note)
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: _Text
+    paper: _Text
+    settings: Annotated[tuple[_Setting, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _once(self) -> _File:
+        seen: set[tuple[str, str, str]] = set()
+        for one in self.settings:
+            place = (one.kind.value, one.section, one.key)
+            if place in seen:
+                raise ValueError(f"{one.kind} {one.section} {one.key} is set twice".replace("  ", " "))
+            seen.add(place)
+        return self
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A named tuning. paper: where its settings come from; each of them names the place."""
+
+    name: str
+    title: str
+    paper: str
+    settings: tuple[Setting, ...]
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """Those that ship with cephlab."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def load(name: str, folder: Path = FOLDER) -> Tuning:
+    """A tuning by name, or by the path of a TOML file; SpecError for one that there is not."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        return read(path)
+    if name not in names(folder):
+        raise SpecError(
+            f"there is no tuning {name!r}",
+            f"known: {', '.join(names(folder))}",
+            "choose one of these, or give the path of a .toml file",
+        )
+    return read(folder / f"{name}.toml")
+
+
+def read(path: Path) -> Tuning:
+    """A tuning file; SpecError names file, key, got and wanted."""
+    try:
+        raw = tomllib.loads(path.read_text())
+        file = _File.model_validate(raw)
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not TOML", str(error)) from error
+    except ValidationError as error:
+        raise SpecError(f"{path} is not a tuning", explain(error), "see docs/tuning.md for the keys") from None
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", path.stem):
+        raise SpecError(f"{path.stem!r} cannot name a tuning", "wanted: a-z, 0-9 and -", "rename the file")
+    return Tuning(path.stem, file.title, file.paper, tuple(one.frozen() for one in file.settings))

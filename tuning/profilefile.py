@@ -1,0 +1,194 @@
+"""Profiles as TOML files: every key and unit is checked, and what does not fit is named with its place."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from lab.arch import Arch
+from lab.errors import SpecError
+from lab.specfile import explain
+from tuning.profile import DiskKind, DiskRole, Disks, Figure, Machine, Profile, Threads
+from tuning.units import Kind, parse
+
+SHIPPED = Path(__file__).with_name("profiles")
+THIS_MACHINE = "this-machine"
+_HINT = "docs/model.md shows a whole profile"
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+_Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Figure(_Table):
+    value: _Text
+    source: _Text
+
+
+def _reader(kind: Kind) -> Any:
+    def read(raw: Any) -> Figure:
+        if not isinstance(raw, dict):
+            raise ValueError('{ value = "figure unit", source = "where it is from" }')
+        read_as = _Figure.model_validate(raw)
+        return Figure(parse(read_as.value, kind), kind, read_as.source)
+
+    return BeforeValidator(read)
+
+
+_Bytes = Annotated[Figure, _reader(Kind.BYTES)]
+_Rate = Annotated[Figure, _reader(Kind.RATE)]
+_Time = Annotated[Figure, _reader(Kind.TIME)]
+_Ops = Annotated[Figure, _reader(Kind.OPS)]
+_Speed = Annotated[Figure, _reader(Kind.SPEED)]
+_Power = Annotated[Figure, _reader(Kind.POWER)]
+
+
+class _Disks(_Table):
+    name: _Name
+    kind: DiskKind
+    role: DiskRole = DiskRole.DATA
+    count: _Count
+    osds_per_disk: _Count = 1
+    size: _Bytes
+    read_iops: _Ops | None = None
+    write_iops: _Ops | None = None
+    seq_read: _Rate | None = None
+    seq_write: _Rate | None = None
+    sync_latency: _Time | None = None
+    read_latency: _Time | None = None
+    shared_link: _Rate | None = None
+
+    def build(self) -> Disks:
+        return Disks(**vars(self))
+
+
+class _Machine(_Table):
+    name: _Name
+    count: _Count
+    arch: Arch
+    cores: _Count
+    threads_per_core: Annotated[int, Field(ge=1, le=8, strict=True)]
+    core_speed: _Speed
+    thread_speed: _Speed | None = None
+    memory: _Bytes
+    bandwidth: _Rate
+    cluster_bandwidth: _Rate | None = None
+    gateways: Annotated[int, Field(ge=0, strict=True)] = 0
+    crc32c: _Rate | None = None
+    ec_encode: _Rate | None = None
+    power_loaded: _Power | None = None
+    power_idle: _Power | None = None
+    disks: tuple[_Disks, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> _Machine:
+        _once("disks", [disks.name for disks in self.disks])
+        return self
+
+    def build(self) -> Machine:
+        values = {**vars(self), "disks": tuple(disks.build() for disks in self.disks)}
+        return Machine(**values)
+
+
+class _Network(_Table):
+    rtt: _Time
+    uplink: _Rate | None = None
+    mtu_bytes: Annotated[int, Field(ge=576, le=65536, strict=True)] = 1500
+
+
+class _Threads(_Table):
+    osd_shards: _Count | None = None
+    threads_per_shard: _Count | None = None
+    messenger: _Count = 3
+
+
+class _Profile(_Table):
+    name: _Name
+    title: _Text
+    nodes: Annotated[tuple[_Machine, ...], Field(min_length=1)]
+    clients: tuple[_Machine, ...] = ()
+    clients_on_nodes: bool = False
+    network: _Network
+    threads: _Threads = _Threads()
+    max_backfills: _Count = 1
+    pgs: _Count | None = None
+    missing: tuple[_Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _sound(self) -> _Profile:
+        _once("nodes and clients", [machine.name for machine in (*self.nodes, *self.clients)])
+        if not any(disks.role is DiskRole.DATA for node in self.nodes for disks in node.disks):
+            raise ValueError("at least one node with a data disk")
+        for node in self.nodes:
+            if all(disks.role is DiskRole.METADATA for disks in node.disks) and node.disks:
+                raise ValueError(f"{node.name} has metadata disks but no data disk that could use them")
+        if bool(self.clients) == self.clients_on_nodes:
+            raise ValueError("either [[clients]] or clients_on_nodes = true, and not both")
+        return self
+
+    def build(self) -> Profile:
+        return Profile(
+            name=self.name,
+            title=self.title,
+            nodes=tuple(node.build() for node in self.nodes),
+            clients=tuple(client.build() for client in self.clients),
+            rtt=self.network.rtt,
+            uplink=self.network.uplink,
+            mtu_bytes=self.network.mtu_bytes,
+            threads=Threads(**vars(self.threads)),
+            clients_on_nodes=self.clients_on_nodes,
+            max_backfills=self.max_backfills,
+            pgs=self.pgs,
+            missing=self.missing,
+        )
+
+
+def _once(what: str, names: Sequence[str]) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"{what}: each name once; more than once: {', '.join(twice)}")
+
+
+def load_profile(path: Path) -> Profile:
+    """Read one profile file; SpecError names file, key, what was got and what was wanted."""
+    try:
+        read = _Profile.model_validate(tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise SpecError(f"the profile {path} cannot be read", str(error), _HINT) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
+    except ValidationError as error:
+        raise SpecError(f"{path} is not a profile", explain(error), _HINT) from None
+    if read.name != path.stem:
+        raise SpecError(
+            f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT
+        )
+    return read.build()
+
+
+def profile_files(own: Path) -> dict[str, Path]:
+    """Name -> file of every profile: those that are shipped, and over them the user's own folder."""
+    return {path.stem: path for folder in (SHIPPED, own) for path in sorted(folder.glob("*.toml"))}
+
+
+def find_profile(name: str, own: Path) -> Profile:
+    """A profile by name or by path (something with a / or .toml); SpecError when there is none.
+
+    own: the folder of the user's profiles, which `cephlab probe` writes to.
+    """
+    if "/" in name or name.endswith(".toml"):
+        return load_profile(Path(name))
+    known = profile_files(own)
+    if name not in known:
+        hint = "`cephlab probe` makes it" if name == THIS_MACHINE else "choose one of these, or give the path of a file"
+        raise SpecError(f"no profile is named '{name}'", f"known: {', '.join(sorted(known))}", hint)
+    return load_profile(known[name])

@@ -1,0 +1,65 @@
+"""Writes a profile as the TOML that people read and edit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+
+from tuning.profile import Figure, Profile
+from tuning.units import Kind
+
+_UNIT = {
+    Kind.BYTES: ("GiB", 2.0**30),
+    Kind.RATE: ("MB/s", 1e6),
+    Kind.TIME: ("us", 1e-6),
+    Kind.OPS: ("IOPS", 1.0),
+    Kind.SPEED: ("points", 1.0),
+    Kind.POWER: ("W", 1.0),
+}
+
+
+def to_toml(profile: Profile) -> str:
+    """The file's text; `load_profile` reads it back to an equal profile, figures to three decimals."""
+    lines = [f"name = {_text(profile.name)}", f"title = {_text(profile.title)}"]
+    if profile.clients_on_nodes:
+        lines.append("clients_on_nodes = true")
+    if profile.max_backfills != 1:
+        lines.append(f"max_backfills = {profile.max_backfills}")
+    if profile.pgs:
+        lines.append(f"pgs = {profile.pgs}")
+    if profile.missing:
+        lines += ["missing = [", *(f"  {_text(line)}," for line in profile.missing), "]"]
+    lines += ["", "[network]", f"rtt = {_figure(profile.rtt)}", f"mtu_bytes = {profile.mtu_bytes}"]
+    if profile.uplink:
+        lines.append(f"uplink = {_figure(profile.uplink)}")
+    lines += ["", "[threads]", *_plain(profile.threads)]
+    for kind, machines in (("nodes", profile.nodes), ("clients", profile.clients)):
+        for machine in machines:
+            lines += ["", f"[[{kind}]]", *_plain(machine)]
+            for disks in machine.disks:
+                lines += ["", f"[[{kind}.disks]]", *_plain(disks)]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(thing: object) -> Iterator[str]:
+    """One line for each value of a dataclass that is not a table of its own."""
+    for one in fields(thing):  # type: ignore[arg-type]
+        value = getattr(thing, one.name)
+        if value is None or isinstance(value, tuple):
+            continue
+        if isinstance(value, Figure):
+            yield f"{one.name} = {_figure(value)}"
+        else:
+            yield f"{one.name} = {_text(str(value)) if isinstance(value, str) else value}"
+
+
+def _figure(figure: Figure) -> str:
+    unit, size = _UNIT[figure.kind]
+    number = f"{figure.value / size:.3f}".rstrip("0").rstrip(".")
+    return f"{{ value = {_text(f'{number} {unit}')}, source = {_text(figure.source)} }}"
+
+
+def _text(words: str) -> str:
+    # A JSON string is a TOML basic string as long as nothing beyond ASCII has to be escaped.
+    return json.dumps(str(words), ensure_ascii=False)

@@ -1,0 +1,82 @@
+"""Figures with units, as people write them: "128 GiB", "25 Gb/s", "20 us"; a number alone is refused."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a figure measures, by the unit that the model calculates in."""
+
+    BYTES = "bytes"
+    RATE = "bytes/s"
+    TIME = "s"
+    OPS = "ops/s"
+    SPEED = "points"
+    POWER = "W"
+
+
+UNITS: dict[Kind, dict[str, float]] = {
+    Kind.BYTES: {
+        "B": 1,
+        "KB": 1e3,
+        "MB": 1e6,
+        "GB": 1e9,
+        "TB": 1e12,
+        "KiB": 2.0**10,
+        "MiB": 2.0**20,
+        "GiB": 2.0**30,
+        "TiB": 2.0**40,
+    },
+    Kind.RATE: {
+        "B/s": 1,
+        "MB/s": 1e6,
+        "GB/s": 1e9,
+        "MiB/s": 2.0**20,
+        "GiB/s": 2.0**30,
+        "Mb/s": 1e6 / 8,
+        "Gb/s": 1e9 / 8,
+    },
+    Kind.TIME: {"s": 1, "ms": 1e-3, "us": 1e-6},
+    Kind.OPS: {"IOPS": 1, "ops/s": 1},
+    Kind.SPEED: {"points": 1},
+    Kind.POWER: {"W": 1},
+}
+"""Unit -> how many of the kind's own unit it is."""
+
+_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)")
+
+
+def parse(text: str, kind: Kind) -> float:
+    """The figure in the kind's own unit; ValueError says what was wanted."""
+    known = ", ".join(UNITS[kind])
+    found = _FIGURE.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f'a figure above 0 with its unit, such as "10 {next(iter(UNITS[kind]))}"; units: {known}')
+    scale = UNITS[kind].get(found[2])
+    if scale is None:
+        raise ValueError(f"one of the units {known}")
+    value = float(found[1]) * scale
+    if value <= 0:
+        raise ValueError("a figure above 0")
+    return value
+
+
+_STEPS: dict[Kind, tuple[tuple[str, float], ...]] = {
+    Kind.BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1)),
+    Kind.RATE: (("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1)),
+    Kind.TIME: (("s", 1), ("ms", 1e-3), ("us", 1e-6)),
+    Kind.OPS: (("k ops/s", 1e3), ("ops/s", 1)),
+    Kind.SPEED: (("points", 1),),
+    Kind.POWER: (("W", 1),),
+}
+
+
+def show(value: float, kind: Kind) -> str:
+    """The figure for a reader: three significant digits and the largest unit that fits."""
+    for unit, size in _STEPS[kind]:
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}" if value / size < 1000 else f"{value / size:,.0f} {unit}"
+    unit, size = _STEPS[kind][-1]
+    return f"{value / size:.3g} {unit}"

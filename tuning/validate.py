@@ -1,0 +1,113 @@
+"""Validation: what the model says of clusters that others measured, beside what they published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lab.errors import SpecError
+from lab.telemetry.demand import Demand
+from tuning.model import Prediction, predict
+from tuning.profile import Profile
+from tuning.recovery import recovery_time
+from tuning.references import FigureKind, Published, Reference
+from tuning.workload import Shape
+
+TARGET_ERROR = 1.25
+TARGET_WORST = 2.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One figure. predicted: in the figure's unit, None where the model cannot speak to it; why: then."""
+
+    reference: str
+    figure: Published
+    predicted: float | None
+    limit: str
+    why: str
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.predicted is None else self.predicted / self.figure.value
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All figures of all references."""
+
+    comparisons: tuple[Comparison, ...]
+
+    def of(self, kinds: Sequence[FigureKind]) -> list[Comparison]:
+        """Those that have a prediction, of some kinds."""
+        return [one for one in self.comparisons if one.ratio is not None and one.figure.kind in kinds]
+
+    def error(self, kinds: Sequence[FigureKind]) -> float | None:
+        """Geometric mean of how far predictions are off, as a factor of 1 or more; None when there are none."""
+        return geometric_error([one.ratio for one in self.of(kinds) if one.ratio])
+
+    def worst(self, kinds: Sequence[FigureKind]) -> float | None:
+        """The largest factor."""
+        found = [max(one.ratio, 1 / one.ratio) for one in self.of(kinds) if one.ratio]
+        return max(found, default=None)
+
+
+RATES = (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
+
+
+def geometric_error(ratios: Sequence[float]) -> float | None:
+    """exp of the mean of |log ratio|: 1.25 means that a prediction is off by a quarter, whichever way."""
+    if not ratios:
+        return None
+    return math.exp(sum(abs(math.log(ratio)) for ratio in ratios) / len(ratios))
+
+
+def validate(
+    demands: Sequence[Demand], references: Sequence[Reference], profile_of: Callable[[str], Profile]
+) -> Validation:
+    """Compare every figure. profile_of: a profile by name."""
+    found: list[Comparison] = []
+    made: dict[tuple[str, Shape], Prediction | SpecError] = {}
+    for reference in references:
+        profile = profile_of(reference.profile)
+        found += [_compare(demands, reference.name, profile, figure, made) for figure in reference.figures]
+    return Validation(tuple(found))
+
+
+def _compare(
+    demands: Sequence[Demand],
+    name: str,
+    profile: Profile,
+    figure: Published,
+    made: dict[tuple[str, Shape], Prediction | SpecError],
+) -> Comparison:
+    if figure.rebuild is not None:
+        lost = figure.rebuild
+        again = recovery_time(profile, lost.data_bytes, nodes_lost=lost.nodes_lost, nodes=lost.nodes, share=lost.share)
+        return Comparison(name, figure, again.seconds, again.limit, "")
+    if figure.shape is None:
+        return Comparison(name, figure, None, "", figure.beyond)
+    key = (profile.name, figure.shape)
+    if key not in made:
+        try:
+            made[key] = predict(demands, profile, figure.shape)
+        except SpecError as error:
+            made[key] = error
+    result = made[key]
+    if isinstance(result, SpecError):
+        return Comparison(name, figure, None, "", f"{result.what}: {result.detail}")
+    return Comparison(name, figure, _value(result, figure), result.bottleneck, "")
+
+
+def _value(made: Prediction, figure: Published) -> float:
+    """The prediction in the figure's own unit."""
+    if figure.kind is FigureKind.BANDWIDTH:
+        return made.bytes_s
+    if figure.kind is FigureKind.LATENCY:
+        return made.latency_s
+    if figure.kind is FigureKind.CPU:
+        return max(
+            share for name, share in made.utilisation.items() if name.endswith(": CPU") and "clients" not in name
+        )
+    return made.ops

@@ -1,0 +1,230 @@
+"""What an operation asks of hardware that is not there yet: demands in machine-independent units, for a given shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab.errors import SpecError
+from lab.telemetry.demand import Demand, Resource, Role
+from tuning.derivation import Derivation, Step
+from tuning.workload import FLOWS, Flow, Shape
+
+MEASURE = "`cephlab measure` makes it"
+_FAR = 4
+"""A block this many times beyond the measured ones is called extrapolated."""
+
+LINEAR = "service demand is linear in bytes: fixed cost per operation and cost per byte"
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one operation costs one role. cpu: points x seconds, on the scale of docs/model.md.
+
+    reads, writes: of devices, counts. threads: the part of `cpu` by thread name. wire: bytes beyond the payload.
+    """
+
+    cpu: float = 0.0
+    reads: float = 0.0
+    writes: float = 0.0
+    write_bytes: float = 0.0
+    wire: float = 0.0
+    threads: Mapping[str, float] = field(default_factory=dict)
+
+    def times(self, factor: float) -> Price:
+        return _combine(self, Price(), factor, 0.0)
+
+    def plus(self, other: Price) -> Price:
+        return _combine(self, other, 1.0, 1.0)
+
+
+def _combine(left: Price, right: Price, a: float, b: float) -> Price:
+    """a x left + b x right, never below zero."""
+    names = sorted({*left.threads, *right.threads})
+    return Price(
+        cpu=max(0.0, a * left.cpu + b * right.cpu),
+        reads=max(0.0, a * left.reads + b * right.reads),
+        writes=max(0.0, a * left.writes + b * right.writes),
+        write_bytes=max(0.0, a * left.write_bytes + b * right.write_bytes),
+        wire=max(0.0, a * left.wire + b * right.wire),
+        threads={n: max(0.0, a * left.threads.get(n, 0.0) + b * right.threads.get(n, 0.0)) for n in names},
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
+
+    doubts: what makes the figures weak, as sentences.
+    """
+
+    shape: Shape
+    client: Price
+    primary: Price
+    replica: Price
+    gateway: Price | None
+    derivation: Derivation
+    doubts: tuple[str, ...] = ()
+
+
+def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
+    """Fit measured demands to a shape.
+
+    Demands of the same operation are used, those of the same protection (copies or EC) before others; between two block
+    sizes a straight line is drawn. Raises SpecError when nothing measured can speak for the shape.
+    """
+    chosen = _choose(demands, shape, shape.block_bytes)
+    merged = _merge(chosen, shape.block_bytes)
+    derivation = _explain(chosen, merged, shape)
+    if shape.k and not any(demand.operation.k for demand in chosen):
+        shard = _merge(_choose(demands, shape, int(shape.shard_bytes)), int(shape.shard_bytes))
+        # A sub-read of a shard does what a read does; a sub-write what a replica does.
+        merged[Role.REPLICA] = shard[Role.PRIMARY if shape.flow is Flow.READ else Role.REPLICA]
+        derivation += Derivation(
+            (Step("EC", "", f"not measured: a shard at the price of a copy of {shape.shard_bytes:.0f} B"),)
+        )
+    return Work(
+        shape=shape,
+        client=merged[Role.CLIENT],
+        primary=merged[Role.PRIMARY],
+        replica=merged[Role.REPLICA],
+        gateway=merged[Role.GATEWAY] if any(Role.GATEWAY in demand.costs for demand in chosen) else None,
+        derivation=derivation,
+        doubts=_doubts(chosen, shape),
+    )
+
+
+def _doubts(chosen: Sequence[Demand], shape: Shape) -> tuple[str, ...]:
+    sizes = [demand.operation.block_bytes for demand in chosen]
+    found = []
+    if shape.block_bytes > _FAR * max(sizes) or shape.block_bytes * _FAR < min(sizes):
+        span = " and ".join(str(size) for size in sorted(sizes))
+        found.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {shape.block_bytes} B.")
+    names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
+    if names:
+        found.append(f"{shape.operation} was not measured; {', '.join(names)} stands in for it.")
+    return tuple(found)
+
+
+def _choose(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
+    """One demand, or two whose block sizes a line is drawn through."""
+    usable = _usable(demands, shape)
+    sizes = sorted({demand.operation.block_bytes for demand in usable})
+    return [_closest(usable, size, shape) for size in _around(sizes, block_bytes, shape)]
+
+
+def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
+    prices = [_prices(demand) for demand in chosen]
+    if len(chosen) == 1:
+        return prices[0]
+    low, high = (demand.operation.block_bytes for demand in chosen)
+    at = (block_bytes - low) / (high - low)
+    return {role: _combine(prices[0][role], prices[1][role], 1 - at, at) for role in prices[0]}
+
+
+def _usable(demands: Sequence[Demand], shape: Shape) -> list[Demand]:
+    """Demands of the shape's operation; a random one where there is no sequential one and the other way round."""
+    real = [demand for demand in demands if not demand.emulated]
+    unscaled = [demand for demand in real if demand.core_speed <= 0]
+    if unscaled:
+        raise SpecError(
+            "a demand lacks the core speed of the machine that it was measured on",
+            f"{unscaled[0].operation.name} of {unscaled[0].operation.block_bytes} B",
+            "run `cephlab probe`, then `cephlab measure` again",
+        )
+    kin = [demand for demand in real if _kin(demand, shape)]
+    exact = [demand for demand in kin if demand.operation.name == shape.operation]
+    if exact:
+        return exact
+    if kin:
+        return kin
+    known = ", ".join(sorted({f"{d.operation.name} {d.operation.block_bytes} B" for d in demands})) or "none"
+    raise SpecError(f"no measured demand speaks for {shape.operation}", f"measured: {known}", MEASURE)
+
+
+def _kin(demand: Demand, shape: Shape) -> bool:
+    if demand.operation.name not in FLOWS:
+        return False
+    other = Shape(demand.operation.name, demand.operation.block_bytes, 1, 1)
+    return other.flow is shape.flow and other.through_gateway == shape.through_gateway
+
+
+def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
+    """The block sizes to draw a line through: the very one, its neighbours, or the two outermost on that side."""
+    if wanted in sizes:
+        return [wanted]
+    if len(sizes) < 2:
+        raise SpecError(
+            f"{shape.operation} was measured at one block size only",
+            f"measured: {sizes[0]} B, wanted: {wanted} B",
+            f"measure a second block size; {MEASURE}",
+        )
+    above = [index for index, size in enumerate(sizes) if size > wanted]
+    upper = min(max(above[0], 1), len(sizes) - 1) if above else len(sizes) - 1
+    return [sizes[upper - 1], sizes[upper]]
+
+
+def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
+    """Of the demands at a block size: same protection first, then copies nearest to the shape's, then deepest load."""
+    fitting = [demand for demand in usable if demand.operation.block_bytes == size]
+
+    def distance(demand: Demand) -> tuple[bool, bool, int, int]:
+        operation = demand.operation
+        lonely = operation.shards == 1 and shape.copies > 1
+        return bool(operation.k) != bool(shape.k), lonely, abs(operation.shards - shape.copies), -operation.depth
+
+    return min(fitting, key=distance)
+
+
+def _prices(demand: Demand) -> dict[Role, Price]:
+    """By role, the replica's divided by their number: on a read of an erasure-coded object only k shards are asked."""
+    operation = demand.operation
+    reads = Shape(operation.name, operation.block_bytes, 1, 1).flow is Flow.READ
+    others = max(1, (operation.k if reads and operation.k else operation.shards) - 1)
+    found = {role: _price(demand, role) for role in (Role.CLIENT, Role.PRIMARY, Role.REPLICA, Role.GATEWAY)}
+    return {**found, Role.REPLICA: found[Role.REPLICA].times(1 / others)}
+
+
+def _price(demand: Demand, role: Role) -> Price:
+    speed = demand.core_speed
+    wire = demand.of(role, Resource.WIRE_SENT_BYTES) + demand.of(role, Resource.WIRE_RECEIVED_BYTES)
+    return Price(
+        cpu=demand.cpu_s(role) * speed,
+        reads=demand.of(role, Resource.DEVICE_READS),
+        writes=demand.of(role, Resource.DEVICE_WRITES),
+        write_bytes=demand.of(role, Resource.DEVICE_WRITE_BYTES),
+        wire=max(0.0, wire - demand.operation.block_bytes) if role is Role.CLIENT and wire else 0.0,
+        threads={name: seconds * speed for name, seconds in demand.threads.get(role, {}).items()},
+    )
+
+
+def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shape) -> Derivation:
+    steps = [
+        Step(
+            "measured",
+            "",
+            f"{d.operation.name} {d.operation.block_bytes} B, {_protection(d)}, depth {d.operation.depth}, "
+            f"Ceph {d.release} on {d.arch} at {d.core_speed:.2f} points per CPU: client {_us(d, Role.CLIENT)}, "
+            f"primary {_us(d, Role.PRIMARY)}, all replicas {_us(d, Role.REPLICA)}, gateway {_us(d, Role.GATEWAY)}",
+        )
+        for d in chosen
+    ]
+    if len(chosen) > 1:
+        sizes = " and ".join(f"{d.operation.block_bytes} B" for d in chosen)
+        steps.append(Step("block size", f"straight line through {sizes}", f"{shape.block_bytes} B", LINEAR))
+    for role, price in merged.items():
+        if price.cpu:
+            label = "one replica" if role is Role.REPLICA else role.value
+            steps.append(
+                Step(f"CPU of {label}", "seconds x points per CPU", f"{price.cpu * 1e3:.3f} point-milliseconds")
+            )
+    return Derivation(tuple(steps))
+
+
+def _protection(demand: Demand) -> str:
+    operation = demand.operation
+    return f"EC {operation.k}+{operation.m}" if operation.k else f"{operation.replicas} copies"
+
+
+def _us(demand: Demand, role: Role) -> str:
+    return f"{demand.cpu_s(role) * 1e6:.0f} us"

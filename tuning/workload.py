@@ -1,0 +1,126 @@
+"""Workload shapes: what is asked of a cluster, by whom and how much of it at a time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lab.errors import SpecError
+from lab.telemetry.demand import Operation
+
+
+class Flow(StrEnum):
+    """Which way data goes."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+FLOWS = {
+    "read": Flow.READ,
+    "randread": Flow.READ,
+    "seqread": Flow.READ,
+    "seq": Flow.READ,
+    "get": Flow.READ,
+    "write": Flow.WRITE,
+    "randwrite": Flow.WRITE,
+    "seqwrite": Flow.WRITE,
+    "put": Flow.WRITE,
+}
+_OBJECT = {"get", "put"}
+_RANDOM = {"randread", "randwrite"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One kind of operation under a steady load; SpecError for an operation that the model does not know.
+
+    block_bytes: of one operation. replicas, or k and m of an erasure code. clients: load generators (processes), each
+    with `depth` operations in flight. hit_ratio: share of reads that an OSD answers from its own memory.
+    span: share of each disk that the touched data lies on.
+    """
+
+    operation: str
+    block_bytes: int
+    clients: int
+    depth: int
+    replicas: int = 3
+    k: int = 0
+    m: int = 0
+    hit_ratio: float = 0.0
+    span: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.operation not in FLOWS:
+            raise SpecError(
+                "the operation is not known to the model", f"got {self.operation!r}, wanted one of {', '.join(FLOWS)}"
+            )
+
+    @property
+    def flow(self) -> Flow:
+        return FLOWS[self.operation]
+
+    @property
+    def through_gateway(self) -> bool:
+        return self.operation in _OBJECT
+
+    @property
+    def random(self) -> bool:
+        return self.operation in _RANDOM
+
+    @property
+    def in_flight(self) -> int:
+        return self.clients * self.depth
+
+    @property
+    def copies(self) -> int:
+        """OSDs that one write reaches."""
+        return self.k + self.m if self.k else self.replicas
+
+    @property
+    def shard_bytes(self) -> float:
+        """What one of those OSDs stores."""
+        return self.block_bytes / self.k if self.k else float(self.block_bytes)
+
+    @property
+    def protection(self) -> str:
+        return f"EC {self.k}+{self.m}" if self.k else f"{self.replicas} copies"
+
+    def as_operation(self) -> Operation:
+        return Operation(self.operation, self.block_bytes, self.depth, self.replicas, self.k, self.m)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} of {_block(self.block_bytes)}, {self.protection}, "
+            f"{self.clients} client(s) with {self.depth} in flight each"
+        )
+
+
+def _block(block_bytes: int) -> str:
+    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if block_bytes % size == 0:
+            return f"{block_bytes // size} {unit}"
+    return f"{block_bytes} B"
+
+
+_BLOCK = re.compile(r"([1-9][0-9]*)\s*([kKmM]?)(?:i?[bB])?")
+_EC = re.compile(r"([1-9][0-9]?)\+([1-9][0-9]?)")
+
+
+def parse_block(text: str) -> int:
+    """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise."""
+    found = _BLOCK.fullmatch(text.strip())
+    if not found:
+        raise SpecError("the block size is not one", f"got {text!r}, wanted such as 4k, 64k or 4M")
+    return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]
+
+
+def parse_ec(text: str) -> tuple[int, int]:
+    """(k, m) of "4+2", (0, 0) of nothing; SpecError otherwise."""
+    if not text:
+        return 0, 0
+    found = _EC.fullmatch(text.strip())
+    if not found:
+        raise SpecError("the erasure code is not one", f"got {text!r}, wanted such as 4+2")
+    return int(found[1]), int(found[2])
