@@ -1,0 +1,1 @@
+"""Tests of Ceph: one folder per capability."""

@@ -1,0 +1,15 @@
+"""What the machines below Ceph give: measured where the lab can, skipped by name where only hardware has it."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.baseline import atomics, checksum, clocks, disk, hardware, network
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *clocks.SCENARIOS,
+    *network.SCENARIOS,
+    *disk.SCENARIOS,
+    *checksum.SCENARIOS,
+    *atomics.SCENARIOS,
+    *hardware.SCENARIOS,
+)

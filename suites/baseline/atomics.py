@@ -1,0 +1,102 @@
+"""Whether Arm binaries of Ceph use the single-instruction atomics of Armv8.1 (LSE)."""
+
+from __future__ import annotations
+
+import io
+from array import array
+from dataclasses import dataclass
+
+from elftools.elf.elffile import ELFFile
+
+from lab.arch import Arch
+from lab.errors import LabBroken, Unavailable
+from lab.scenario import Scenario, Stage
+
+BINARIES = (
+    "usr/bin/ceph-osd",
+    "usr/bin/ceph-mon",
+    "usr/lib/aarch64-linux-gnu/ceph/libceph-common.so.2",
+    "usr/lib/aarch64-linux-gnu/librados.so.2",
+    "usr/lib/aarch64-linux-gnu/librbd.so.1",
+)
+
+LEAST_INSTRUCTIONS = 10_000
+"""The smallest of these has many times as many; less says that the wrong thing was read."""
+
+# (mask, value) of instruction words, from the Arm Architecture Reference Manual for A-profile, C4.1, loads and stores.
+_ATOMIC_MEMORY = (0x3F200C00, 0x38200000)  # LDADD, LDCLR, LDEOR, LDSET, LD[US]MAX, LD[US]MIN, SWP and their ST forms
+_LDAPR = (0x3FFFFC00, 0x38BFC000)  # shares the encoding and is no atomic: load-acquire of Armv8.3
+_CAS = (0x3FA07C00, 0x08A07C00)
+_CASP = (0xBFA07C00, 0x08207C00)
+_EXCLUSIVE = (0x3FA00000, 0x08000000)  # LDXR, LDAXR, STXR, STLXR of one register
+
+
+@dataclass(frozen=True)
+class Atomics:
+    """Counts in a binary's code. Words between functions that only look like instructions count too, seldom."""
+
+    instructions: int
+    lse: int
+    exclusive: int
+
+    @property
+    def manner(self) -> str:
+        """`in line` without a fall-back, `with a fall-back` chosen at run time, `exclusives` alone, or `none`."""
+        if self.lse:
+            return "in line" if self.lse > 10 * self.exclusive else "with a fall-back"
+        return "exclusives" if self.exclusive else "none"
+
+
+def run(stage: Stage) -> None:
+    """Look into the binaries of one aarch64 node."""
+    if Arch.AARCH64 not in stage.cluster.spec.archs:
+        raise Unavailable("the cluster has no aarch64 node", "", "install qemu-user-static, or take such a machine")
+    host = stage.cluster.host_with(Arch.AARCH64)
+    for path in BINARIES:
+        found = count(code_of(host.read(host.root / path), path))
+        stage.recorder.record("atomics", binary=path, lse=found.lse, exclusive=found.exclusive, manner=found.manner)
+        stage.recorder.witness(f"instructions of {path}", got=found.instructions, least=LEAST_INSTRUCTIONS)
+        stage.recorder.observe(f"{path} has LSE atomics", got=found.lse > 0, wanted=True, manner=found.manner)
+
+
+def code_of(content: bytes, path: str) -> bytes:
+    """The code of an aarch64 ELF file; LabBroken for any other file."""
+    if content[:4] != b"\x7fELF":
+        raise LabBroken(f"{path} is not an ELF file")
+    elf = ELFFile(io.BytesIO(content))
+    text = elf.get_section_by_name(".text")
+    if elf.header["e_machine"] != "EM_AARCH64" or text is None:
+        raise LabBroken(f"{path} is no program of aarch64", str(elf.header["e_machine"]))
+    return bytes(text.data())
+
+
+def count(code: bytes) -> Atomics:
+    """Count the two kinds of atomics in little-endian aarch64 code."""
+    words = array("I")
+    words.frombytes(code[: len(code) // 4 * 4])
+    # All of them are loads and stores, which share these bits; the few that are left are looked at one by one.
+    loads = [word for word in words if word & 0x3B000000 in (0x38000000, 0x08000000)]
+    lse = sum(1 for word in loads if is_lse(word))
+    exclusive = sum(1 for word in loads if _fits(word, _EXCLUSIVE))
+    return Atomics(len(words), lse, exclusive)
+
+
+def is_lse(word: int) -> bool:
+    """Whether an instruction word is an atomic of Armv8.1."""
+    return (_fits(word, _ATOMIC_MEMORY) and not _fits(word, _LDAPR)) or _fits(word, _CAS) or _fits(word, _CASP)
+
+
+def _fits(word: int, pattern: tuple[int, int]) -> bool:
+    mask, value = pattern
+    return word & mask == value
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.atomics",
+        goal="Ceph's Arm binaries use the atomics of Armv8.1 where the processor has them.",
+        method="Counts atomic and exclusive instructions in the code of the daemons and libraries of an aarch64 node.",
+        run=run,
+        check="witnessed",
+    ),
+)

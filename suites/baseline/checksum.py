@@ -1,0 +1,142 @@
+"""What a core does of Ceph's own arithmetic: crc32c as libceph-common computes it, and erasure codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from lab.ceph import conf
+from lab.errors import LabBroken
+from lab.host import Host
+from lab.scenario import Scenario, Stage, Tier
+from lab.spec import MIB
+from suites.baseline.figure import note, one_of_each_arch
+from suites.baseline.rated import CHECKSUM, ERASURE_ENCODE, speed
+
+SECONDS: Mapping[Tier, float] = {Tier.QUICK: 0.5, Tier.FULL: 5.0}
+
+CHECK_VALUE = 0x1CF96D7C
+"""crc32c of `123456789` from all ones, as Ceph has it: the Castagnoli polynomial's check value 0xe3069283 (catalogue
+by Greg Cook, CRC-32/ISCSI) before its bits are turned over."""
+
+# argv: library, seconds. Prints one JSON object. The exported variable holds the function that the library chose at its
+# start; the one that computes in plain C is exported as well, so that one can tell whether it was chosen.
+_CRC = """
+import ctypes, json, sys, time
+library = ctypes.CDLL(sys.argv[1])
+chosen = ctypes.c_void_p.in_dll(library, "ceph_crc32c_func").value
+plain = ctypes.cast(library.ceph_crc32c_sctp, ctypes.c_void_p).value
+crc = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint)(chosen)
+block = bytes(range(256)) * 4096
+rounds, began = 0, time.process_time()
+while time.process_time() - began < float(sys.argv[2]):
+    crc(rounds, block, len(block))
+    rounds += 1
+spent = time.process_time() - began
+print(json.dumps({
+    "value": crc(0xffffffff, b"123456789", 9),
+    "accelerated": chosen != plain,
+    "bytes": rounds * len(block),
+    "seconds": spent,
+}))
+"""
+
+EC_BYTES = 4 * MIB
+EC_ROUNDS: Mapping[Tier, int] = {Tier.QUICK: 10, Tier.FULL: 500}
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Code:
+    """An erasure code of 4+2, as the 10-billion-object paper had it."""
+
+    plugin: str
+    technique: str = "reed_sol_van"
+    k: int = 4
+    m: int = 2
+
+
+CODES = (Code("isa"), Code("jerasure"))
+
+
+def run_crc(stage: Stage) -> None:
+    """The check value, whether the processor's instructions are used, and the rate, on each architecture."""
+    for host in one_of_each_arch(stage.cluster):
+        library = f"usr/lib/{host.arch.triplet}/ceph/libceph-common.so.2"
+        argv = ["python3", "-c", _CRC, str(host.root / library), f"{SECONDS[stage.tier]:g}"]
+        found = json.loads(host.run(argv, timeout_s=_TIMEOUT_S * stage.cluster.patience).stdout)
+        stage.recorder.observe(f"crc32c of the check string on {host.arch}", got=found["value"], wanted=CHECK_VALUE)
+        stage.recorder.observe(
+            f"{host.arch}: crc32c by the processor's own instructions", got=found["accelerated"], wanted=True
+        )
+        stage.recorder.witness(f"{host.arch}: bytes summed up", got=found["bytes"], least=MIB)
+        rate = found["bytes"] / found["seconds"] / MIB
+        limit = speed(stage, host, CHECKSUM)
+        note(stage.recorder, f"{host.arch}: crc32c on one core, blocks of 1 MiB", rate, "MiB/s", limit)
+
+
+def run_erasure(stage: Stage, code: Code) -> None:
+    """How fast one core encodes, and decodes after the loss of as many chunks as the code tolerates."""
+    for host in one_of_each_arch(stage.cluster):
+        for work in ("encode", "decode"):
+            seconds, size = benchmark(stage, host, code, work)
+            stage.recorder.witness(f"{host.arch}: bytes to {work}", got=size, least=EC_BYTES)
+            title = f"{host.arch}: {work} {code.plugin} {code.k}+{code.m} on one core"
+            rating = ERASURE_ENCODE if (code.plugin, work) == ("isa", "encode") else None
+            note(stage.recorder, title, size / seconds / MIB, "MiB/s", speed(stage, host, rating))
+
+
+def benchmark(stage: Stage, host: Host, code: Code, work: str) -> tuple[float, int]:
+    """Ceph's own benchmark: (seconds, bytes of objects)."""
+    folder = host.root / f"usr/lib/{host.arch.triplet}/ceph/erasure-code"
+    argv = [
+        "ceph_erasure_code_benchmark",
+        "--plugin",
+        code.plugin,
+        "--workload",
+        work,
+        "--erasure-code-dir",
+        str(folder),
+    ]
+    argv += ["--size", str(EC_BYTES), "--iterations", str(EC_ROUNDS[stage.tier])]
+    argv += [word for name in ("k", "m", "technique") for word in ("--parameter", f"{name}={getattr(code, name)}")]
+    argv += ["--erasures", str(code.m)] if work == "decode" else []
+    env = {"CEPH_CONF": str(conf.conf_path(host))}
+    ran = host.run(argv, env=env, timeout_s=_TIMEOUT_S * stage.cluster.patience)
+    return parse_benchmark(ran.stdout)
+
+
+def parse_benchmark(text: str) -> tuple[float, int]:
+    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes); LabBroken when that is not there."""
+    words = text.split()
+    try:
+        seconds, kib = float(words[-2]), int(words[-1])
+    except (IndexError, ValueError) as error:
+        raise LabBroken("ceph_erasure_code_benchmark printed no result", text) from error
+    if seconds <= 0 or kib <= 0:
+        raise LabBroken("ceph_erasure_code_benchmark measured nothing", text)
+    return seconds, kib * 1024
+
+
+def erasure_scenario(code: Code) -> Scenario:
+    return Scenario(
+        name=f"baseline.erasure-rate[{code.plugin}]",
+        goal=f"A core encodes and decodes {code.plugin} {code.k}+{code.m} at a rate that one can name.",
+        method="Runs Ceph's own benchmark of the erasure code on one node of each architecture.",
+        run=partial(run_erasure, code=code),
+        check="figures",
+    )
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.checksum-rate",
+        goal="Both architectures compute crc32c by their processors' instructions, and alike.",
+        method="Calls the function that libceph-common chose, on one node of each architecture.",
+        run=run_crc,
+        check="figures",
+    ),
+    *(erasure_scenario(code) for code in CODES),
+)

@@ -1,0 +1,155 @@
+"""What a disk does below Ceph: the Proxmox paper's synchronous 4 KiB writes, and large blocks in sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from lab.errors import CommandFailed, Unavailable
+from lab.host import Host
+from lab.scenario import Scenario, Stage, Tier
+from lab.spec import MIB
+from lab.workloads.fio import Done, FioResult, parse
+from suites.baseline.disk_classes import place
+from suites.baseline.figure import Bound, native, note
+from suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
+
+SYNC_BYTES = 4096
+LARGE_BYTES = 4 * MIB
+FILE_BYTES = 256 * MIB
+LEAST_WRITES = 100
+"""Fewer synchronous writes than a 7200 rpm disk makes in a second say nothing."""
+
+LITTLE = Bound("Little's law: one write in flight, less what fio does between two", least=0.5, most=1.05)
+
+_SLACK_S = 60.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fio job on a file. seconds: by tier; more: options beyond those that all of them share.
+
+    A write that also allocates commits the file system's journal, which a device does not have: small writes
+    go over a file that is there (overwrite).
+    """
+
+    title: str
+    pattern: str
+    block_bytes: int
+    depth: int
+    seconds: Mapping[Tier, float]
+    more: tuple[str, ...] = ()
+
+    def argv(self, path: PurePosixPath, tier: Tier) -> list[str]:
+        """As in the paper, on a file in place of a device, which it would destroy."""
+        return [
+            "fio",
+            "--name=fio",
+            "--ioengine=libaio",
+            f"--filename={path}",
+            f"--size={FILE_BYTES}",
+            "--direct=1",
+            f"--rw={self.pattern}",
+            f"--bs={self.block_bytes}",
+            "--numjobs=1",
+            f"--iodepth={self.depth}",
+            "--time_based",
+            f"--runtime={self.seconds[tier]:g}",
+            "--output-format=json",
+            *self.more,
+        ]
+
+
+SYNC = Job(
+    "4 KiB synchronous writes", "write", SYNC_BYTES, 1, {Tier.QUICK: 1, Tier.FULL: 60}, ("--sync=1", "--overwrite=1")
+)
+LARGE = tuple(
+    Job(f"4 MiB sequential {verb}s", verb, LARGE_BYTES, 8, {Tier.QUICK: 1, Tier.FULL: 30}) for verb in ("write", "read")
+)
+
+
+def run_sync(stage: Stage) -> None:
+    """The paper's device test on every native node, with the device of its table that it resembles."""
+    for host in native(stage.cluster):
+        with scratch_file(host) as path:
+            done = measure(host, SYNC, path, stage.tier).write
+        stage.recorder.witness(f"{host.name}: {SYNC.title}", got=done.operations, least=LEAST_WRITES)
+        note(stage.recorder, f"{host.name}: writes in flight, IOPS times latency", in_flight(done), "", LITTLE)
+        stage.recorder.record("disk_class", host=host.name, iops=done.iops, resembles=place(done.iops))
+        limit = speed(stage, host, SYNC_WRITES)
+        slow = speed(stage, host, SYNC_LATENCY)
+        bound = replace(limit, why=f"{limit.why}; it is {place(done.iops)}")
+        note(stage.recorder, f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
+        note(stage.recorder, f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", slow)
+    note_skipped(stage)
+
+
+def run_sequential(stage: Stage) -> None:
+    """Large blocks, written and then read."""
+    for host in native(stage.cluster):
+        with scratch_file(host) as path:
+            for job in LARGE:
+                result = measure(host, job, path, stage.tier)
+                done = result.write if job.pattern == "write" else result.read
+                stage.recorder.witness(f"{host.name}: {job.title}", got=done.operations, least=1)
+                limit = speed(stage, host, SEQUENTIAL[job.pattern])
+                note(stage.recorder, f"{host.name}: {job.title}", done.bytes_per_s / MIB, "MiB/s", limit)
+    note_skipped(stage)
+
+
+def in_flight(done: Done) -> float:
+    """Mean number of operations in flight, IOPS times latency."""
+    return done.iops * done.latency_mean_s
+
+
+def note_skipped(stage: Stage) -> None:
+    """Say which hosts were left out, and why."""
+    for host in stage.cluster.hosts.values():
+        if host.emulated:
+            stage.recorder.record("left_out", host=host.name, why="its speed would be the emulator's")
+
+
+def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
+    """Run one job to its end. Unavailable where the file system of the file has no direct I/O."""
+    try:
+        ran = host.run(job.argv(path, tier), timeout_s=job.seconds[tier] + _SLACK_S)
+    except CommandFailed as error:
+        if "direct" in error.detail and "Invalid argument" in error.detail:
+            raise Unavailable(
+                f"the disk below {host.name} has no direct I/O",
+                f"{path}: {error.detail}",
+                "put CEPHLAB_HOME on a disk; a RAM disk measures nothing",
+            ) from error
+        raise
+    return parse(ran.stdout_bytes)
+
+
+@contextmanager
+def scratch_file(host: Host) -> Iterator[PurePosixPath]:
+    """A path in the host's own directory, which lies where its disks do; gone afterwards."""
+    path = host.directory / "baseline-disk"
+    try:
+        yield path
+    finally:
+        if host.up():
+            host.remove(path)
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.disk-sync",
+        goal="A node's disk makes synchronous 4 KiB writes at the rate of a device that one can name.",
+        method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one in flight.",
+        run=run_sync,
+        check="figures",
+    ),
+    Scenario(
+        name="baseline.disk-sequential",
+        goal="A node's disk moves large blocks.",
+        method="Writes and reads a file of each native node in 4 MiB blocks past the page cache, eight in flight.",
+        run=run_sequential,
+        check="figures",
+    ),
+)

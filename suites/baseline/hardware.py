@@ -1,0 +1,195 @@
+"""What only a machine has: memory modules, PCIe links and NUMA nodes; each as it should be for Ceph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from lab.errors import Unavailable
+from lab.host import Host
+from lab.knobs.machine import Machine
+from lab.scenario import Scenario, Stage
+from lab.spec import Capability
+from suites.baseline.dmi import modules
+
+DMI = "/sys/firmware/dmi/tables/DMI"
+PCI = "/sys/bus/pci/devices"
+NUMA = "/sys/devices/system/node"
+
+ONLY_HARDWARE = frozenset({Capability.HARDWARE})
+
+WATCHED = {"0x0108": "NVMe", "0x0200": "Ethernet", "0x0207": "InfiniBand", "0x0107": "SAS"}
+"""PCI base and sub-class of the devices that carry Ceph's data (PCI Code and ID Assignment Specification)."""
+
+_UNKNOWN = frozenset({"", "Unknown", "0", "255"})
+
+
+def read(host: Host, *patterns: str) -> dict[str, str]:
+    """Path -> stripped text of every file that a pattern matches; what refuses to be read is left out."""
+    seen = Machine(host.name, host, host.address).read(patterns)
+    return {
+        path: content.decode(errors="replace").strip()
+        for files in seen.values()
+        for path, content in files.items()
+        if isinstance(content, bytes)
+    }
+
+
+# Memory
+
+
+def run_memory(stage: Stage) -> None:
+    """Every populated slot of a node holds a module of one size at one speed, and nodes of one kind have the same."""
+    totals: dict[str, list[int]] = {}
+    for host in stage.cluster.hosts.values():
+        table = Machine(host.name, host, host.address).read([DMI])[DMI].get(DMI)
+        found = modules(table) if isinstance(table, bytes) else []
+        if not found:
+            raise Unavailable(
+                f"{host.name} does not list its memory modules", f"{DMI}: {table!r:.60}", "read it as root"
+            )
+        first = found[0]
+        odd = [one.slot for one in found if (one.size_mib, one.speed_mt_s) != (first.size_mib, first.speed_mt_s)]
+        stage.recorder.record("memory", host=host.name, modules=[vars(one) for one in found])
+        stage.recorder.observe(f"{host.name}: modules that differ from {first.slot}", got=odd, wanted=[])
+        totals.setdefault(host.arch.value, []).append(sum(one.size_mib for one in found))
+    for arch, sizes in totals.items():
+        stage.recorder.observe(f"MiB of memory of every {arch} node", got=sizes, wanted=sizes[:1] * len(sizes))
+
+
+# PCIe
+
+
+@dataclass(frozen=True)
+class Link:
+    """A device's PCIe link: speeds as the kernel words them, widths in lanes; node: NUMA node, -1 for none."""
+
+    device: str
+    kind: str
+    speed: str
+    top_speed: str
+    width: str
+    top_width: str
+    node: int
+
+    @property
+    def state(self) -> str:
+        return f"{self.speed} x{self.width}"
+
+    @property
+    def top(self) -> str:
+        return f"{self.top_speed} x{self.top_width}"
+
+
+def links_of(files: Mapping[str, str]) -> list[Link]:
+    """Links of the watched devices, from the files of their directories below /sys/bus/pci/devices.
+
+    A device without a link of its own (inside a chip, or virtual) tells no speed and is left out.
+    """
+    devices: dict[str, dict[str, str]] = {}
+    for path, text in files.items():
+        file = PurePosixPath(path)
+        devices.setdefault(file.parent.name, {})[file.name] = text
+    found = []
+    for device, have in sorted(devices.items()):
+        kind = WATCHED.get(have.get("class", "")[:6])
+        speed, top_speed, width, top_width = (have.get(name, "") for name in _LINK_FILES)
+        if kind is not None and not {speed, top_speed, width, top_width} & _UNKNOWN:
+            node = int(have.get("numa_node", "-1"))
+            found.append(Link(device, kind, speed, top_speed, width, top_width, node))
+    return found
+
+
+_LINK_FILES = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
+
+
+def run_links(stage: Stage) -> None:
+    """Every NVMe device and network card has all the lanes and the speed that it can have."""
+    seen = 0
+    for host in stage.cluster.hosts.values():
+        found = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
+        seen += len(found)
+        for link in found:
+            stage.recorder.observe(f"{host.name}: {link.kind} {link.device}", got=link.state, wanted=link.top)
+    if not seen:
+        raise Unavailable("no node has a PCIe device that tells its link", f"looked for {', '.join(WATCHED.values())}")
+    stage.recorder.witness("links looked at", got=seen, least=1)
+
+
+# NUMA
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """memory_kib: all of it; cpus: as the kernel lists them."""
+
+    number: int
+    cpus: str
+    memory_kib: int
+
+
+def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
+    """NUMA nodes from the files below /sys/devices/system/node."""
+    found = []
+    for path, text in files.items():
+        file = PurePosixPath(path)
+        if file.name == "cpulist":
+            number = int(file.parent.name.removeprefix("node"))
+            memory = files.get(str(file.with_name("meminfo")), "")
+            total = next((line.split()[3] for line in memory.splitlines() if "MemTotal" in line), "0")
+            found.append(NumaNode(number, text, int(total)))
+    return sorted(found, key=lambda node: node.number)
+
+
+EVEN = 0.1
+"""Of the mean: what firmware and kernel keep for themselves differs from node to node by a few percent."""
+
+
+def uneven(nodes: list[NumaNode]) -> list[int]:
+    """Numbers of the nodes with CPUs whose memory is off the mean of those."""
+    busy = [node for node in nodes if node.cpus]
+    mean = sum(node.memory_kib for node in busy) / max(1, len(busy))
+    return [node.number for node in busy if abs(node.memory_kib - mean) > EVEN * mean]
+
+
+def run_numa(stage: Stage) -> None:
+    """Every NUMA node with CPUs has its share of memory; where each card sits is written down."""
+    for host in stage.cluster.hosts.values():
+        nodes = numa_of(read(host, f"{NUMA}/node*/cpulist", f"{NUMA}/node*/meminfo"))
+        if not nodes:
+            raise Unavailable(f"{host.name} does not tell its NUMA nodes", f"there is no {NUMA}/node*")
+        links = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
+        stage.recorder.record(
+            "numa",
+            host=host.name,
+            nodes=[vars(node) for node in nodes],
+            cards=[{"device": link.device, "kind": link.kind, "node": link.node} for link in links],
+        )
+        stage.recorder.observe(f"{host.name}: NUMA nodes without their share of memory", got=uneven(nodes), wanted=[])
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.memory",
+        goal="All memory modules of a node are of one size and speed, and nodes of one architecture have as much.",
+        method="Reads the firmware's table of memory modules on every node.",
+        run=run_memory,
+        needs=ONLY_HARDWARE,
+    ),
+    Scenario(
+        name="baseline.pcie-links",
+        goal="NVMe devices and network cards run at their full PCIe speed and width.",
+        method="Compares the state of each link with what the device can, as the kernel tells both.",
+        run=run_links,
+        check="witnessed",
+        needs=ONLY_HARDWARE,
+    ),
+    Scenario(
+        name="baseline.numa",
+        goal="Memory is spread evenly over NUMA nodes.",
+        method="Reads NUMA nodes and the place of NVMe devices and network cards on every node.",
+        run=run_numa,
+        needs=ONLY_HARDWARE,
+    ),
+)

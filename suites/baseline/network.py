@@ -1,0 +1,220 @@
+"""The network between every two nodes: TCP throughput by iperf3, and datagrams of the whole MTU unfragmented."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import PurePosixPath
+from signal import SIGKILL
+from typing import Any
+
+from lab import clock
+from lab.cluster import Cluster
+from lab.errors import LabBroken, Unavailable
+from lab.host import Channel, Host
+from lab.knobs.machine import Machine
+from lab.scenario import Scenario, Stage, Tier
+from lab.spec import MIB
+from suites.baseline.figure import note
+from suites.baseline.rated import NETWORK, speed
+
+PORT = 5201  # iperf3's own
+SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
+LEAST_BYTES = MIB
+"""A second of a 10 Mbit/s link; less says that nothing flowed."""
+
+_START_S = 20.0
+_UDP_HEADERS = 28
+_LARGEST_DATAGRAM = 65507
+
+# argv: address. Answers the first line with its port and every other with the bytes of the next datagram.
+_RECEIVE = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
+    inbox.bind((sys.argv[1], 0))
+    inbox.settimeout(5)
+    for number, _ in enumerate(sys.stdin):
+        try:
+            print(len(inbox.recv(65536)) if number else inbox.getsockname()[1], flush=True)
+        except TimeoutError:
+            print(0, flush=True)
+"""
+
+# argv: address, port and bytes, again and again. Sends each a datagram that nothing may cut; prints a word for each.
+_SEND = """
+import errno, socket, sys
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+    out.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+    for address, port, size in zip(*[iter(sys.argv[1:])] * 3):
+        try:
+            out.sendto(bytes(int(size)), (address, int(port)))
+            print("sent")
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+"""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """One TCP stream. seconds: of the receiver; retransmits: None where the sender's kernel does not tell."""
+
+    sent_bytes: int
+    received_bytes: int
+    seconds: float
+    retransmits: int | None
+
+    @property
+    def mbit_s(self) -> float:
+        return self.received_bytes * 8 / self.seconds / 1e6
+
+
+def run_throughput(stage: Stage) -> None:
+    """One stream between every two nodes, one way and the other."""
+    cluster = stage.cluster
+    for host in cluster.hosts.values():
+        require_iperf(host)
+    for left, right in combinations(cluster.hosts.values(), 2):
+        for reverse in (False, True):
+            sender, receiver = (right, left) if reverse else (left, right)
+            name = f"{sender.name} to {receiver.name}"
+            flow = stream(cluster, left, right, SECONDS[stage.tier], reverse=reverse)
+            stage.recorder.witness(f"{name}: bytes received", got=flow.received_bytes, least=LEAST_BYTES)
+            stage.recorder.record("flow", sender=sender.name, receiver=receiver.name, retransmits=flow.retransmits)
+            slow = sender if sender.emulated else receiver
+            note(stage.recorder, f"{name}: TCP, one stream", flow.mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
+
+
+def require_iperf(host: Host) -> None:
+    """Unavailable where the image has no iperf3."""
+    path = host.root / "usr/bin/iperf3"
+    if host.run(["test", "-e", str(path)], check=False).code != 0:
+        raise Unavailable("the image has no iperf3", f"looked for {path} on {host.name}", "build it again")
+
+
+def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, reverse: bool) -> Flow:
+    """Run iperf3 from client to server. reverse: the server sends."""
+    with serving(cluster, server):
+        argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
+        argv += ["--time", str(seconds), "--json", *(["--reverse"] if reverse else [])]
+        ran = client.run(argv, timeout_s=seconds + _START_S * cluster.patience, check=False)
+    return parse_flow(ran.stdout, f"{client.name} with {server.name}")
+
+
+@contextmanager
+def serving(cluster: Cluster, host: Host) -> Iterator[None]:
+    """A server for one test on a host; gone afterwards."""
+    log: PurePosixPath = host.directory / "iperf3.log"
+    host.remove(log)
+    argv = ["iperf3", "--server", "--one-off", "--bind", host.address, "--port", str(PORT), "--forceflush"]
+    process = host.spawn(argv, log=log)
+    try:
+        clock.wait(
+            lambda: host.read(log).decode(errors="replace") if host.exists(log) else "",
+            lambda text: "listening" in text,
+            what=f"iperf3 on {host.name}",
+            timeout_s=_START_S * cluster.patience,
+            timed_out=lambda what, timeout_s, last: LabBroken(f"{what} does not listen", last),
+        )
+        yield
+    finally:
+        process.signal(SIGKILL)
+        process.wait(_START_S)
+
+
+def parse_flow(text: str, where: str) -> Flow:
+    """What `iperf3 --json` says; LabBroken with its own words when it failed."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        if "error" in found:
+            raise LabBroken(f"iperf3 failed, {where}", str(found["error"]))
+        sent, received = found["end"]["sum_sent"], found["end"]["sum_received"]
+        return Flow(
+            sent_bytes=int(sent["bytes"]),
+            received_bytes=int(received["bytes"]),
+            seconds=float(received["seconds"]),
+            retransmits=sent.get("retransmits"),
+        )
+    except (json.JSONDecodeError, KeyError) as error:
+        raise LabBroken(f"iperf3 printed no result, {where}", text[-2000:]) from error
+
+
+# MTU
+
+
+def run_mtu(stage: Stage) -> None:
+    """Every node's MTU is the same, and a datagram of that size arrives whole at every other node."""
+    cluster = stage.cluster
+    found = {host.name: mtu_of(host) for host in cluster.hosts.values()}
+    for name, mtu in found.items():
+        stage.recorder.observe(f"MTU of {name}", got=mtu, wanted=next(iter(found.values())))
+    with inboxes(cluster) as ready:
+        arrived = [deliver(stage, sender, ready, found) for sender in cluster.hosts.values()]
+    stage.recorder.witness("datagrams that arrived", got=sum(arrived), least=1)
+
+
+def mtu_of(host: Host) -> int:
+    """Of the interface that carries the host's address; Unavailable where it does not tell."""
+    pattern = "/sys/class/net/{interface}/mtu"
+    for content in Machine(host.name, host, host.address).read([pattern])[pattern].values():
+        if isinstance(content, bytes):
+            return int(content)
+    raise Unavailable(f"{host.name} does not tell the MTU of {host.address}", pattern)
+
+
+def largest_datagram(mtu: int) -> int:
+    """Bytes of UDP payload that fill a packet, less the headers of IPv4 and UDP."""
+    return min(_LARGEST_DATAGRAM, mtu - _UDP_HEADERS)
+
+
+@contextmanager
+def inboxes(cluster: Cluster) -> Iterator[Mapping[str, tuple[Channel, str]]]:
+    """A socket on every host that counts the bytes of datagrams: (channel, port)."""
+    ready: dict[str, tuple[Channel, str]] = {}
+    with ExitStack() as stack:
+        for host in cluster.hosts.values():
+            channel = host.channel(["python3", "-u", "-c", _RECEIVE, host.address])
+            stack.callback(channel.close)
+            ready[host.name] = (channel, channel.ask(b"port", timeout_s=_START_S * cluster.patience).decode())
+        yield ready
+
+
+def deliver(stage: Stage, sender: Host, ready: Mapping[str, tuple[Channel, str]], mtus: Mapping[str, int]) -> int:
+    """Send every other host a datagram that nothing may fragment; how many arrived."""
+    timeout_s = _START_S * stage.cluster.patience
+    others = [host for host in stage.cluster.hosts.values() if host is not sender]
+    sizes = [largest_datagram(min(mtus[sender.name], mtus[host.name])) for host in others]
+    words = [
+        word
+        for host, size in zip(others, sizes, strict=True)
+        for word in (host.address, ready[host.name][1], str(size))
+    ]
+    said = sender.run(["python3", "-c", _SEND, *words], timeout_s=timeout_s).stdout.split()
+    arrived = 0
+    for host, size, word in zip(others, sizes, said, strict=True):
+        got = int(ready[host.name][0].ask(b"size", timeout_s=timeout_s)) if word == "sent" else 0
+        arrived += got > 0
+        title = f"{size} bytes from {sender.name} to {host.name}, unfragmented"
+        stage.recorder.observe(title, got=[word, got], wanted=["sent", size])
+    return arrived
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.network-throughput",
+        goal="Every two nodes can exchange data, one way and the other, at a rate that one can name.",
+        method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
+        run=run_throughput,
+        check="figures",
+    ),
+    Scenario(
+        name="baseline.network-mtu",
+        goal="All nodes have one MTU, and the network carries packets of that size from each to each.",
+        method="Sends a datagram that fills the MTU and must not be fragmented from every node to every other.",
+        run=run_mtu,
+        check="witnessed",
+    ),
+)

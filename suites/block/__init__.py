@@ -1,0 +1,16 @@
+"""Block devices: what an operation costs, how throughput follows depth and clients, the papers' own settings."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.block import cache, clients, costs, depth, papers, radosbench, unwritten
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *unwritten.SCENARIOS,
+    *costs.SCENARIOS,
+    *depth.SCENARIOS,
+    *clients.SCENARIOS,
+    *cache.SCENARIOS,
+    *radosbench.SCENARIOS,
+    *papers.SCENARIOS,
+)

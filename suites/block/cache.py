@@ -1,0 +1,70 @@
+"""librbd's cache off and on: what it keeps from the cluster, by the requests that still reach it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.scenario import Scenario, Stage
+from lab.telemetry import counters
+from lab.telemetry.place import client_name
+from lab.workloads.fio import FioJob, FioResult
+from suites.block.stand import TOPOLOGY, job, note, note_run, run_jobs, written
+
+BLOCK_BYTES = 4096
+DEPTH = 4
+NONE = {
+    "rbd_cache": "false",
+    # librbd's scheduler, which is there without a cache too, gathers sequential writes in flight.
+    "rbd_io_scheduler": "none",
+}
+WRITEBACK = {
+    "rbd_cache": "true",
+    "rbd_cache_policy": "writeback",
+    # Otherwise librbd writes through until a guest flushes for the first time.
+    "rbd_cache_writethrough_until_flush": "false",
+}
+MOST_UNCACHED = 1.1
+"""Requests an operation without a cache: one, and now and then one of librbd's own."""
+
+MOST_CACHED = 0.8
+"""Requests an operation with it: sequential writes of 4 KiB meet in the cache and leave together."""
+
+
+def run(stage: Stage) -> None:
+    """Sequential small writes, which a writeback cache gathers, with the cache off and on."""
+    with written(stage) as (image,):
+        wanted = job(stage, image, "write", BLOCK_BYTES, DEPTH, ramp_time="0")
+        for name, options, least, most in (
+            ("none", NONE, 1.0, MOST_UNCACHED),
+            ("writeback", WRITEBACK, None, MOST_CACHED),
+        ):
+            result, requests = counted(stage, replace(wanted, options=options))
+            note_run(stage.recorder, f"cache {name}", result, DEPTH)
+            share = requests / result.operations if result.operations else 0.0
+            why = "each write goes to the cluster" if name == "none" else "sequential writes leave the cache together"
+            note(stage.recorder, f"cache {name}: requests an operation", share, "", least=least, most=most, why=why)
+
+
+def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
+    """Run a job; what it did, and how many requests of clients the OSDs answered meanwhile."""
+    before = _requests(stage)
+    (result,) = run_jobs(stage.cluster, [(client_name(), wanted)])
+    return result, _requests(stage) - before
+
+
+def _requests(stage: Stage) -> float:
+    client = stage.cluster.client
+    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump")) for osd in stage.cluster.osd_ids()]
+    return sum(dump.get("osd.op_w", 0.0) for dump in dumps)
+
+
+SCENARIOS = (
+    Scenario(
+        name="block.cache",
+        goal="librbd's writeback cache gathers small sequential writes; without it each goes to the cluster.",
+        method="fio writes 4 KiB sequentially with the cache off and on; requests are counted by the OSDs.",
+        run=run,
+        check="figures",
+        topology=TOPOLOGY,
+    ),
+)

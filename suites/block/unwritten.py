@@ -1,0 +1,46 @@
+"""An image that was never written answers reads without asking a disk: measuring that is refused."""
+
+from __future__ import annotations
+
+from lab import pools
+from lab.errors import SpecError
+from lab.scenario import Scenario, Stage
+from lab.telemetry.place import client_name
+from lab.workloads import image
+from lab.workloads.image import BlockImage
+from suites.block.stand import PG_NUM, TOPOLOGY
+
+SIZE_BYTES = 32 << 20
+
+
+def run(stage: Stage) -> None:
+    """Refused while empty, refused while half full, taken when full."""
+    cluster, node = stage.cluster, client_name()
+    with pools.pool(cluster, "unwritten", pg_num=PG_NUM) as pool:
+        one = BlockImage(pool, "image", SIZE_BYTES)
+        image.create(cluster, node, one)
+        stage.recorder.observe("an empty image is refused", got=refused(stage, one), wanted=True)
+        half = BlockImage(pool, "image", SIZE_BYTES // 2)
+        image.precondition(cluster, node, half, passes=1)
+        stage.recorder.observe("half an image is refused", got=refused(stage, one), wanted=True)
+        image.precondition(cluster, node, one)
+        stage.recorder.observe("a whole image is refused", got=refused(stage, one), wanted=False)
+
+
+def refused(stage: Stage, one: BlockImage) -> bool:
+    try:
+        image.require_written(stage.cluster, client_name(), one)
+    except SpecError:
+        return True
+    return False
+
+
+SCENARIOS = (
+    Scenario(
+        name="block.unwritten",
+        goal="Reading an image that was not written over is refused as a fake result.",
+        method="Asks for an empty image, for one written by half, and for one written over.",
+        run=run,
+        topology=TOPOLOGY,
+    ),
+)

@@ -1,0 +1,15 @@
+"""Cache tiers on real clusters: promotion, misses, flushing, and leaving a tier under load without a loss."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.cachetier import benefit, flushing, leaving, misses, mixed, promotion
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *promotion.SCENARIOS,
+    *misses.SCENARIOS,
+    *flushing.SCENARIOS,
+    *leaving.SCENARIOS,
+    *mixed.SCENARIOS,
+    *benefit.SCENARIOS,
+)

@@ -1,0 +1,100 @@
+"""Emptying a cache: how long a flush takes, that the base then has everything, and what hit sets keep."""
+
+from __future__ import annotations
+
+from lab import tiers
+from lab.clock import SYSTEM, Deadline
+from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.tiers import Settings
+from lab.tierspec import TierLayout
+from suites.block.stand import note
+from suites.cachetier.stand import OBJECTS, PAPER, POOL, UNTHROTTLED, cached, contents, counted, observe_contents
+
+LIMITED = Topology(cache_tier=TierLayout(servers=2, limited=True), lone_client=True, options=UNTHROTTLED)
+"""Slow disks held down to what one of 7200 revolutions a minute does. Two servers: each of their disks takes one
+of the machine's eight loop devices."""
+
+NO_LIMIT = "a shared machine's own: written down, not judged"
+
+HIT_SET_PERIOD_S = 2
+HIT_SET_COUNT = 3
+ACCESS_S = 12.0
+"""Six periods, so that twice as many hit sets are begun as are kept."""
+
+
+def flush(stage: Stage) -> None:
+    """Everything in the cache is dirty; one pass flushes and evicts all of it, and the base alone has it."""
+    cluster, recorder = stage.cluster, stage.recorder
+    count = OBJECTS[stage.tier]
+    with tiers.tier(cluster, POOL) as pair:
+        objects: dict[str, bytes] = {}
+        # The first write of an object is served past the cache and promotes it, the second one makes it dirty.
+        for _ in range(2):
+            objects = contents(stage, count)
+            for name, data in objects.items():
+                cluster.client.write_full(pair.base, name, data)
+        dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
+        recorder.witness("dirty objects before the flush", got=dirty, least=count)
+        before = tiers.tier_counters(cluster)
+        began = SYSTEM.monotonic()
+        said = tiers.flush_evict(cluster, pair)
+        took = SYSTEM.monotonic() - began
+        done = counted(stage, before, "cache-flush-evict-all")
+        recorder.observe("what cache-flush-evict-all complained of", got=said, wanted="")
+        recorder.observe("objects left in the cache", got=cached(cluster, pair), wanted=[])
+        recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
+        recorder.witness("flushes", got=done["tier_flush"] + done["tier_try_flush"], least=count)
+        note(recorder, "time of cache-flush-evict-all", took, "s", why=NO_LIMIT)
+        note(recorder, "objects flushed and evicted a second", count / took, "1/s", why=NO_LIMIT)
+        tiers.remove_overlay(cluster, pair)
+        observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
+
+
+def hit_sets(stage: Stage) -> None:
+    """Accesses over several periods leave as many hit sets as are to be kept, and no more."""
+    cluster, recorder = stage.cluster, stage.recorder
+    settings = Settings(hit_set_count=HIT_SET_COUNT, hit_set_period_s=HIT_SET_PERIOD_S)
+    objects = contents(stage, OBJECTS[Tier.QUICK])
+    with tiers.tier(cluster, POOL, settings, fill=objects, pg_num=2) as pair:
+        deadline = Deadline.after(ACCESS_S)
+        accesses = 0
+        while not deadline.passed():
+            for name in objects:
+                cluster.client.read(pair.base, name, 1)
+                accesses += 1
+            deadline.pause(0.2)
+        kept = {pgid: len(found) for pgid, found in tiers.hit_sets(cluster, pair.cache).items()}
+        recorder.record("hit_sets", kept=kept, accesses=accesses)
+        recorder.observe("archived hit sets of each PG", got=sorted(set(kept.values())), wanted=[HIT_SET_COUNT])
+        statistics = tiers.pool_statistics(cluster, pair.cache)
+        archived = statistics["num_objects_hit_set_archive"]
+        recorder.observe("hit sets by the PGs' statistics", got=archived, wanted=sum(kept.values()))
+        recorder.witness("bytes of hit sets", got=statistics["num_bytes_hit_set_archive"], least=1)
+
+
+def scenario(topology: Topology) -> Scenario:
+    limited = topology is LIMITED
+    return Scenario(
+        name=f"cachetier.flush[disks={'limited' if limited else 'plain'}]",
+        goal="A flush brings everything to the base, and the time that it takes is known.",
+        method="Makes every object dirty, times `rados cache-flush-evict-all`, removes the overlay, reads the base.",
+        run=flush,
+        check="figures",
+        tier=Tier.FULL if limited else Tier.QUICK,
+        topology=topology,
+    )
+
+
+SCENARIOS = (
+    scenario(PAPER),
+    scenario(LIMITED),
+    Scenario(
+        name="cachetier.hit-sets",
+        goal="A PG keeps as many hit sets as it is told to, one for each period.",
+        method="Reads objects over six periods; compares each PG's history and statistics with hit_set_count.",
+        run=hit_sets,
+        check="witnessed",
+        tier=Tier.FULL,
+        topology=PAPER,
+    ),
+)

@@ -1,0 +1,37 @@
+"""Fast disks on one architecture, slow ones on the other: every promotion and every flush crosses between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lab.arch import host_arch
+from lab.scenario import Scenario, Tier, Topology
+from lab.tierspec import TierLayout
+from suites.cachetier import leaving, misses, promotion
+from suites.cachetier.stand import UNTHROTTLED
+from suites.interop.matrix import other
+
+APART = {
+    (host_arch() if fast_native else other(host_arch())): Topology(
+        cache_tier=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
+    )
+    for fast_native in (True, False)
+}
+"""By the architecture that has the fast disks."""
+
+REPEATED = ("cachetier.whiteout", "cachetier.misses", "cachetier.leaving[mode=proxy]")
+
+
+def repeated(known: Scenario, fast: str, topology: Topology) -> Scenario:
+    """The same scenario on another cluster."""
+    name, _, variant = known.name.partition("[")
+    inside = f"fast={fast}" if not variant else f"{variant.rstrip(']')},fast={fast}"
+    return replace(known, name=f"{name}[{inside}]", tier=Tier.FULL, topology=topology)
+
+
+SCENARIOS = tuple(
+    repeated(known, fast.value, topology)
+    for fast, topology in APART.items()
+    for known in (*promotion.SCENARIOS, *misses.SCENARIOS, *leaving.SCENARIOS)
+    if known.name in REPEATED
+)

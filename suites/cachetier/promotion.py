@@ -1,0 +1,159 @@
+"""What is taken into a cache, when, and what is served past it: by the tier's own counters, object by object."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab import tiers
+from lab.ceph.client import RadosError
+from lab.scenario import Scenario, Stage
+from lab.tiers import Pair, Settings
+from suites.cachetier.stand import (
+    OBJECTS,
+    PAPER,
+    POOL,
+    cached,
+    contents,
+    counted,
+    observe_contents,
+    wait_cached,
+)
+
+_ABSENT = 2
+"""ENOENT."""
+
+
+def layout(stage: Stage) -> None:
+    """Two roots, each with its class of disks, and pools that stay below theirs."""
+    cluster, observe = stage.cluster, stage.recorder.observe
+    with tiers.tier(cluster, POOL) as pair:
+        fast = set(tiers.fast_osds(cluster))
+        slow = set(cluster.osd_ids()) - fast
+        known = {entry["id"]: entry for entry in cluster.client.mon("osd df")["nodes"]}
+        for name, root, osds in ((pair.base, tiers.SLOW_ROOT, slow), (pair.cache, tiers.FAST_ROOT, fast)):
+            classes = {known[osd]["device_class"] for osd in osds}
+            observe(f"device classes below {root}", got=len(classes), wanted=1)
+            acting = tiers.acting(cluster, name)
+            observe(f"OSDs that serve {name} and are not below {root}", got=sorted(acting - osds), wanted=[])
+            stage.recorder.witness(f"OSDs that serve {name}", got=len(acting), least=2)
+        entry = {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
+        observe("cache mode", got=entry[pair.cache]["cache_mode"], wanted="writeback")
+        observe("the base is read through", got=entry[pair.base]["read_tier"], wanted=entry[pair.cache]["pool"])
+        observe("the base is written through", got=entry[pair.base]["write_tier"], wanted=entry[pair.cache]["pool"])
+
+
+def promotion(stage: Stage, recency: int) -> None:
+    """Objects of the base are read, then written; each is in the cache after as many accesses as recency wants."""
+    objects = contents(stage, OBJECTS[stage.tier])
+    settings = Settings(read_recency=recency, write_recency=recency)
+    with tiers.tier(stage.cluster, POOL, settings, fill=objects) as pair:
+        stage.recorder.observe("objects in the cache at first", got=cached(stage.cluster, pair), wanted=[])
+        half = len(objects) // 2
+        names = sorted(objects)
+        _read(stage, pair, names[:half], recency)
+        objects |= _write(stage, pair, names[half:], recency)
+        observe_contents(stage, pair.base, objects, "through the tier")
+
+
+def _read(stage: Stage, pair: Pair, names: list[str], recency: int) -> None:
+    client = stage.cluster.client
+    for access in range(recency + 1):
+        before = tiers.tier_counters(stage.cluster)
+        for name in names:
+            client.read(pair.base, name)
+        _judge(stage, pair, names, before, f"read {access + 1}", promotes=access == recency)
+
+
+def _write(stage: Stage, pair: Pair, names: list[str], recency: int) -> dict[str, bytes]:
+    written: dict[str, bytes] = {}
+    for access in range(recency + 1):
+        before = tiers.tier_counters(stage.cluster)
+        for name, data in zip(names, contents(stage, len(names)).values(), strict=True):
+            stage.cluster.client.write_full(pair.base, name, data)
+            written[name] = data
+        _judge(stage, pair, names, before, f"write {access + 1}", promotes=access == recency)
+    return written
+
+
+def _judge(stage: Stage, pair: Pair, names: list[str], before: dict[str, float], what: str, *, promotes: bool) -> None:
+    """After one access to each: promoted and there, or served past the cache and not there."""
+    found = wait_cached(stage.cluster, pair, names if promotes else [])
+    here = sorted(set(names) & set(found))
+    stage.recorder.observe(f"objects in the cache after {what}", got=here, wanted=sorted(names) if promotes else [])
+    done = counted(stage, before, what)
+    wanted = len(names) if promotes else 0
+    stage.recorder.observe(f"promotions by {what}", got=done["tier_promote"], wanted=wanted)
+    proxied = done["tier_proxy_read"] + done["tier_proxy_write"]
+    least = 0 if promotes else len(names)
+    stage.recorder.witness(f"operations served past the cache by {what}", got=proxied, least=least)
+
+
+def whiteout(stage: Stage) -> None:
+    """What is written and removed in the cache is so in the base once it is flushed, and not before."""
+    cluster = stage.cluster
+    objects = contents(stage, OBJECTS[stage.tier] // 4)
+    with tiers.tier(cluster, POOL, fill=objects) as pair:
+        client = cluster.client
+        for name in objects:
+            client.read(pair.base, name)
+        wait_cached(cluster, pair, objects)
+        before = tiers.tier_counters(cluster)
+        gone, kept = sorted(objects)[::2], sorted(objects)[1::2]
+        for name in gone:
+            client.remove(pair.base, name)
+        changed = dict(zip(kept, contents(stage, len(kept)).values(), strict=True))
+        for name, data in changed.items():
+            client.write_full(pair.base, name, data)
+        done = counted(stage, before, "removal and overwriting")
+        stage.recorder.observe("whiteouts", got=done["tier_whiteout"], wanted=len(gone))
+        stage.recorder.observe("objects that became dirty", got=done["tier_dirty"], wanted=len(objects))
+        stage.recorder.observe("removed objects that are found", got=_found(stage, pair, gone), wanted=[])
+        observe_contents(stage, pair.base, changed, "through the tier")
+        tiers.set_mode(cluster, pair, "proxy")
+        tiers.drain(cluster, pair)
+        tiers.remove_overlay(cluster, pair)
+        stage.recorder.observe("removed objects that the base has", got=_found(stage, pair, gone), wanted=[])
+        observe_contents(stage, pair.base, changed, "from the base")
+
+
+def _found(stage: Stage, pair: Pair, names: list[str]) -> list[str]:
+    found = []
+    for name in names:
+        try:
+            stage.cluster.client.digest(pair.base, name)
+            found.append(name)
+        except RadosError as error:
+            if error.errno != _ABSENT:
+                raise
+    return found
+
+
+SCENARIOS = (
+    Scenario(
+        name="cachetier.layout",
+        goal="Pools stay below their root: the base on slow disks, the cache on fast ones.",
+        method="Makes the 2015 paper's two roots, a rule for each and a tier; compares every PG's OSDs with them.",
+        run=layout,
+        check="witnessed",
+        topology=PAPER,
+    ),
+    *(
+        Scenario(
+            name=f"cachetier.promotion[recency={recency}]",
+            goal=f"An object is promoted by access {recency + 1}, not before; until then it is served past the cache.",
+            method="Reads and writes objects of the base one by one; compares counters and the cache's objects.",
+            run=partial(promotion, recency=recency),
+            check="witnessed",
+            topology=PAPER,
+        )
+        for recency in (0, 1)
+    ),
+    Scenario(
+        name="cachetier.whiteout",
+        goal="Removals and overwrites in the cache reach the base when it is flushed.",
+        method="Removes and overwrites cached objects, counts whiteouts and dirty objects, drains, reads the base.",
+        run=whiteout,
+        check="witnessed",
+        topology=PAPER,
+    ),
+)

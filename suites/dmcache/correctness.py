@@ -1,0 +1,67 @@
+"""What a cache owes its origin: every block when it is taken away, and no lie when it is lost."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab.blockstack import dmcache, filesystem
+from lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from lab.blockstack.mapper import Mapper
+from lab.scenario import Scenario, Stage, Tier
+from lab.workloads import sysbench
+from suites.dmcache.oltp import ROWS, job, measured
+from suites.dmcache.stand import METADATA, NEEDS, TOPOLOGY, WRITECACHE, standing
+
+SECONDS = 8
+
+
+def flush_and_detach(stage: Stage, kind: str) -> None:
+    """Fill a writeback cache by transactions, take it away as one should, and compare the image with what was above."""
+    recorder = stage.recorder
+    with standing(stage) as stand:
+        cache = stand.put(kind)
+        stand.new_database()
+        wanted = job(stand, stage, runtime_s=SECONDS)
+        sysbench.prepare(stand.host, wanted)
+        stand.impose()
+        measured(stand, stage, kind, wanted)
+        seen = cache.status()
+        stand.impose(slow=False)
+        stand.close_database()
+        above = filesystem.digest(stand.host, stand.device)
+        behind = filesystem.digest(stand.host, stand.image_device) != above
+        recorder.witness("dirty blocks when the load ended", got=seen.dirty, least=1)
+        if isinstance(seen, CacheStatus):
+            recorder.witness("blocks promoted", got=seen.promotions, least=1)
+        recorder.witness("the image lacks what the cache holds, 1 for yes", got=int(behind), least=1)
+        flushed = cache.detach()
+        stand.cache = None
+        recorder.observe("dirty blocks after the flush", got=flushed.dirty, wanted=0)
+        recorder.observe(
+            "the image, without its cache", got=filesystem.digest(stand.host, stand.image_device), wanted=above
+        )
+        if isinstance(cache, CacheDevice):
+            complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
+            recorder.observe("what cache_check finds", got=complaint, wanted="")
+        stand.open_database()
+        (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
+        recorder.observe("CHECK TABLE on the image alone", got=checked[-1], wanted="OK")
+        recorder.observe("rows", got=stand.database.query("SELECT COUNT(*) FROM sbtest.sbtest1"), wanted=[[str(ROWS)]])
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"dmcache.{name}-flush-detach",
+        goal="A cache that is flushed and detached leaves an image that equals what it showed, byte by byte.",
+        method=f"sysbench on MariaDB through {what}; digests of the cached device and, after the flush, of the image.",
+        run=partial(flush_and_detach, kind=kind),
+        check="witnessed",
+        tier=tier,
+        topology=TOPOLOGY,
+        needs=NEEDS,
+    )
+    for name, kind, what, tier in (
+        ("writeback", Mode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),
+        ("writecache", WRITECACHE, "dm-writecache", Tier.FULL),
+    )
+)

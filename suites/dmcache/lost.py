@@ -1,0 +1,103 @@
+"""The cache's device dies under load: writethrough loses nothing, and what writeback loses is said, never hidden."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab import clock
+from lab.blockstack import filesystem
+from lab.blockstack.dmcache import CacheDevice, Mode
+from lab.blockstack.mapper import SECTOR_BYTES, failing
+from lab.blockstack.mariadb import DatabaseDown
+from lab.errors import CommandFailed, CommandTimedOut, LabError
+from lab.scenario import Scenario, Stage, Tier
+from lab.workloads import sysbench
+from lab.workloads.committed import Ledger
+from suites.dmcache.oltp import job
+from suites.dmcache.power import CLIENTS, COMMITTED, COMMITTED_S
+from suites.dmcache.stand import FAST, NEEDS, STORAGE, TOPOLOGY, Stand, standing
+
+_READ_S = 120.0
+
+
+def lose_cache(stage: Stage, mode: Mode) -> None:
+    """Let the cache's device fail under a ledger's commits, read through it, then go on with the origin alone."""
+    recorder = stage.recorder
+    with standing(stage) as stand:
+        cache = stand.cached(mode)
+        stand.new_database()
+        sysbench.prepare(stand.host, job(stand, stage))
+        ledger = Ledger(stand.database, [stage.cluster.hosts[STORAGE]] * CLIENTS)
+        ledger.prepare()
+        stand.impose()
+        enough = stage.rng.randint(*COMMITTED)
+        with ledger.running():
+            clock.wait(
+                lambda: len(ledger.acknowledged),
+                lambda count: count >= enough,
+                what=f"{enough} committed transactions",
+                timeout_s=COMMITTED_S,
+            )
+            status = cache.status()
+            stand.mapper.swap(FAST, failing(stand.cache_bytes // SECTOR_BYTES))
+            recorder.record("step", what="the cache's device fails")
+        stand.impose(slow=False)
+        recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
+        recorder.witness("blocks in the cache", got=status.used, least=1)
+        recorder.observe("reading all through the cache that failed", got=_read(stand), wanted="an I/O error")
+        _abandon(stand, cache)
+        signs = _signs(stand, ledger)
+        recorder.record("loss", dirty=status.dirty, signs=signs)
+        if mode is Mode.WRITETHROUGH:
+            recorder.observe("what the origin alone lacks", got=signs, wanted=[])
+        else:
+            recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
+            recorder.observe("whether the loss is said", got=bool(signs), wanted=True)
+
+
+def _read(stand: Stand) -> str:
+    argv = ["dd", f"if={stand.device}", "of=/dev/null", "bs=1M", "iflag=direct"]
+    done = stand.host.run(argv, check=False, timeout_s=_READ_S)
+    return "an I/O error" if done.code and "Input/output error" in done.stderr else f"status {done.code}"
+
+
+def _abandon(stand: Stand, cache: CacheDevice) -> None:
+    """As after pulling the device: the server dies, and the origin is used without its cache."""
+    stand.database.kill()
+    filesystem.unmount(stand.host, stand.database.folder)
+    cache.drop()
+    stand.cache = None
+
+
+def _signs(stand: Stand, ledger: Ledger) -> list[str]:
+    """What tells a user of the loss: a file system or a server that does not come up, or transactions that are gone."""
+    try:
+        stand.open_database()
+        found = ledger.read_back()
+        (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
+    except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
+        return [_brief(error)]
+    signs = [f"{len(numbers)} {what}" for what, numbers in (("lost", found.lost), ("half", found.half)) if numbers]
+    return signs + ([] if checked[-1] == "OK" else [f"CHECK TABLE: {checked[-1]}"])
+
+
+def _brief(error: LabError) -> str:
+    return f"{error.what}: {error.detail[-400:]}"
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"dmcache.cache-lost[{mode}]",
+        goal=goal,
+        method="Lets the cache's device fail under commits that another machine acknowledges; then the origin alone.",
+        run=partial(lose_cache, mode=mode),
+        check="witnessed",
+        tier=Tier.FULL,
+        topology=TOPOLOGY,
+        needs=NEEDS,
+    )
+    for mode, goal in (
+        (Mode.WRITETHROUGH, "A writethrough cache whose device dies takes no acknowledged transaction with it."),
+        (Mode.WRITEBACK, "What a writeback cache takes with it when its device dies is said, not hidden."),
+    )
+)

@@ -1,0 +1,72 @@
+"""A run of sysbench on a stand, with the cache's counters and every layer's traffic beside it, into the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+from lab import clock
+from lab.blockstack import diskstats
+from lab.blockstack.diskstats import Traffic
+from lab.blockstack.mariadb import DATABASE
+from lab.scenario import Stage
+from lab.workloads import sysbench
+from lab.workloads.sysbench import Oltp, SysbenchResult
+from suites.dmcache.stand import Stand
+
+ROWS = 10_000
+"""Of the one table, as in the paper's base case and sysbench's default."""
+THREADS = 8
+WARM_S = 2
+"""Seconds of each run that do not count: the buffer pool and the cache are cold."""
+LEAST_TRANSACTIONS = 20
+"""Of one run: fewer are no load, and what they say of a rate is noise. Measured with one thread and without a cache, on
+two cores beside other work: 47 to 196 in 10 s."""
+
+_LOOK_S = 1.0
+_END_S = 600.0
+
+
+def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 10, rows: int = ROWS) -> Oltp:
+    """A run that follows from the scenario's seed."""
+    seed = stage.rng.randrange(1, 1 << 31)
+    return Oltp(stand.database.socket, DATABASE, rows, threads=threads, runtime_s=runtime_s, seed=seed)
+
+
+def measured(stand: Stand, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
+    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load."""
+    recorder = stage.recorder
+    before = diskstats.traffic(stand.host, stand.layers)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="sysbench") as worker:
+        running = worker.submit(sysbench.run, stand.host, wanted)
+
+        def look() -> bool:
+            if stand.cache is not None:
+                recorder.record("cache", stand=label, **asdict(stand.cache.status()))
+            return running.done()
+
+        clock.wait(look, bool, what="the end of sysbench", timeout_s=_END_S, interval_s=_LOOK_S)
+        result = running.result()
+    after = diskstats.traffic(stand.host, stand.layers)
+    recorder.record(
+        "oltp",
+        stand=label,
+        threads=wanted.threads,
+        rows=wanted.rows,
+        **asdict(result),
+        traffic={layer: per_transaction(after[layer].since(before[layer]), result) for layer in after},
+    )
+    recorder.witness(f"transactions of {label}", got=result.transactions, least=LEAST_TRANSACTIONS)
+    return result
+
+
+def per_transaction(traffic: Traffic, result: SysbenchResult) -> Mapping[str, float]:
+    """Requests and bytes of one layer, for each transaction that was committed."""
+    share = max(1, result.transactions)
+    return {name: round(count / share, 3) for name, count in asdict(traffic).items()}
+
+
+def steady(result: SysbenchResult) -> list[float]:
+    """Transactions of each second but for the first ones."""
+    return [sample.tps for sample in result.samples if sample.at_s > WARM_S]

@@ -1,0 +1,105 @@
+"""The client loses its power in the middle of transactions: what was committed is there, whatever the cache held."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab import clock
+from lab.blockstack import dmcache
+from lab.blockstack.dmcache import CacheDevice, Mode
+from lab.blockstack.mapper import Mapper
+from lab.blockstack.mariadb import DatabaseDown
+from lab.blockstack.writecache import WriteCache
+from lab.errors import CommandFailed
+from lab.history import Recorder
+from lab.scenario import Scenario, Stage, Tier
+from lab.workloads import sysbench
+from lab.workloads.committed import Ledger
+from suites.dmcache.oltp import job
+from suites.dmcache.stand import METADATA, NEEDS_CUT, NODE, STORAGE, TOPOLOGY, WRITECACHE, Stand, standing
+
+CLIENTS = 4
+"""That commit from another machine, each of them one transaction at a time."""
+COMMITTED = (100, 200)
+"""Acknowledged before the power goes: how many, by the seed."""
+COMMITTED_S = 120.0
+LOAD_S = 300
+"""Longer than any of it takes: the power ends the load."""
+RECOVERY = "crash recovery"
+"""What InnoDB's log says where it finds that it was not shut down."""
+
+
+def cut_power(stage: Stage, kind: str) -> None:
+    """Cut it under load, start the machine again, and read the ledger that another machine kept."""
+    recorder = stage.recorder
+    with standing(stage) as stand:
+        cache = stand.put(kind)
+        stand.new_database()
+        wanted = job(stand, stage, runtime_s=LOAD_S)
+        sysbench.prepare(stand.host, wanted)
+        ledger = Ledger(stand.database, [stage.cluster.hosts[STORAGE]] * CLIENTS)
+        ledger.prepare()
+        stand.impose()
+        _until_cut(stage, stand, cache, ledger)
+        stage.cluster.lab.start_node(NODE)
+        recorder.record("step", what="power back")
+        stand.attach()
+        if isinstance(cache, CacheDevice):
+            complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
+            recorder.observe("what cache_check finds after the power cut", got=complaint, wanted="")
+        stand.put(kind, fresh=False)
+        if recovered(stand, recorder):
+            ledger.note(recorder, ledger.read_back())
+            (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
+            recorder.observe("CHECK TABLE after the power cut", got=checked[-1], wanted="OK")
+
+
+def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledger: Ledger) -> None:
+    """Load the database from its own machine and from others, until enough is committed; then switch it off."""
+    recorder, host = stage.recorder, stand.host
+    enough = stage.rng.randint(*COMMITTED)
+    log = host.directory / "log/sysbench.log"
+    host.spawn(job(stand, stage, runtime_s=LOAD_S).argv("run"), log=log)
+    with ledger.running():
+        clock.wait(
+            lambda: len(ledger.acknowledged),
+            lambda count: count >= enough,
+            what=f"{enough} committed transactions",
+            timeout_s=COMMITTED_S,
+        )
+        status = cache.status()
+        beside = sysbench.samples(host.read(log).decode())
+        stage.cluster.lab.kill_node(NODE)
+        recorder.record("step", what="power cut")
+    stand.cache = None
+    recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
+    recorder.witness("transactions of sysbench beside them", got=sum(one.tps for one in beside), least=1)
+    if not (isinstance(cache, CacheDevice) and cache.mode is Mode.WRITETHROUGH):
+        recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
+
+
+def recovered(stand: Stand, recorder: Recorder) -> bool:
+    """Whether the file system and the server come up; noted, and that InnoDB knew of the power cut."""
+    try:
+        stand.open_database()
+    except (CommandFailed, DatabaseDown) as error:
+        recorder.observe("the database after the power cut", got=f"{error.what}: {error.detail[-3000:]}", wanted="up")
+        return False
+    recorder.observe("the database after the power cut", got="up", wanted="up")
+    recorder.witness("InnoDB's recovery, 1 for yes", got=int(RECOVERY in stand.database.words()), least=1)
+    return True
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"dmcache.power-cut[{kind}]",
+        goal=f"A power cut in the middle of transactions loses none that was acknowledged, with a {kind} cache.",
+        method="Kills the client under sysbench, with a ledger kept elsewhere; cache_check, recovery, the ledger.",
+        run=partial(cut_power, kind=kind),
+        check="witnessed",
+        tier=Tier.QUICK if kind == Mode.WRITEBACK else Tier.FULL,
+        topology=TOPOLOGY,
+        needs=NEEDS_CUT,
+    )
+    for kind in (Mode.WRITEBACK, Mode.WRITETHROUGH, WRITECACHE)
+)

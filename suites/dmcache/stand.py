@@ -1,0 +1,220 @@
+"""What the scenarios stand on: an RBD image mapped by a client's kernel, a cache in front of it, a database on top.
+
+sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": the origin's class -> krbd -> RBD
+                               `-> "fast", "meta": disks of the client
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from lab import pools
+from lab.blockstack import filesystem, krbd, mapper
+from lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, Mode, metadata_bytes
+from lab.blockstack.mapper import SECTOR_BYTES, Mapper
+from lab.blockstack.mariadb import DATABASE, MariaDb
+from lab.blockstack.writecache import WriteCache
+from lab.cluster import Cluster
+from lab.errors import CleanupFailed, LabError
+from lab.host import Host
+from lab.pools import PoolKind
+from lab.scenario import Stage, Topology
+from lab.spec import GIB, MIB, Capability, Disk, DiskClass
+
+NODE = "c0"
+STORAGE = "n0"
+POOL = "dmcache"
+IMAGE = "database"
+ONE_COPY = PoolKind("replicated", 1)
+"""As in the paper: the cost of replication is the cluster's, and no part of what a cache in front of it does."""
+
+IMAGE_BYTES = 384 * MIB
+"""Of the RBD image; the least that XFS takes is 300 MiB. The paper has 8 GiB."""
+CACHE_BYTES = 256 * MIB
+"""Room for the whole database, as in the paper's first runs."""
+FAST_DISK = Disk("cache", GIB, DiskClass.NVME)
+METADATA_DISK = Disk("metadata", 2 * metadata_bytes(GIB, 64), DiskClass.NVME)
+
+ORIGIN_MS = 10
+"""The origin's class, imposed by dm-delay: about what a disk of 7200 revolutions takes for a random request, and one
+tick of User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
+
+TOPOLOGY = Topology(
+    native=1,
+    foreign=0,
+    lone_client=True,
+    options=(("mon_allow_pool_size_one", "true"),),
+    role_sets=("ceph", "database"),
+    client_disks=(FAST_DISK, METADATA_DISK),
+)
+NEEDS = frozenset({Capability.OWN_KERNEL})
+NEEDS_CUT = frozenset({Capability.OWN_KERNEL, Capability.POWER_CUT})
+
+DB, SLOW, FAST, METADATA = "db", "slow", "fast", "meta"
+WRITECACHE = "writecache"
+_FOLDER = PurePosixPath("/mnt/cephlab-db")
+_PG_NUM = 16
+
+
+@dataclass
+class Stand:
+    """Layers on one client. image_device: krbd's, once it is mapped; cache: the one in use, or None."""
+
+    cluster: Cluster
+    mapper: Mapper
+    database: MariaDb
+    cache_bytes: int
+    cache: CacheDevice | WriteCache | None = None
+    image_device: PurePosixPath = field(default=PurePosixPath())
+
+    @property
+    def host(self) -> Host:
+        return self.mapper.host
+
+    @property
+    def origin(self) -> PurePosixPath:
+        return Mapper.path(SLOW)
+
+    @property
+    def device(self) -> PurePosixPath:
+        """Where the file system is."""
+        return Mapper.path(DB)
+
+    @property
+    def layers(self) -> Mapping[str, PurePosixPath]:
+        """What one transaction's requests are counted at."""
+        return {
+            "file system": self.device,
+            "cache": Mapper.path(FAST),
+            "metadata": Mapper.path(METADATA),
+            "rbd": self.image_device,
+        }
+
+    def attach(self) -> None:
+        """Everything below the cache; again after each boot of the client."""
+        self.mapper.load_modules()
+        self.image_device = krbd.map_image(self.cluster, NODE, POOL, IMAGE)
+        self.mapper.create(SLOW, mapper.linear(self.image_device, self.mapper.sectors(self.image_device)))
+        self.mapper.create(FAST, mapper.linear(self.host.disk(FAST_DISK.name), self.cache_bytes // SECTOR_BYTES))
+        disk = self.host.disk(METADATA_DISK.name)
+        self.mapper.create(METADATA, mapper.linear(disk, self.mapper.sectors(disk)))
+
+    def impose(self, *, slow: bool = True) -> None:
+        """Give the origin its class, or take it off again: filling and comparing need not wait for a slow disk."""
+        sectors = self.mapper.sectors(self.image_device)
+        found = mapper.linear(self.image_device, sectors)
+        if slow:
+            found = mapper.delayed(self.image_device, sectors, read_ms=ORIGIN_MS, write_ms=ORIGIN_MS)
+        self.mapper.swap(SLOW, found)
+
+    def plain(self) -> None:
+        """The origin alone, whatever was there before; a cache is flushed first."""
+        if self.cache is not None:
+            self.cache.detach()
+            self.cache = None
+            return
+        self._put(mapper.linear(self.origin, self.mapper.sectors(self.origin)))
+
+    def cached(self, mode: Mode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
+        """A cache, made anew as in the paper; not fresh: with what its metadata knows."""
+        if self.cache is not None:
+            self.plain()
+        fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
+        made = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
+        self._begin(made, fresh=fresh)
+        return made
+
+    def write_cached(self, *, fresh: bool = True) -> WriteCache:
+        """As `cached`, by dm-writecache."""
+        if self.cache is not None:
+            self.plain()
+        made = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
+        self._begin(made, fresh=fresh)
+        return made
+
+    def put(self, kind: str, *, fresh: bool = True) -> CacheDevice | WriteCache:
+        """A cache by the name of its kind: a mode of dm-cache, or WRITECACHE."""
+        return self.write_cached(fresh=fresh) if kind == WRITECACHE else self.cached(Mode(kind), fresh=fresh)
+
+    def _begin(self, made: CacheDevice | WriteCache, *, fresh: bool) -> None:
+        if fresh:
+            made.format()
+        self._put(made.table())
+        self.cache = made
+
+    def _put(self, table: str) -> None:
+        if DB in self.mapper.names():
+            self.mapper.swap(DB, table)
+        else:
+            self.mapper.create(DB, table)
+
+    def open_database(self) -> None:
+        """Mount what is there and start the server; DatabaseDown or CommandFailed where that does not go."""
+        filesystem.mount(self.host, self.device, self.database.folder)
+        self.database.start()
+
+    def new_database(self) -> None:
+        """A file system with an empty server that runs."""
+        filesystem.make_xfs(self.host, self.device)
+        filesystem.mount(self.host, self.device, self.database.folder)
+        self.database.install()
+        self.database.start()
+        self.database.query(f"CREATE DATABASE {DATABASE}")
+
+    def close_database(self) -> None:
+        self.database.stop()
+        filesystem.unmount(self.host, self.database.folder)
+
+    def tear_down(self) -> None:
+        """Whatever of it there is; goes on after an error and reports all."""
+        errors: list[str] = []
+        steps: list[Callable[[], None]] = [self.database.kill, self._unmount, *self._removals(), self._unmap]
+        for step in steps:
+            try:
+                step()
+            except LabError as error:
+                errors.append(str(error))
+        if errors:
+            raise CleanupFailed(errors)
+
+    def _removals(self) -> list[Removal]:
+        return [Removal(self.mapper, name) for name in (DB, SLOW, FAST, METADATA)]
+
+    def _unmount(self) -> None:
+        if str(self.database.folder) in self.host.read(PurePosixPath("/proc/mounts")).decode():
+            filesystem.unmount(self.host, self.database.folder)
+
+    def _unmap(self) -> None:
+        if self.host.exists(self.image_device):
+            krbd.unmap_image(self.cluster, NODE, self.image_device)
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Takes one device away, where it is there."""
+
+    mapper: Mapper
+    name: str
+
+    def __call__(self) -> None:
+        if self.name in self.mapper.names():
+            self.mapper.remove(self.name)
+
+
+@contextmanager
+def standing(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
+    """A mapped image, nothing on it and without its class yet; all of it goes at the end of the block."""
+    cluster = stage.cluster
+    host = cluster.hosts[NODE]
+    database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
+    with pools.pool(cluster, POOL, ONE_COPY, pg_num=_PG_NUM):
+        krbd.create_image(cluster, NODE, POOL, IMAGE, image_bytes)
+        stand = Stand(cluster, Mapper(host), database, cache_bytes)
+        try:
+            stand.attach()
+            yield stand
+        finally:
+            stand.tear_down()

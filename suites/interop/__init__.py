@@ -1,0 +1,44 @@
+"""x86_64 and aarch64 in one cluster: nothing may depend on which of them did it."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.interop import (
+    cephmodels,
+    compression,
+    dencoder,
+    encodings,
+    erasure,
+    exports,
+    keys,
+    messenger,
+    monitors,
+    moved,
+    objects,
+    placement,
+    rbd,
+    recovery,
+    roles,
+    scrub,
+    standing,
+)
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *cephmodels.SCENARIOS,
+    *compression.SCENARIOS,
+    *dencoder.SCENARIOS,
+    *encodings.SCENARIOS,
+    *erasure.SCENARIOS,
+    *exports.SCENARIOS,
+    *keys.SCENARIOS,
+    *messenger.SCENARIOS,
+    *monitors.SCENARIOS,
+    *moved.SCENARIOS,
+    *objects.SCENARIOS,
+    *placement.SCENARIOS,
+    *rbd.SCENARIOS,
+    *recovery.SCENARIOS,
+    *roles.SCENARIOS,
+    *scrub.SCENARIOS,
+    *standing.SCENARIOS,
+)

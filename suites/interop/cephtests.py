@@ -1,0 +1,254 @@
+"""Ceph's own test programs, with the client on one architecture and every primary on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch
+from lab.ceph import conf
+from lab.cluster import Cluster
+from lab.errors import Unavailable
+from lab.history import Recorder
+from lab.host import Host
+from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.workloads.gtest import Run, list_cases, run_gtest
+from suites.interop.known_gtest import read_known, reason_for, selection
+from suites.interop.matrix import observe_client, other
+
+AT_ONCE = 3
+"""Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
+
+LEAST_SHARE = 0.95
+"""Of the client's operations, at primaries of the wanted architecture: a few cases read from any replica on purpose."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """One test program. limit_s: its time on native hosts; core: what the quick tier takes of it, a gtest filter.
+
+    objects: whether its cases work with objects; those of the others only send commands, to whichever daemon.
+    expects: error lines that this program alone causes, beside those of all.
+    """
+
+    name: str
+    limit_s: float = 120.0
+    core: str | None = None
+    objects: bool = True
+    expects: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def topic(self) -> str:
+        return self.name.removeprefix("ceph_test_")
+
+
+CORE_AIO = (
+    "LibRadosAio.SimpleWrite:LibRadosAio.RoundTrip:LibRadosAio.OmapPP:LibRadosAio.MultiWrite:LibRadosAioEC.RoundTrip"
+)
+
+ONLY_COMMANDS = ("cmd", "cmd_pp", "pool", "service", "service_pp")
+
+TIERS_EXPECT = (
+    (r"\(CACHE_POOL_NEAR_FULL\)", "Cases give a cache tier a target of a few objects and go beyond it."),
+    (
+        r"snap_mapper\.add_oid found existing snaps mapped on \S+, removing",
+        "A clone is promoted into the cache tier again; every OSD that holds it mends its mapping and says so.",
+    ),
+)
+
+API = (
+    # The longest of the core come first, so that they do not run on alone at the end.
+    Program("ceph_test_rados_api_list", core="*"),
+    Program("ceph_test_rados_api_watch_notify", core="*"),
+    Program("ceph_test_rados_api_io", core="*"),
+    Program("ceph_test_rados_api_snapshots", core="*"),
+    Program("ceph_test_rados_api_lock", core="*"),
+    Program("ceph_test_rados_api_aio", limit_s=300, core=CORE_AIO),
+    Program("ceph_test_rados_api_stat", core="*"),
+    *(
+        Program(f"ceph_test_rados_api_{topic}", limit_s=600, objects=topic not in ONLY_COMMANDS)
+        for topic in [
+            "aio_pp",
+            "asio",
+            "c_read_operations",
+            "c_write_operations",
+            "cls_remote_reads",
+            "cmd",
+            "cmd_pp",
+            "io_pp",
+            "lock_pp",
+            "misc",
+            "misc_pp",
+            "pool",
+            "service",
+            "service_pp",
+            "snapshots_pp",
+            "stat_pp",
+            "watch_notify_pp",
+        ]
+    ),
+    Program("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
+)
+
+CLASSES = tuple(
+    # ceph_test_cls_rgw_meta is not among them: it needs a gateway to talk to.
+    Program(f"ceph_test_cls_{topic}", limit_s=900)
+    for topic in [
+        "2pc_queue",
+        "cas",
+        "cmpomap",
+        "hello",
+        "journal",
+        "lock",
+        "log",
+        "lua",
+        "numops",
+        "queue",
+        "rbd",
+        "refcount",
+        "rgw",
+        "rgw_gc",
+        "rgw_stats",
+        "sdk",
+    ]
+)
+
+OTHERS = (
+    *(Program(f"ceph_test_rados_striper_api_{topic}", limit_s=600) for topic in ("aio", "io", "striping")),
+    Program("ceph_test_librbd", limit_s=3600),
+)
+
+PROGRAMS = (*API, *CLASSES, *OTHERS)
+
+ALL_CLASSES = Topology(options=(("osd_class_default_list", "*"), ("osd_class_load_list", "*")))
+"""OSDs load only the classes that clients normally need; tests of cls_lua and cls_sdk fail without theirs."""
+
+EXPECTS = {
+    r"Health check (failed|update): .*\(POOL_APP_NOT_ENABLED\)": "Their pools name no application.",
+    r"\(POOL_PG_NUM_NOT_POWER_OF_TWO\)": "A case makes a pool of such a size on purpose.",
+    r"\(CACHE_POOL_NO_HIT_SET\)": "Cases make cache tiers without hit sets.",
+    r"\(POOL_FULL\)|pool '.*' is full \(reached quota's": "A case fills a pool up to its quota on purpose.",
+}
+
+
+def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool = False) -> None:
+    """Run programs on a host of the client's architecture while every primary is on the other one."""
+    cluster, host = stage.cluster, stage.cluster.host_with(client)
+    require_programs(cluster, host, [one.name for one in programs])
+    observe_client(stage, client)
+    with (
+        pools.led_by(cluster, other(client)),
+        counted_operations(stage, other(client), wanted=any(program.objects for program in programs)),
+        ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gtest") as workers,
+    ):
+        for ran in workers.map(partial(run_program, cluster, host, core=core), programs):
+            record_run(stage.recorder, ran)
+
+
+def run_program(cluster: Cluster, host: Host, program: Program, *, core: bool) -> Run:
+    """One program: its cases are listed by a native host, which is quicker, and run on `host`."""
+    select = selection(read_known(), program.name, program.core or "*" if core else "*")
+    lister = cluster.client.host
+    return run_gtest(
+        host,
+        program.name,
+        wanted=list_cases(lister, program.name, env=environment(lister), select=select),
+        env=environment(host),
+        timeout_s=program.limit_s * cluster.patience,
+        report=host.directory / f"{program.name}.json",
+        select=select,
+    )
+
+
+def record_run(recorder: Recorder, ran: Run) -> None:
+    """Note how a program ended and every case of it."""
+    known = read_known()
+    for case in ran.cases:
+        recorder.record(
+            "gtest_case",
+            program=ran.program,
+            case=case.name,
+            result=case.result.value,
+            seconds=case.seconds,
+            message=case.message,
+            known=reason_for(known, ran.program, case.name),
+        )
+    recorder.record("gtest_program", program=ran.program, code=ran.code, ending=ran.ending, tail=ran.tail)
+
+
+@contextmanager
+def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> Iterator[None]:
+    """Witness that operations of the block's clients were served by primaries of an architecture, and nearly all.
+
+    wanted: whether there must be any.
+    """
+    cluster = stage.cluster
+    before = operations(cluster)
+    yield
+    after = operations(cluster)
+    led = {osd: after[osd] - before[osd] for osd in after}
+    there, everywhere = sum(led[osd] for osd in cluster.osd_ids(primary)), sum(led.values())
+    stage.recorder.witness(f"client operations led by {primary} OSDs", got=there, least=1 if wanted else 0)
+    if everywhere:
+        share = there / everywhere
+        stage.recorder.witness(f"share of client operations led by {primary} OSDs", got=share, least=LEAST_SHARE)
+
+
+def operations(cluster: Cluster) -> dict[int, int]:
+    """Client operations that each OSD has served as primary since it started."""
+    return {osd: int(cluster.client.tell(f"osd.{osd}", "perf dump")["osd"]["op"]) for osd in cluster.osd_ids()}
+
+
+def environment(host: Host) -> dict[str, str]:
+    # CEPH_CLIENT_ID: some of them would connect as client.0 otherwise, which has no key.
+    return {"CEPH_CONF": str(conf.conf_path(host)), "CEPH_CLIENT_ID": "admin"}
+
+
+def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> None:
+    """Raise Unavailable, naming them, when the image lacks programs."""
+    paths = [str(host.root / "usr/bin" / name) for name in programs]
+    # By opening them: an emulated program finds the image's files so, where this process sees the machine's own.
+    opened = host.run(["head", "-v", "-c", "0", *paths], check=False, timeout_s=60 * cluster.patience).stdout
+    absent = [path for path in paths if f"==> {path} <==" not in opened]
+    if absent:
+        raise Unavailable(
+            f"the image has no {absent[0].rpartition('/')[2]}",
+            f"missing on {host.name}: {', '.join(absent)}",
+            "use an image with the package ceph-test",
+        )
+
+
+def core_scenario(client: Arch) -> Scenario:
+    primary = other(client)
+    return Scenario(
+        name=f"interop.cephtests-core[client={client},primary={primary}]",
+        goal="The core of upstream's librados tests passes between architectures.",
+        method=f"Runs the programs for io, aio, snapshots, lock, list, stat and watch on {client}, led by {primary}.",
+        run=partial(run, programs=[one for one in PROGRAMS if one.core], client=client, core=True),
+        check="gtest",
+        expects=EXPECTS,
+    )
+
+
+def program_scenario(program: Program, client: Arch) -> Scenario:
+    primary = other(client)
+    return Scenario(
+        name=f"interop.cephtests-{program.topic}[client={client},primary={primary}]",
+        goal=f"Upstream's {program.name} passes between architectures.",
+        method=f"Runs every case of it on {client} with all primaries on {primary}.",
+        run=partial(run, programs=[program], client=client),
+        check="gtest",
+        tier=Tier.FULL,
+        topology=ALL_CLASSES,
+        expects={**EXPECTS, **dict(program.expects)},
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *(core_scenario(client) for client in Arch),
+    *(program_scenario(program, client) for program in PROGRAMS for client in Arch),
+)

@@ -1,0 +1,150 @@
+"""BlueStore compression and checksum types: written under one architecture's primary, read under the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from lab import pools
+from lab.arch import Arch
+from lab.cluster import Cluster
+from lab.scenario import Scenario, Stage, Tier
+from suites.interop.matrix import arch_of, observe_primaries, other
+from suites.interop.mirror import Mirror
+
+COMPRESSION = ("snappy", "zlib", "zstd", "lz4")
+CHECKSUMS = ("crc32c", "xxhash64")
+ALL_CHECKSUMS = ("crc32c", "crc32c_16", "crc32c_8", "xxhash32", "xxhash64")
+OBJECT_BYTES = 512 << 10  # at least eight blobs (bluestore_compression_max_blob_size is 64 KiB at most)
+PATCH_BYTES = 5000  # a partial overwrite leaves part of a compressed blob in use
+PATCH_AT = 100_000  # in the middle of a blob
+WORDS = 64  # a vocabulary this small makes every algorithm worth its while (required ratio 0.875)
+WORD_BYTES = 16
+PG_NUM = 4
+
+
+def compressed(stage: Stage, writer: Arch) -> None:
+    """An object per algorithm written with the primaries on `writer`, all of them read with them on the other."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "packed", pg_num=PG_NUM, options={"compression_mode": "force"}) as pool:
+        mirror = Mirror(cluster.client, pool)
+        with pools.primary_on(cluster, writer, pool):
+            # The same content under each, so that only the algorithm can make a difference in size.
+            content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
+            grown = [write(cluster, mirror, "compression_algorithm", name, content, patch) for name in COMPRESSION]
+        for osd in cluster.osd_ids():
+            # Equal sizes for different algorithms would say that the OSD never changed its algorithm.
+            sizes = {by_osd[osd].compressed_bytes for by_osd in grown}
+            what = f"algorithms told apart by their compressed bytes on osd.{osd} ({arch_of(cluster, osd)})"
+            stage.recorder.witness(what, got=len(sizes - {0}), least=len(COMPRESSION))
+        read = read_by_other(stage, mirror, writer)
+        stage.recorder.witness("compressed blobs read back", got=read.decompressions, least=len(COMPRESSION))
+
+
+def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
+    """An object per checksum type written with the primaries on `writer`, all read with them on the other."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "summed", pg_num=PG_NUM) as pool:
+        mirror = Mirror(cluster.client, pool)
+        with pools.primary_on(cluster, writer, pool):
+            for algorithm in algorithms:
+                content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
+                write(cluster, mirror, "csum_type", algorithm, content, patch)
+        read = read_by_other(stage, mirror, writer)
+        stage.recorder.witness("checksums verified on reading", got=read.verifications, least=len(algorithms))
+
+
+def write(
+    cluster: Cluster, mirror: Mirror, option: str, algorithm: str, content: bytes, patch: bytes
+) -> dict[int, Counters]:
+    """Give the pool an algorithm and write an object under it; what that added to each OSD's counters."""
+    cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
+    cluster.wait_map(cluster.osd_ids())  # a replica with an older map would still use the algorithm before this one
+    before = counters(cluster)
+    mirror.full(algorithm, content)
+    mirror.write(algorithm, patch, PATCH_AT)
+    after = counters(cluster)
+    return {osd: after[osd] - before[osd] for osd in after}
+
+
+def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counters:
+    """Move the primaries to the other architecture and read all; what that added to its OSDs' counters."""
+    cluster = stage.cluster
+    reader = other(writer)
+    with pools.primary_on(cluster, reader, mirror.pool):
+        observe_primaries(stage, mirror.pool, reader)
+        before = counters(cluster)
+        mirror.verify(cluster.client, stage.recorder, f"read from {reader} after {writer} led the writes")
+        after = counters(cluster)
+    return sum((after[osd] - before[osd] for osd in cluster.osd_ids(reader)), Counters())
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What BlueStore counted since the OSD started."""
+
+    compressed_bytes: int = 0
+    decompressions: int = 0
+    verifications: int = 0
+
+    def __add__(self, more: Counters) -> Counters:
+        return Counters(
+            self.compressed_bytes + more.compressed_bytes,
+            self.decompressions + more.decompressions,
+            self.verifications + more.verifications,
+        )
+
+    def __sub__(self, less: Counters) -> Counters:
+        return Counters(
+            self.compressed_bytes - less.compressed_bytes,
+            self.decompressions - less.decompressions,
+            self.verifications - less.verifications,
+        )
+
+
+def counters(cluster: Cluster) -> dict[int, Counters]:
+    """The counters of every OSD."""
+    found = {}
+    for osd in cluster.osd_ids():
+        raw = cluster.client.tell(f"osd.{osd}", "perf dump")["bluestore"]
+        found[osd] = Counters(
+            compressed_bytes=int(raw["compressed"]),
+            decompressions=int(raw["decompress_lat"]["avgcount"]),
+            verifications=int(raw["csum_lat"]["avgcount"]),
+        )
+    return found
+
+
+def wordy(rng: Random, size: int) -> bytes:
+    """Bytes that compress well and differ from seed to seed."""
+    vocabulary = [rng.randbytes(WORD_BYTES) for _ in range(WORDS)]
+    return b"".join(rng.choices(vocabulary, k=size // WORD_BYTES + 1))[:size]
+
+
+def scenarios(writer: Arch) -> tuple[Scenario, ...]:
+    reader = other(writer)
+    return (
+        Scenario(
+            name=f"interop.compression[writer={writer},reader={reader}]",
+            goal="Data that BlueStore compressed under a primary of one architecture is whole under the other.",
+            method=f"Forces {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from {reader}.",
+            run=partial(compressed, writer=writer),
+            check="witnessed",
+        ),
+        *(
+            Scenario(
+                name=f"interop.checksums{suffix}[writer={writer},reader={reader}]",
+                goal="Every checksum type that is written under one architecture's primary holds under the other's.",
+                method=f"{', '.join(types)} set on a pool led by {writer}, then read and verified from {reader}.",
+                run=partial(checksummed, writer=writer, algorithms=types),
+                check="witnessed",
+                tier=tier,
+            )
+            for tier, suffix, types in ((Tier.QUICK, "", CHECKSUMS), (Tier.FULL, "-all", ALL_CHECKSUMS))
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario for writer in Arch for scenario in scenarios(writer))

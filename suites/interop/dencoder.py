@@ -1,0 +1,166 @@
+"""Every type that ceph-dencoder knows: encoded by one architecture, decoded by the other to the same JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab.errors import CommandFailed, LabBroken, Unavailable
+from lab.scenario import Scenario, Stage
+from suites.interop.sides import Side, each, other, sides
+
+BATCH = 150  # instances for one process: starting it, emulated, costs half a second, and a command line has its limit
+REFUSED = "refused: "
+_SHOWN = 5
+_TOOL_S = 120.0
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One test instance of a type. file: where its encoding is, below a side's directory."""
+
+    kind: str
+    number: int
+    file: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind} #{self.number}"
+
+
+Commands = Callable[[Side, Instance], list[str]]
+"""What ceph-dencoder is told to do with one instance; it ends with exactly one `dump_json`."""
+
+
+def run(stage: Stage) -> None:
+    """Encode everything by each, exchange the files, decode them, and compare."""
+    with sides(stage.cluster, "dencoder") as between:
+        types = each(between, known_types)
+        for arch, found in types.items():
+            if not found:
+                raise Unavailable(
+                    f"the {arch} image's ceph-dencoder has no type modules",
+                    "`ceph-dencoder list_types` names no type",
+                    "use a release whose packages have the directory ceph/denc, or upstream's container image",
+                )
+        first = next(iter(types))
+        instances = each(between, lambda side: enumerate_instances(side, types[side.arch]))
+        for arch in between:
+            stage.recorder.observe(
+                f"types of {arch}", got=types[arch] == types[first], wanted=True, types=len(types[arch])
+            )
+            stage.recorder.observe(f"instances of {arch}", got=len(instances[arch]), wanted=len(instances[first]))
+        written = each(between, lambda side: dump(side, instances[first], encoding))
+        archives = each(between, pack)
+        refused = {
+            arch: sorted(label for label, text in texts.items() if text.startswith(REFUSED))
+            for arch, texts in written.items()
+        }
+        for arch, labels in refused.items():
+            stage.recorder.observe(f"instances that {arch} cannot encode", got=labels, wanted=refused[first])
+
+        def read(side: Side) -> dict[str, str]:
+            unpack(side, archives[other(between, side)])
+            return dump(side, instances[first], decoding)
+
+        for arch, decoded in each(between, read).items():
+            wanted = written[other(between, between[arch])]
+            wrong = differing(decoded, wanted)
+            stage.recorder.observe(
+                f"instances that {arch} decodes differently",
+                got=wrong[:_SHOWN],
+                wanted=[],
+                compared=len(wanted),
+            )
+
+
+def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """Instances whose JSON is not the one wanted; one that its own architecture refuses to handle proves nothing."""
+    return sorted(
+        label for label, text in wanted.items() if not text.startswith(REFUSED) and decoded.get(label) != text
+    )
+
+
+# One architecture's part
+
+
+def known_types(side: Side) -> list[str]:
+    try:
+        return dencoder(side, ["list_types"]).split()
+    except CommandFailed:
+        return []
+
+
+def enumerate_instances(side: Side, types: Sequence[str]) -> list[Instance]:
+    """Every test instance of every type; ceph-dencoder numbers them from 1."""
+    counts = dencoder(side, [word for kind in types for word in ("type", kind, "count_tests")]).split()
+    if len(counts) != len(types):
+        raise LabBroken(f"ceph-dencoder on {side.host.name} counted {len(counts)} of {len(types)} types")
+    pairs = [(kind, number) for kind, count in zip(types, counts, strict=True) for number in range(1, int(count) + 1)]
+    return [Instance(kind, number, f"files/{index}") for index, (kind, number) in enumerate(pairs)]
+
+
+def encoding(side: Side, one: Instance) -> list[str]:
+    # Dumped after decoding its own bytes: what a type does not encode is not the other's to know.
+    path = str(side.path(one.file))
+    return ["type", one.kind, "select_test", str(one.number), "encode", "export", path, "decode", "dump_json"]
+
+
+def decoding(side: Side, one: Instance) -> list[str]:
+    return ["type", one.kind, "import", str(side.path(one.file)), "decode", "dump_json"]
+
+
+def dump(side: Side, instances: Sequence[Instance], commands: Commands) -> dict[str, str]:
+    """Label -> JSON text, or why it was refused."""
+    side.host.make_directory(side.path("files"))
+    found: dict[str, str] = {}
+    for start in range(0, len(instances), BATCH):
+        found |= _dump_batch(side, instances[start : start + BATCH], commands)
+    return found
+
+
+def _dump_batch(side: Side, batch: Sequence[Instance], commands: Commands) -> dict[str, str]:
+    """One process for all; where one instance ends it, halves, until that instance is alone."""
+    try:
+        texts = documents(dencoder(side, [word for one in batch for word in commands(side, one)]))
+    except CommandFailed as error:
+        if len(batch) == 1:
+            return {batch[0].label: REFUSED + (error.stderr.strip().splitlines() or ["no reason given"])[-1]}
+        texts = []
+    if len(texts) == len(batch):
+        return {one.label: text for one, text in zip(batch, texts, strict=True)}
+    if len(batch) == 1:
+        return {batch[0].label: REFUSED + f"{len(texts)} JSON documents for one instance"}
+    middle = len(batch) // 2
+    return {**_dump_batch(side, batch[:middle], commands), **_dump_batch(side, batch[middle:], commands)}
+
+
+def documents(output: str) -> list[str]:
+    """The JSON objects in what `dump_json` printed; each ends with a brace alone on its line."""
+    return [text + "\n}" for text in output.removesuffix("\n").removesuffix("\n}").split("\n}\n")] if output else []
+
+
+def dencoder(side: Side, commands: Sequence[str]) -> str:
+    modules = side.host.root / "usr/lib" / side.arch.triplet / "ceph/denc"
+    argv = ["ceph-dencoder", *commands]
+    return side.host.run(argv, env={"CEPH_LIB": str(modules)}, timeout_s=_TOOL_S * side.patience).stdout
+
+
+def pack(side: Side) -> bytes:
+    side.host.run(["tar", "-C", str(side.directory), "-cf", str(side.path("files.tar")), "files"])
+    return side.get("files.tar")
+
+
+def unpack(side: Side, archive: bytes) -> None:
+    side.host.remove(side.path("files"))
+    side.host.run(["tar", "-C", str(side.directory), "-xf", side.put("theirs.tar", archive)])
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="interop.encoding-types",
+        goal="Every structure that Ceph stores or sends is decoded by one architecture as the other encoded it.",
+        method="ceph-dencoder of each encodes every test instance of every type; both JSON texts are compared.",
+        run=run,
+    ),
+)

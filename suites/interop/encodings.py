@@ -1,0 +1,133 @@
+"""Monitor and OSD maps: what one architecture makes of the same input is what the other makes, and it can read it.
+
+CRUSH maps are compared in `placement`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from lab.arch import Arch
+from lab.scenario import Scenario, Stage
+from suites.interop.crush_text import RULES, Tree, crush_text
+from suites.interop.sides import Side, agree, each, other, sides
+
+TREE = Tree(racks=3, hosts=2, osds=2)  # small: printing an OSD map maps all its PGs several times
+FSID = "0a1b2c3d-0000-4000-8000-00000000cafe"  # any, but the same for both
+NO_CONF = ("-c", "/dev/null")  # monmaptool puts the fsid of a configuration into every map, even to print it
+_CRC_BYTES = 4
+_TIME = re.compile(r"^(?:created|modified|last_changed) (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class MapKind:
+    """A kind of map and its tool. pinned: removes from a new map, given its printed form, what comes from the clock."""
+
+    name: str
+    live: str
+    make: Callable[[Side], bytes]
+    change: Callable[[Side, bytes, bytes], bytes]
+    show: Callable[[Side, bytes], str]
+    pinned: Callable[[bytes, str], bytes]
+
+
+def run(stage: Stage, kind: MapKind) -> None:
+    """Both make a map, change the same map alike, and print each other's and the cluster's."""
+    live = stage.cluster.client.command("mon", kind.live)
+    crush = crush_text(TREE, RULES, stage.rng).encode()
+    with sides(stage.cluster, "encodings") as between:
+        made = each(between, kind.make)
+        base = next(iter(made.values()))
+        changed = each(between, lambda side: kind.change(side, base, crush))
+
+        def show(side: Side) -> tuple[str, str, str]:
+            there = other(between, side)
+            return kind.show(side, made[there]), kind.show(side, changed[there]), kind.show(side, live)
+
+        shown = each(between, show)
+        printed = {arch: shown[other(between, between[arch])][0] for arch in between}
+    new = {arch: kind.pinned(made[arch], printed[arch]) for arch in between}
+    agree(stage.recorder, f"bytes of a new {kind.name} map, times left out", new)
+    agree(stage.recorder, f"bytes of the same {kind.name} map after the same change", changed)
+    for index, what in ((1, "the other's changed"), (2, "the cluster's")):
+        texts = {arch: text[index].encode() for arch, text in shown.items()}
+        agree(stage.recorder, f"{what} {kind.name} map printed", texts)
+    stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(made), wanted=sorted(Arch))
+
+
+# Monitor maps
+
+
+def make_monmap(side: Side) -> bytes:
+    monitors = [
+        word for n in range(3) for word in ("--addv", f"m{n}", f"[v2:10.0.0.{n + 1}:3300,v1:10.0.0.{n + 1}:6789]")
+    ]
+    side.run("monmaptool", *NO_CONF, "--create", "--fsid", FSID, *monitors, "--enable-all-features", side.path("map"))
+    return side.get("map")
+
+
+def change_monmap(side: Side, base: bytes, _crush: bytes) -> bytes:
+    path = side.put("changed", base)
+    side.run("monmaptool", *NO_CONF, "--rm", "m1", "--addv", "late", "[v2:[fd00::7]:3300]", path)
+    return side.get("changed")
+
+
+def print_monmap(side: Side, content: bytes) -> str:
+    """Without the lines that name the file."""
+    lines = side.run("monmaptool", *NO_CONF, "--print", side.put("shown", content)).splitlines()
+    return "\n".join(line for line in lines if "monmaptool: " not in line)
+
+
+# OSD maps
+
+
+def make_osdmap(side: Side) -> bytes:
+    sizes = ["--createsimple", str(TREE.osd_count), "--with-default-pool", "--pg-bits", "2", "--pgp-bits", "2"]
+    side.run("osdmaptool", *sizes, side.path("map"))
+    return side.get("map")
+
+
+def change_osdmap(side: Side, base: bytes, crush: bytes) -> bytes:
+    """Put in a CRUSH map that this architecture compiles from text; the tool sets no time when it does that."""
+    side.run("crushtool", "-c", side.put("text", crush), "-o", side.path("crush"))
+    side.run("osdmaptool", side.put("changed", base), "--import-crush", side.path("crush"))
+    return side.get("changed")
+
+
+def print_osdmap(side: Side, content: bytes) -> str:
+    return side.run("osdmaptool", side.put("shown", content), "--print")
+
+
+# What differs because a clock moved on
+
+
+def without_times(content: bytes, printed: str) -> bytes:
+    """A map with zeros where the printed times (seconds, then nanoseconds, 32 bits each) are."""
+    for text in set(_TIME.findall(printed)):
+        seconds = struct.pack("<I", int(datetime.fromisoformat(text).timestamp()))
+        content = re.sub(re.escape(seconds) + b".{4}", bytes(8), content, flags=re.DOTALL)
+    return content
+
+
+def without_times_and_sum(content: bytes, printed: str) -> bytes:
+    """An OSD map also without its last bytes, a CRC over all of it, the times too; the other's tool has verified it."""
+    return without_times(content, printed)[:-_CRC_BYTES]
+
+
+MONITOR = MapKind("monitor", "mon getmap", make_monmap, change_monmap, print_monmap, without_times)
+OSD = MapKind("OSD", "osd getmap", make_osdmap, change_osdmap, print_osdmap, without_times_and_sum)
+
+SCENARIOS: tuple[Scenario, ...] = tuple(
+    Scenario(
+        name=f"interop.encoding-map[kind={kind.name.lower()}]",
+        goal=f"The {kind.name} map is the same bytes and means the same, whichever architecture encoded it.",
+        method="Each makes one, changes the same one, and prints the other's and the cluster's; all is compared.",
+        run=partial(run, kind=kind),
+    )
+    for kind in (MONITOR, OSD)
+)

@@ -1,0 +1,194 @@
+"""PG exports: a PG taken out of an OSD of one architecture and put into an OSD of the other, in both directions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lab import pools
+from lab.arch import Arch
+from lab.ceph.daemon import Daemon
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.history import Recorder
+from lab.pools import PoolKind
+from lab.scenario import Scenario, Stage
+from suites.interop.pg_export import Exported, read_export
+from suites.interop.sides import Side, sha, sides
+
+PAIRS = PoolKind("pairs", 2)  # two copies on three hosts leave each PG an OSD that does not hold it
+PG_NUM = 16  # enough that each direction finds a PG
+OBJECTS = 40  # two or three in each PG
+OBJECT_BYTES = 10_000
+HEAD_SNAP = -2  # how ceph-objectstore-tool writes that an object is not a clone
+
+
+@dataclass(frozen=True)
+class Journey:
+    """One PG's way from the store of one OSD into that of another, which does not hold it."""
+
+    pgid: str
+    giver: Daemon
+    taker: Daemon
+
+    @property
+    def label(self) -> str:
+        return f"{self.giver.host.arch} to {self.taker.host.arch}"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """sent, kept: the exports of giver and taker; listed: `name@snap` of what the taker lists."""
+
+    sent: Mapping[str, Exported]
+    listed: list[str]
+    kept: Mapping[str, Exported]
+
+
+def run(stage: Stage) -> None:
+    """Stop an OSD of each architecture, exchange a PG between their stores, and start them again."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "exports", PAIRS, pg_num=PG_NUM) as pool, sides(cluster, "exports") as between:
+        wanted = fill(stage, pool)
+        cluster.settle()  # every OSD at one map: a store refuses an export of a newer one
+        journeys = choose(cluster, pool)
+        with stopped(cluster, [journey.giver for journey in journeys]):
+            found = travel(journeys, between)
+        for journey in journeys:
+            there = {name: data for (pgid, name), data in wanted.items() if pgid == journey.pgid}
+            note(stage.recorder, journey, found[journey.giver.name], there)
+
+
+def fill(stage: Stage, pool: str) -> dict[tuple[str, str], str]:
+    """Objects with attributes, omap and a clone each; (pgid, `name@snap`) -> sha256 of the content."""
+    client = stage.cluster.client
+    first = {f"object-{n}": stage.rng.randbytes(OBJECT_BYTES + n) for n in range(OBJECTS)}
+    for name, data in first.items():
+        client.write_full(pool, name, data)
+        client.set_xattr(pool, name, "note", stage.rng.randbytes(100))
+        client.set_omap(pool, name, {f"key-{n}": stage.rng.randbytes(30) for n in range(3)})
+    client.snap_create(pool, "before")
+    for name in first:
+        client.write(pool, name, b"changed", 4093)  # across the end of a block
+    wanted = {}
+    for name, data in first.items():
+        pgid = str(pools.locate(stage.cluster, pool, name)["pgid"])
+        wanted[pgid, f"{name}@1"] = sha(data)  # the pool's first snapshot
+        wanted[pgid, f"{name}@head"] = sha(data[:4093] + b"changed" + data[4100:])
+    return wanted
+
+
+def choose(cluster: Cluster, pool: str) -> list[Journey]:
+    """For each architecture a PG that its first OSD holds and the other's first OSD does not."""
+    first = {arch: cluster.osd_ids(arch)[0] for arch in cluster.spec.archs}
+    placed = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
+    found = []
+    for giver, taker in zip(first.values(), reversed(first.values()), strict=True):
+        fitting = [pg for pg in placed if giver in pg["acting"] and taker not in pg["acting"]]
+        if not fitting:
+            raise LabBroken(f"no PG of {len(placed)} is on osd.{giver} and not on osd.{taker}")
+        fullest = max(fitting, key=lambda pg: int(pg["stat_sum"]["num_objects"]))
+        found.append(Journey(fullest["pgid"], cluster.daemon(f"osd.{giver}"), cluster.daemon(f"osd.{taker}")))
+    return found
+
+
+@contextmanager
+def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
+    """OSDs stopped at one and the same map, known as down; running and healthy again afterwards."""
+    client = cluster.client
+    client.mon("osd set", key="nodown")
+    try:
+        cluster.wait_map(cluster.osd_ids())
+        for daemon in daemons:
+            cluster.stop(daemon.name)
+    finally:
+        client.mon("osd unset", key="nodown")
+    try:
+        client.mon("osd down", ids=[daemon.id for daemon in daemons])
+        yield
+    finally:
+        for daemon in daemons:
+            cluster.start(daemon.name)
+        cluster.wait_healthy()
+
+
+def travel(journeys: Sequence[Journey], between: Mapping[Arch, Side]) -> dict[str, Findings]:
+    """Export, import, list, and export again from the new place; giver's name -> what that showed.
+
+    Each step is taken by both OSDs at once: one's giver is the other's taker, and a store serves one tool at a time.
+    """
+
+    def side(daemon: Daemon) -> Side:
+        return between[daemon.host.arch]
+
+    def leave(journey: Journey) -> bytes:
+        giver = side(journey.giver)
+        store(giver, journey.giver, "export", "--pgid", journey.pgid, "--file", str(giver.path("out")))
+        return giver.get("out")
+
+    def arrive(journey: Journey, content: bytes) -> str:
+        taker = side(journey.taker)
+        store(taker, journey.taker, "import", "--file", taker.put("in", content))
+        return store(taker, journey.taker, "list", "--pgid", journey.pgid)
+
+    def leave_again(journey: Journey) -> bytes:
+        taker = side(journey.taker)
+        store(taker, journey.taker, "export", "--pgid", journey.pgid, "--file", str(taker.path("again")))
+        return taker.get("again")
+
+    with ThreadPoolExecutor(max_workers=len(journeys), thread_name_prefix="journey") as pool:
+        sent = list(pool.map(leave, journeys))
+        listed = list(pool.map(arrive, journeys, sent))
+        kept = list(pool.map(leave_again, journeys))
+    return {
+        journey.giver.name: Findings(read_export(out), listing(text), read_export(again))
+        for journey, out, text, again in zip(journeys, sent, listed, kept, strict=True)
+    }
+
+
+def note(recorder: Recorder, journey: Journey, found: Findings, wanted: Mapping[str, str]) -> None:
+    """Observe one PG's objects on their way. wanted: `name@snap` -> sha256 of the content that was written."""
+    way, names = journey.label, sorted(wanted)
+    recorder.observe(
+        f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
+    )
+    sent = {name: one.data for name, one in found.sent.items()}
+    recorder.observe(f"content exported, {way}", got=sent, wanted=dict(wanted))
+    recorder.observe(f"objects listed after the import, {way}", got=found.listed, wanted=names)
+    recorder.observe(
+        f"content, attributes and omap after the import, {way}",
+        got={name: one.everything for name, one in found.kept.items()},
+        wanted={name: one.everything for name, one in found.sent.items()},
+    )
+
+
+def store(side: Side, daemon: Daemon, operation: str, *args: str) -> str:
+    """Run ceph-objectstore-tool on a stopped OSD's store."""
+    data = daemon.host.directory / daemon.name
+    argv = ["--no-mon-config", "--data-path", str(data), "--op", operation, *args]
+    return side.run("ceph-objectstore-tool", *argv, preload=daemon.preload)
+
+
+def listing(output: str) -> list[str]:
+    """`name@snap` of each object that `--op list` prints; the PG's own metadata object has no name."""
+    entries = [json.loads(line)[1] for line in output.splitlines() if line.startswith("[")]
+    named = [entry for entry in entries if entry["oid"]]
+    return sorted(f"{e['oid']}@{'head' if e['snapid'] == HEAD_SNAP else e['snapid']}" for e in named)
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="interop.encoding-pg-export",
+        goal="A PG exported from an OSD of one architecture lives on in an OSD of the other, unchanged.",
+        method="ceph-objectstore-tool exports, imports, lists and exports again, on a stopped OSD of each; "
+        "contents are compared with what was written.",
+        run=run,
+        expects={
+            r"Health check failed: nodown flag\(s\) set \(OSDMAP_FLAGS\)": "Both OSDs must stop at the same map.",
+            r"\.osd e\d+ definitely_dead 0$": "The monitor's answer to being told that the stopped OSDs are down.",
+        },
+    ),
+)

@@ -1,0 +1,126 @@
+"""cephx keys that are exchanged: the new one serves across architectures, the old one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch, host_arch
+from lab.ceph import conf, keyring
+from lab.ceph.client import RadosClient, RadosError
+from lab.cluster import Cluster
+from lab.scenario import Scenario, Stage, Tier
+from suites.expected import DEAD_COUNT
+from suites.interop.matrix import other
+from suites.interop.mirror import Mirror
+
+OBJECT_BYTES = 64 << 10
+PG_NUM = 4
+CONNECT_S = 20
+REFUSALS = {1, 13}
+"""EPERM and EACCES: what librados says of a wrong key."""
+
+EXPECTED = {
+    **DEAD_COUNT,
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
+        "The scenario restarts that OSD with its new key."
+    ),
+    r"cephx server .*(handle_request failed to decrypt|unexpected key)": "The scenario tries the old key.",
+}
+
+
+def client_key(stage: Stage, client: Arch) -> None:
+    """Give a client's entity a new key; work under the old and the new; try the old one again."""
+    cluster = stage.cluster
+    caps = {"mon": "allow r", "osd": "allow rw"}
+    sample = cluster.deployment.admin.key
+    old, new = (keyring.Entity("client.interop", keyring.new_key(sample), caps) for _ in range(2))
+    with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
+        mirror = Mirror(cluster.client, pool)
+        try:
+            for which, entity in (("old", old), ("new", new)):
+                cluster.client.command("mon", "auth import", data=keyring.render([entity]))
+                with identified(cluster, client, entity.name, keyring.render([entity])) as mirror.client:
+                    mirror.full(f"under-{which}", stage.rng.randbytes(OBJECT_BYTES))
+            mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
+            answer = admitted(cluster, client, old.name, keyring.render([old]))
+            stage.recorder.observe("the old key after the exchange", got=answer, wanted="refused")
+        finally:
+            cluster.client.mon("auth rm", entity=old.name)
+
+
+def osd_key(stage: Stage, on: Arch) -> None:
+    """Give an OSD a new key and restart it; work with it; try the old key."""
+    cluster = stage.cluster
+    name = f"osd.{cluster.osd_ids(on)[0]}"
+    daemon = cluster.daemon(name)
+    store = daemon.host.directory / name / "keyring"
+    entity = keyring.osd_entity(int(daemon.id), cluster.deployment.admin.key)
+    old, new = daemon.host.read(store), keyring.render([entity])
+    with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
+        cluster.stop(name)
+        cluster.wait(lambda status: not status.all_up, what=f"{name} down")
+        cluster.client.command("mon", "auth import", data=new)
+        daemon.host.push(new, store, mode=0o600)
+        cluster.start(name)
+        pools.wait_clean(cluster)
+        answer = admitted(cluster, on, name, old)
+        stage.recorder.observe(f"the old key of {name} after the exchange", got=answer, wanted="refused")
+        mirror = Mirror(cluster.client_for(other(on)), pool)
+        with pools.primary_on(cluster, on, pool):
+            mirror.full("object", stage.rng.randbytes(OBJECT_BYTES))
+            mirror.verify(mirror.client, stage.recorder, f"through {name} under its new key")
+
+
+def admitted(cluster: Cluster, arch: Arch, name: str, key: bytes) -> str:
+    """`admitted` or `refused`, as the monitors answer an entity with that key. Other errors pass through."""
+    try:
+        with identified(cluster, arch, name, key) as client:
+            client.call("about", connect_s=int(CONNECT_S * cluster.patience))
+    except RadosError as error:
+        if error.errno in REFUSALS:
+            return "refused"
+        raise
+    return "admitted"
+
+
+@contextmanager
+def identified(cluster: Cluster, arch: Arch, name: str, key: bytes) -> Iterator[RadosClient]:
+    """A client that is this entity with this keyring."""
+    host = cluster.host_with(arch)
+    path = host.directory / "interop.keyring"
+    host.push(key, path, mode=0o600)
+    # A daemon's name would bring along the daemon's log and socket.
+    options = {"keyring": str(path), "log_file": "", "admin_socket": ""}
+    client = RadosClient(host, conf.conf_path(host), name=name, patience=cluster.patience, options=options)
+    try:
+        yield client
+    finally:
+        client.close()
+        host.remove(path)
+
+
+def scenarios(arch: Arch) -> tuple[Scenario, ...]:
+    return (
+        Scenario(
+            name=f"interop.keys-client[client={arch}]",
+            goal=f"A client of {arch} goes on under its new cephx key, and nobody gets in with the old one.",
+            method="Imports a new key for the client's entity, works under each, then tries the old one again.",
+            run=partial(client_key, client=arch),
+            expects=EXPECTED,
+        ),
+        Scenario(
+            name=f"interop.keys-osd[on={arch}]",
+            goal=f"An OSD of {arch} goes on under its new cephx key, and nobody gets in with the old one.",
+            method="Imports a new key, restarts the OSD with it, works through it as primary, tries the old key.",
+            run=partial(osd_key, on=arch),
+            # The restart of an emulated OSD takes many seconds.
+            tier=Tier.QUICK if arch is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))

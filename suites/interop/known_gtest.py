@@ -1,0 +1,60 @@
+"""The list of upstream's cases that cannot pass in a small lab: read, checked, matched."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lab.errors import SpecError
+
+LIST = Path(__file__).with_name("known-gtest.toml")
+
+
+class Known(BaseModel):
+    """One entry. case: `Suite.name`, with * and ?; run: whether it runs all the same, as an expected failure."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    program: Annotated[str, Field(pattern="^ceph_test_")]
+    case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
+    reason: Annotated[str, Field(min_length=20)]
+    run: bool = True
+
+    def covers(self, program: str, case: str) -> bool:
+        return program == self.program and fnmatchcase(case, self.case)
+
+
+class _List(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    known: tuple[Known, ...] = ()
+
+
+def read_known(path: Path = LIST) -> tuple[Known, ...]:
+    """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
+    try:
+        return _List.model_validate(tomllib.loads(path.read_text())).known
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not TOML", str(error)) from error
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
+        raise SpecError(f"{path} is not a list of known cases", "\n".join(lines), "see its other entries") from None
+
+
+def reason_for(known: Sequence[Known], program: str, case: str) -> str | None:
+    """Why a case cannot pass here, or None."""
+    return next((entry.reason for entry in known if entry.covers(program, case)), None)
+
+
+def selection(known: Sequence[Known], program: str, select: str) -> str:
+    """A gtest filter without the cases that must not run."""
+    left_out = [entry.case for entry in known if entry.program == program and not entry.run]
+    if not left_out:
+        return select
+    # One dash only: everything behind it is taken away.
+    return ":".join([select if "-" in select else f"{select}-", *left_out]).replace("-:", "-")

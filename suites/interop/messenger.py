@@ -1,0 +1,178 @@
+"""What goes over the wire between architectures: encrypted or compressed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from lab import clock, pools
+from lab.arch import Arch
+from lab.ceph.client import RadosClient
+from lab.ceph.status import Status
+from lab.cluster import Cluster
+from lab.scenario import Scenario, Stage
+from suites.expected import DEAD_COUNT
+from suites.interop.matrix import observe_primaries, other
+from suites.interop.mirror import Mirror
+
+OBJECT_BYTES = 1 << 20
+OBJECTS = 4
+PG_NUM = 4
+CONFIG_S = 30.0
+
+SECURE = {"ms_cluster_mode": "secure", "ms_service_mode": "secure", "ms_client_mode": "secure"}
+COMPRESSED = {"ms_osd_compress_mode": "force", "ms_osd_compress_min_size": "1024"}
+COMPRESSIBLE_TO = 4
+"""Content that repeats needs far less than a quarter of its size, with any algorithm."""
+
+EXPECTED = {
+    **DEAD_COUNT,
+    r"map e\d+ wrongly marked me down": "The scenario marks that OSD down, so that it makes its connections anew.",
+    r"log_channel\(cluster\) log \[WRN\] : (Monitor daemon marked osd|Health check (failed|update): .*DOWN)": (
+        "The scenario marks that OSD down, so that it makes its connections anew."
+    ),
+}
+RECEIVED = "msgr_recv_bytes"
+ENCRYPTED = "msgr_recv_encrypted_bytes"
+
+
+def secure(stage: Stage, client: Arch) -> None:
+    """Encrypt every new connection; write through one architecture to primaries on the other."""
+    cluster = stage.cluster
+    with (
+        rewired(cluster, SECURE),
+        pools.pool(cluster, "secret", pg_num=PG_NUM) as pool,
+        pools.primary_on(cluster, other(client), pool),
+        fresh_client(cluster, client, SECURE) as writer,
+    ):
+        observe_primaries(stage, pool, other(client))
+        mirror = Mirror(writer, pool)
+        before = counters(cluster)
+        for number in range(OBJECTS):
+            mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+        after = counters(cluster)
+        for arch in Arch:
+            # Each architecture gets every object at least once from the other: from the client, or as a copy.
+            got = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
+            stage.recorder.witness(f"bytes that {arch} received encrypted", got=got, least=OBJECTS * OBJECT_BYTES)
+        mirror.verify(writer, stage.recorder, "read over encrypted connections")
+        mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
+
+
+def compressed(stage: Stage, primary: Arch) -> None:
+    """Compress every new link between OSDs; write content that repeats, and count what the copies cost on the wire."""
+    cluster = stage.cluster
+    with rewired(cluster, COMPRESSED), pools.pool(cluster, "small", pg_num=PG_NUM) as pool:
+        mirror = Mirror(cluster.client, pool)
+        with pools.primary_on(cluster, primary, pool):
+            observe_primaries(stage, pool, primary)
+            copies = cluster.osd_ids(other(primary))
+            before = counters(cluster)
+            for number in range(OBJECTS):
+                mirror.full(f"o{number}", stage.rng.randbytes(1024) * (OBJECT_BYTES // 1024))
+            # Clients' links are never compressed, so what shows is what the primaries send to the other architecture.
+            received = total(counters(cluster), copies, RECEIVED) - total(before, copies, RECEIVED)
+            whole = OBJECTS * OBJECT_BYTES * len(copies)
+            what = f"bytes that {other(primary)} was spared of {whole}"
+            stage.recorder.witness(what, got=whole - received, least=whole * (1 - 1 / COMPRESSIBLE_TO))
+        with pools.primary_on(cluster, other(primary), pool):
+            mirror.verify(cluster.client, stage.recorder, f"read from {other(primary)}, which got it compressed")
+
+
+@contextmanager
+def rewired(cluster: Cluster, options: Mapping[str, str]) -> Iterator[None]:
+    """Links between OSDs of different architectures are made anew under these options."""
+    try:
+        for key, value in options.items():
+            cluster.client.mon("config set", who="global", name=key, value=value)
+        for osd in cluster.osd_ids():
+            await_option(cluster, f"osd.{osd}", options)
+        reconnect(cluster)
+        yield
+    finally:
+        for key in options:
+            cluster.client.mon("config rm", who="global", name=key)
+        reconnect(cluster)
+
+
+def await_option(cluster: Cluster, daemon: str, options: Mapping[str, str]) -> None:
+    """Wait until a daemon has taken options over from the monitors."""
+    clock.wait(
+        lambda: {key: str(cluster.client.tell(daemon, "config get", var=key)[key]) for key in options},
+        lambda now: now == dict(options),
+        what=f"{daemon} with {dict(options)}",
+        timeout_s=CONFIG_S * cluster.patience,
+    )
+
+
+def reconnect(cluster: Cluster) -> None:
+    """Make the OSDs of the rarer architecture, which all links between the two lead to, connect anew.
+
+    An OSD that the map calls down while it runs binds new ports and boots again, in a second.
+    """
+    osds = cluster.osd_ids(min(Arch, key=lambda arch: len(cluster.osd_ids(arch))))
+    before = booted(cluster, osds)
+    cluster.client.mon("osd down", ids=[str(osd) for osd in osds])
+
+    def again(status: Status) -> bool:
+        now = booted(cluster, osds)
+        return status.all_up and all(now[osd] > before[osd] for osd in osds)
+
+    cluster.wait(again, what=f"{osds} up anew", timeout_s=CONFIG_S)
+    pools.wait_clean(cluster)
+
+
+def booted(cluster: Cluster, osds: Sequence[int]) -> dict[int, int]:
+    """Map epoch at which each OSD last came up; 0 while it is down."""
+    found = cluster.client.mon("osd dump")["osds"]
+    return {int(entry["osd"]): int(entry["up_from"]) if entry["up"] else 0 for entry in found if entry["osd"] in osds}
+
+
+@contextmanager
+def fresh_client(cluster: Cluster, arch: Arch, options: Mapping[str, str]) -> Iterator[RadosClient]:
+    client = cluster.new_client(cluster.host_with(arch).name, options=options)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def counters(cluster: Cluster) -> dict[int, Counter[str]]:
+    """Per OSD: the sums of its messenger threads' counters."""
+    found: dict[int, Counter[str]] = {}
+    for osd in cluster.osd_ids():
+        raw = cluster.client.tell(f"osd.{osd}", "perf dump")
+        workers = [values for name, values in raw.items() if name.startswith("AsyncMessenger::Worker")]
+        found[osd] = Counter({name: sum(int(worker[name]) for worker in workers) for name in (RECEIVED, ENCRYPTED)})
+    return found
+
+
+def total(found: Mapping[int, Counter[str]], osds: Sequence[int], counter: str) -> int:
+    return sum(found[osd][counter] for osd in osds)
+
+
+def scenarios(client: Arch) -> tuple[Scenario, ...]:
+    primary = other(client)
+    return (
+        Scenario(
+            name=f"interop.messenger-secure[client={client},primary={primary}]",
+            goal="Both architectures understand what the other encrypts on the wire.",
+            method=f"Requires msgr2's secure mode, writes from {client} to primaries on {primary}, reads by both.",
+            run=partial(secure, client=client),
+            check="witnessed",
+            expects=EXPECTED,
+        ),
+        Scenario(
+            name=f"interop.messenger-compressed[from={client},to={primary}]",
+            goal=f"OSDs of {primary} understand what OSDs of {client} compress on the wire.",
+            method=f"Forces compression between OSDs, writes through {client}'s primaries, reads {primary}'s copies.",
+            run=partial(compressed, primary=client),
+            check="witnessed",
+            expects=EXPECTED,
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))

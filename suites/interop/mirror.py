@@ -1,0 +1,133 @@
+"""Objects written to a pool and, beside them, what they must hold: computed here, never read from the cluster."""
+
+from __future__ import annotations
+
+import hashlib
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.ceph.client import RadosClient
+from lab.history import Recorder
+
+SMALL_BYTES = 64 << 10
+"""Objects up to this size are compared byte by byte; the client hashes larger ones where it runs."""
+
+
+@dataclass
+class Wanted:
+    """What one object must hold."""
+
+    data: bytearray = field(default_factory=bytearray)
+    xattrs: dict[str, bytes] = field(default_factory=dict)
+    omap: dict[str, bytes] = field(default_factory=dict)
+
+    def digest(self) -> dict[str, Any]:
+        """In the shape of RadosClient.digest."""
+        return {
+            "size": len(self.data),
+            "sha256": _sha256(self.data),
+            "xattrs": {key: _sha256(value) for key, value in sorted(self.xattrs.items())},
+            "omap": {key: _sha256(value) for key, value in sorted(self.omap.items())},
+        }
+
+
+@dataclass
+class Mirror:
+    """Does to a pool, through a client, and to a model here the same things. client may be exchanged at any time."""
+
+    client: RadosClient
+    pool: str
+    objects: dict[str, Wanted] = field(default_factory=dict)
+    snaps: dict[str, dict[str, Wanted]] = field(default_factory=dict)
+
+    def full(self, name: str, data: bytes) -> None:
+        self.client.write_full(self.pool, name, data)
+        self._of(name).data[:] = data
+
+    def write(self, name: str, data: bytes, offset: int) -> None:
+        """Overwrite or extend; a gap before offset is zeros."""
+        self.client.write(self.pool, name, data, offset)
+        content = self._of(name).data
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
+
+    def append(self, name: str, data: bytes) -> None:
+        self.client.append(self.pool, name, data)
+        self._of(name).data.extend(data)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut, or extend with zeros."""
+        self.client.truncate(self.pool, name, size)
+        content = self._of(name).data
+        content.extend(bytes(max(0, size - len(content))))
+        del content[size:]
+
+    def xattr(self, name: str, key: str, value: bytes) -> None:
+        self.client.set_xattr(self.pool, name, key, value)
+        self._of(name).xattrs[key] = value
+
+    def omap(self, name: str, pairs: dict[str, bytes]) -> None:
+        self.client.set_omap(self.pool, name, pairs)
+        self._of(name).omap.update(pairs)
+
+    def remove(self, name: str) -> None:
+        self.client.remove(self.pool, name)
+        del self.objects[name]
+
+    def snap(self, snap: str) -> None:
+        self.client.snap_create(self.pool, snap)
+        self.snaps[snap] = deepcopy(self.objects)
+
+    def rollback(self, name: str, snap: str) -> None:
+        self.client.snap_rollback(self.pool, name, snap)
+        self.objects[name] = deepcopy(self.snaps[snap][name])
+
+    def drop_snaps(self) -> None:
+        """Remove every snapshot that was made; what they held is not wanted any more."""
+        for snap in list(self.snaps):
+            self.client.snap_remove(self.pool, snap)
+            del self.snaps[snap]
+
+    def verify(self, reader: RadosClient, recorder: Recorder, when: str) -> None:
+        """Observe what `reader` finds in the pool next to what must be there, snapshots too."""
+        recorder.observe(
+            f"objects listed {when}",
+            got=reader.list_objects(self.pool),
+            wanted=sorted(self.objects),
+            reader=_arch(reader),
+        )
+        self._verify(self.objects, reader, recorder, when, None)
+        for snap, objects in self.snaps.items():
+            self._verify(objects, reader, recorder, f"at snapshot {snap} {when}", snap)
+
+    def _verify(
+        self, objects: dict[str, Wanted], reader: RadosClient, recorder: Recorder, when: str, snap: str | None
+    ) -> None:
+        for name, wanted in objects.items():
+            found = reader.digest(self.pool, name, snap=snap)
+            recorder.observe(f"{name} {when}", got=found, wanted=wanted.digest(), reader=_arch(reader))
+            if 0 < len(wanted.data) <= SMALL_BYTES:
+                content = reader.read(self.pool, name, snap=snap)
+                recorder.observe(f"content of {name} {when}", got=difference(content, wanted.data), wanted="equal")
+
+    def _of(self, name: str) -> Wanted:
+        return self.objects.setdefault(name, Wanted())
+
+
+def difference(got: bytes | bytearray, wanted: bytes | bytearray) -> str:
+    """`equal`, or where and how two contents first differ."""
+    if got == wanted:
+        return "equal"
+    for offset, (one, other) in enumerate(zip(got, wanted, strict=False)):
+        if one != other:
+            return f"byte {offset} is {one:#04x}, wanted {other:#04x}"
+    return f"{len(got)} bytes, wanted {len(wanted)}"
+
+
+def _arch(client: RadosClient) -> str:
+    return client.host.arch.value
+
+
+def _sha256(data: bytes | bytearray) -> str:
+    return hashlib.sha256(data).hexdigest()

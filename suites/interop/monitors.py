@@ -1,0 +1,290 @@
+"""Monitors of both architectures in one quorum: each is lost in turn, the rest serves, the returned one catches up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from lab import clock, pools
+from lab.arch import Arch, host_arch
+from lab.ceph import conf
+from lab.ceph.client import RadosClient
+from lab.ceph.offline import run_tool
+from lab.cluster import Cluster
+from lab.scenario import Scenario, Stage, Tier, Topology
+from suites.expected import MON_TERMINATED
+from suites.interop.matrix import other
+from suites.interop.mirror import Mirror
+
+# Elections at the pace of native monitors: the default patience with an emulated one is a minute an outage.
+TOPOLOGY = Topology(native=2, foreign=1, mons=3, options=(("mon_election_timeout", "2"), ("mon_lease", "2")))
+PG_NUM = 4
+COMMITS = 10  # changes that the absent monitor misses
+OBJECT_BYTES = 64 << 10
+LAST_KEY = f"interop/{COMMITS - 1}"
+QUORUM_S = 60.0
+
+EXPECTED = {
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(MON_DOWN\)": (
+        "The scenario stopped that monitor."
+    ),
+    r"\[WRN\] : (Health detail: HEALTH_WARN \d/\d mons? down|\[WRN\] MON_DOWN: | +mon\.\S+ \(rank \d\) .* is down)": (
+        "A new leader repeats the health details: the monitor that the scenario stopped."
+    ),
+    **MON_TERMINATED,
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(MON_CLOCK_SKEW\)": (
+        "An emulated monitor that has just started answers its first clock probes late."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Who leads when who is stopped, by architecture: a barred monitor may not lead even when the leader is lost.
+
+    So the leader itself is lost only where no monitor has to be barred for it: the first of the map.
+    """
+
+    leader: Arch
+    victim: Arch
+
+
+Absence = Callable[[Stage, str], None]
+"""What happens to a stopped monitor (`mon.n0`) before it is started again."""
+
+
+def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...]) -> None:
+    """Choose a leader and stop a monitor, several times; write and read meanwhile; compare the stores."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "quorum", pg_num=PG_NUM) as pool, chosen_leaders(cluster):
+        mirror = Mirror(cluster.client, pool)
+        for loss in losses:
+            lead(cluster, first_of(cluster, loss.leader))
+            outage(stage, mirror, first_of(cluster, loss.victim), absence)
+        archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
+        stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
+        mirror.verify(cluster.client, stage.recorder, "after every outage")
+
+
+def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence) -> None:
+    cluster, recorder = stage.cluster, stage.recorder
+    recorder.record("outage", monitor=victim, arch=cluster.daemon(victim).host.arch.value, leader=leader(cluster))
+    cluster.stop(victim)
+    rest = sorted(name.partition(".")[2] for name in monitors(cluster) if name != victim)
+    in_quorum(cluster, rest)
+    before = committed(cluster, f"mon.{rest[0]}")
+    serve(cluster, mirror, stage.rng, victim)
+    missed = committed(cluster, f"mon.{rest[0]}")["paxos"] - before["paxos"]
+    recorder.witness(f"commits that {victim} missed", got=missed, least=COMMITS)
+    mirror.verify(cluster.client, recorder, f"while {victim} is away")
+    absence(stage, victim)
+    cluster.start(victim)
+    in_quorum(cluster, [name.partition(".")[2] for name in monitors(cluster)])
+    agree(stage, victim)
+    with only(cluster, victim) as client:
+        value = client.command("mon", "config-key get", key=LAST_KEY).decode()
+    recorder.observe(f"what {victim} says was set while it was away", got=value, wanted=victim)
+
+
+def lost_leader(stage: Stage) -> None:
+    """The leader itself is lost, of the foreign architecture: it is made the first of the map before."""
+    cluster = stage.cluster
+    wanted = first_of(cluster, THERE)
+    for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
+        to_the_end(stage, name)
+    stage.recorder.observe("the first monitor of the map", got=in_order(cluster)[0], wanted=wanted)
+    outages(stage, untouched, (Loss(leader=THERE, victim=THERE),))
+    stage.recorder.observe("the leader after all", got=leader(cluster), wanted=wanted)
+
+
+def to_the_end(stage: Stage, monitor: str) -> None:
+    """Take a monitor out of the map and in again, with an empty store: the map has it last then."""
+    cluster = stage.cluster
+    name, address = monitor.partition(".")[2], cluster.host_of(monitor).address
+    cluster.stop(monitor)
+    in_quorum(cluster, [one.partition(".")[2] for one in monitors(cluster) if one != monitor])
+    cluster.client.mon("mon remove", name=name)
+    cluster.client.mon("mon add", name=name, addr=f"v2:{address}:3300")
+    wiped(stage, monitor)
+    cluster.start(monitor)
+    in_quorum(cluster, [one.partition(".")[2] for one in monitors(cluster)])
+
+
+@contextmanager
+def chosen_leaders(cluster: Cluster) -> Iterator[None]:
+    """Inside the block monitors can be kept from leading; otherwise the first of the map always leads."""
+    cluster.client.mon("mon set election_strategy", strategy="disallow")
+    try:
+        yield
+    finally:
+        for barred in barred_leaders(cluster):
+            cluster.client.mon("mon rm disallowed_leader", name=barred)
+        cluster.client.mon("mon set election_strategy", strategy="classic")
+        in_quorum(cluster, [name.partition(".")[2] for name in monitors(cluster)])
+
+
+def lead(cluster: Cluster, monitor: str) -> None:
+    """Bar the monitors that would win over it, and wait until it leads."""
+    name = monitor.partition(".")[2]
+    everyone = [entry["name"] for entry in cluster.client.mon("mon dump")["mons"]]
+    for barred in barred_leaders(cluster):
+        cluster.client.mon("mon rm disallowed_leader", name=barred)
+    for better in everyone[: everyone.index(name)]:
+        cluster.client.mon("mon add disallowed_leader", name=better)
+    clock.wait(
+        lambda: leader(cluster),
+        lambda now: now == monitor,
+        what=f"{monitor} leading",
+        timeout_s=QUORUM_S * cluster.patience,
+    )
+    in_quorum(cluster, everyone)
+
+
+def barred_leaders(cluster: Cluster) -> list[str]:
+    text = str(cluster.client.mon("mon dump").get("disallowed_leaders: ", ""))
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def serve(cluster: Cluster, mirror: Mirror, rng: Random, victim: str) -> None:
+    """Use the monitors and the pool: data, and changes that the monitors have to commit."""
+    mirror.full(f"during-{victim}", rng.randbytes(OBJECT_BYTES))
+    for number in range(COMMITS):
+        cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=victim)
+
+
+def agree(stage: Stage, returned: str) -> None:
+    """The returned monitor must come to hold all that the leader had committed when it was back."""
+    cluster = stage.cluster
+    wanted = committed(cluster, leader(cluster))
+    clock.wait(
+        lambda: committed(cluster, returned),
+        lambda now: all(now[store] >= version for store, version in wanted.items()),
+        what=f"{returned} at {wanted}",
+        timeout_s=QUORUM_S * cluster.patience,
+    )
+
+
+def wiped(stage: Stage, victim: str) -> None:
+    """Make the stopped monitor's store anew, empty, as after the loss of its disk."""
+    cluster = stage.cluster
+    daemon = cluster.daemon(victim)
+    host = daemon.host
+    store, monmap, seed = host.directory / victim, host.directory / "monmap", host.directory / "mon.keyring"
+    host.push(cluster.client.command("mon", "mon getmap"), monmap)
+    secret = host.read(store / "keyring")
+    host.remove(store)
+    host.make_directory(store)
+    try:
+        host.push(secret, seed, mode=0o600)
+        argv = ["ceph-mon", "--mkfs", "-i", daemon.id, "-c", str(conf.conf_path(host)), "--monmap", str(monmap)]
+        run_tool(host, [*argv, "--keyring", str(seed)], timeout_s=QUORUM_S * cluster.patience, log=daemon.log)
+    finally:
+        host.remove(seed)
+
+
+def untouched(stage: Stage, victim: str) -> None:
+    """The stopped monitor keeps its store."""
+    stage.recorder.record("store", monitor=victim, kept=True)
+
+
+def in_quorum(cluster: Cluster, names: list[str]) -> None:
+    """Wait until exactly these monitors form the quorum, and one of them leads."""
+    cluster.wait(
+        lambda status: sorted(status.quorum) == sorted(names), what=f"quorum of {', '.join(names)}", timeout_s=QUORUM_S
+    )
+
+
+def monitors(cluster: Cluster) -> list[str]:
+    return sorted(daemon.name for daemon in cluster.daemons.values() if daemon.kind == "mon")
+
+
+def leader(cluster: Cluster) -> str:
+    return f"mon.{cluster.client.mon('quorum_status')['quorum_leader_name']}"
+
+
+def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
+    """Last commits in one monitor's own store: all of Paxos, and the maps."""
+    with only(cluster, monitor) as client:
+        report = client.mon("report")
+    maps = {name: int(report[f"{name}_last_committed"]) for name in ("monmap", "osdmap")}
+    return {"paxos": int(report["paxos"]["last_committed"]), **maps}
+
+
+@contextmanager
+def only(cluster: Cluster, monitor: str) -> Iterator[RadosClient]:
+    """A client that knows no other monitor, so that this one answers from its own store."""
+    address = cluster.host_of(monitor).address
+    client = cluster.new_client(cluster.client.host.name, options={"mon_host": f"[v2:{address}:3300]"})
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def first_of(cluster: Cluster, arch: Arch) -> str:
+    """The first monitor of an architecture in the monitors' order."""
+    return next(name for name in in_order(cluster) if cluster.daemon(name).host.arch is arch)
+
+
+def in_order(cluster: Cluster) -> list[str]:
+    """The monitors in the map's order: the first of them leads, unless it is barred."""
+    return [f"mon.{entry['name']}" for entry in cluster.client.mon("mon dump")["mons"]]
+
+
+HERE = host_arch()
+THERE = other(HERE)
+QUICK_LOSSES = (Loss(leader=HERE, victim=HERE), Loss(leader=THERE, victim=HERE))
+ALL_LOSSES = (*QUICK_LOSSES, Loss(leader=HERE, victim=THERE))
+WIPED = (Loss(leader=HERE, victim=THERE), Loss(leader=THERE, victim=HERE))
+
+
+def scenario(
+    name: str, run: Callable[[Stage], None], *, tier: Tier, goal: str, method: str, spoils: bool = False
+) -> Scenario:
+    return Scenario(
+        name=f"interop.monitors-{name}",
+        goal=goal,
+        method=method,
+        run=run,
+        check="witnessed",
+        tier=tier,
+        topology=TOPOLOGY,
+        spoils=spoils,
+        expects=EXPECTED,
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    scenario(
+        "lost",
+        partial(outages, absence=untouched, losses=QUICK_LOSSES),
+        tier=Tier.QUICK,
+        goal="A quorum of both architectures, led by either, outlives the loss of a monitor, which then catches up.",
+        method="Lets a monitor of each architecture lead, stops one, commits and writes meanwhile, compares stores.",
+    ),
+    scenario(
+        "lost-each",
+        partial(outages, absence=untouched, losses=ALL_LOSSES),
+        tier=Tier.FULL,
+        goal="Whichever architecture leads and whichever loses a monitor, the rest serves and the lost one catches up.",
+        method="Goes through leaders and losses, commits and writes during each outage, compares the stores after it.",
+    ),
+    scenario(
+        "wiped",
+        partial(outages, absence=wiped, losses=WIPED),
+        tier=Tier.FULL,
+        goal="A monitor that lost its store gets all of it back from a leader of the other architecture.",
+        method="Empties the stopped monitor's store with mkfs, then lets it synchronise fully, in both directions.",
+    ),
+    scenario(
+        "lost-leader",
+        lost_leader,
+        tier=Tier.FULL,
+        spoils=True,
+        goal="A quorum outlives the loss of a foreign leader, which then catches up and leads again.",
+        method="Puts a foreign monitor first in the map by taking the others out and in, stops it, commits, starts it.",
+    ),
+)

@@ -1,0 +1,71 @@
+"""The file that `ceph-objectstore-tool --op export` writes: its objects, read here and not by Ceph.
+
+Layout (src/tools/RadosDump.h in Ceph): a 16-byte head, then sections of {18-byte head with type and size, payload,
+10-byte foot}; the ends of an object and of the PG are a head alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lab.errors import CephTrouble
+
+_HEAD, _SECTION_HEAD, _SECTION_FOOT = 16, 18, 10
+_MAGIC = b"\xff\xce"  # super_header::shortmagic
+_PG_END, _OBJECT_BEGIN, _OBJECT_END, _DATA = 2, 3, 4, 5
+_DATA_HEAD = 6 + 8 + 8 + 4  # version, offset, length, length of the bytes that follow
+_HEAD_SNAP = (1 << 64) - 2  # CEPH_NOSNAP
+
+
+@dataclass(frozen=True)
+class Exported:
+    """One object of an export. data: sha256 of its content; everything: sha256 of all that was exported of it."""
+
+    data: str
+    everything: str
+
+
+def read_export(content: bytes) -> Mapping[str, Exported]:
+    """Objects of an export as `name@snapid` or `name@head`; CephTrouble when it is not laid out as it must be."""
+    found: dict[str, Exported] = {}
+    name, data, everything = "", hashlib.sha256(), hashlib.sha256()
+    for kind, payload in _sections(content):
+        if kind == _OBJECT_BEGIN:
+            name, data, everything = _name(payload), hashlib.sha256(), hashlib.sha256()
+        everything.update(bytes([kind]) + payload)
+        if kind == _DATA:
+            data.update(payload[_DATA_HEAD:])
+        if kind == _OBJECT_END:
+            found[name] = Exported(data.hexdigest(), everything.hexdigest())
+    return found
+
+
+def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:
+    position = _HEAD
+    while position < len(content):
+        head = content[position : position + _SECTION_HEAD]
+        if head[6:8] != _MAGIC[::-1] or len(head) < _SECTION_HEAD:
+            raise CephTrouble("a PG export has no section where one must begin", f"byte {position}: {head.hex()}")
+        kind, size = head[8], int.from_bytes(head[10:18], "little")
+        start = position + _SECTION_HEAD
+        if start + size > len(content):
+            raise CephTrouble("a PG export is cut short", f"a section of {size} bytes at {start} of {len(content)}")
+        yield kind, content[start : start + size]
+        position = start + size + (0 if kind in (_PG_END, _OBJECT_END) else _SECTION_FOOT)
+
+
+def _name(payload: bytes) -> str:
+    """From the hobject_t that begins an object: locator key, name, snapshot id."""
+    position = 12  # two version heads of 6 bytes
+    _key, position = _string(payload, position)
+    name, position = _string(payload, position)
+    snap = int.from_bytes(payload[position : position + 8], "little")
+    return f"{name}@{'head' if snap == _HEAD_SNAP else snap}"
+
+
+def _string(payload: bytes, position: int) -> tuple[str, int]:
+    size = int.from_bytes(payload[position : position + 4], "little")
+    start = position + 4
+    return payload[start : start + size].decode(errors="replace"), start + size

@@ -1,0 +1,133 @@
+"""Block device images across architectures: snapshots, clones, differences, and LUKS formatting."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch
+from lab.ceph.client import RadosClient
+from lab.scenario import Scenario, Stage, Tier
+from suites.interop.matrix import observe_client, other
+
+MIB = 1 << 20
+IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
+WRITES = 6
+WRITE_BYTES = 300_000  # over object borders now and then, and no multiple of a sector
+LUKS_BYTES = 40 * MIB  # a LUKS2 header takes 16 MiB of it
+LUKS_DATA_BYTES = 2 * MIB
+PG_NUM = 4
+TOOL_S = 120.0
+
+
+@dataclass
+class Disk:
+    """An image and what it must hold."""
+
+    pool: str
+    image: str
+    content: bytearray
+
+    def wanted(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def scribble(self, stage: Stage, client: RadosClient) -> None:
+        """Random writes at random places, here and there."""
+        for _ in range(WRITES):
+            data, offset = stage.rng.randbytes(WRITE_BYTES), stage.rng.randrange(len(self.content) - WRITE_BYTES)
+            client.rbd_write(self.pool, self.image, data, offset)
+            self.content[offset : offset + len(data)] = data
+
+
+def images(stage: Stage, writer: Arch) -> None:
+    """Image, snapshot, clone and differences made by one architecture, read and applied by the other."""
+    cluster = stage.cluster
+    observe_client(stage, writer)
+    made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
+    with pools.pool(cluster, "images", pg_num=PG_NUM) as pool:
+        base = Disk(pool, "base", bytearray(IMAGE_BYTES))
+        made_by.rbd_create(pool, base.image, IMAGE_BYTES)
+        base.scribble(stage, made_by)
+        made_by.rbd_snap(pool, base.image, "first")
+        snapped = Disk(pool, base.image, bytearray(base.content))
+        base.scribble(stage, made_by)
+        made_by.rbd_clone(pool, base.image, "first", "clone")
+        clone = Disk(pool, "clone", bytearray(snapped.content))
+        clone.scribble(stage, made_by)
+        for reader in (read_by, made_by):
+            by = f"read by {reader.host.arch}"
+            expect(stage, reader, base, f"image {by}")
+            expect(stage, reader, snapped, f"snapshot {by}", snap="first")
+            expect(stage, reader, clone, f"clone {by}")
+        read_by.rbd_create(pool, "copy", IMAGE_BYTES)
+        carry(stage, pool, writer, ["base@first"])
+        expect(stage, made_by, Disk(pool, "copy", snapped.content), "copy from a full difference")
+        carry(stage, pool, writer, ["--from-snap", "first", "base"])
+        expect(stage, made_by, Disk(pool, "copy", base.content), "copy from a difference between snapshot and image")
+        expect(stage, made_by, Disk(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
+
+
+def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
+    """Export a difference on one architecture's host and import it into `copy` on the other's."""
+    cluster = stage.cluster
+    here, there = cluster.host_with(source), cluster.host_with(other(source))
+    exported, imported = here.directory / "interop.diff", there.directory / "interop.diff"
+    *options, image = what
+    try:
+        cluster.tool(here.name, "rbd", "export-diff", "--no-progress", *options, f"{pool}/{image}", str(exported))
+        there.push(here.read(exported), imported)
+        cluster.tool(there.name, "rbd", "import-diff", "--no-progress", str(imported), f"{pool}/copy")
+    finally:
+        here.remove(exported)
+        there.remove(imported)
+
+
+def expect(stage: Stage, reader: RadosClient, disk: Disk, what: str, *, snap: str | None = None) -> None:
+    got = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
+    stage.recorder.observe(what, got=got, wanted=disk.wanted(), reader=reader.host.arch.value)
+
+
+def luks(stage: Stage, writer: Arch, kind: str) -> None:
+    """Format and fill an image by one architecture; open it with the passphrase, and without, by the other."""
+    cluster = stage.cluster
+    made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
+    with pools.pool(cluster, "locked", pg_num=PG_NUM) as pool:
+        data = stage.rng.randbytes(LUKS_DATA_BYTES)
+        key = (kind, stage.rng.randbytes(12).hex())
+        made_by.rbd_create(pool, "image", LUKS_BYTES)
+        made_by.rbd_encrypt(pool, "image", key)
+        made_by.rbd_write(pool, "image", data, 0, encryption=key)
+        wanted = hashlib.sha256(data).hexdigest()
+        for reader in (read_by, made_by):
+            got = reader.rbd_digest(pool, "image", len(data), encryption=key)
+            stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=got, wanted=wanted)
+        sealed = read_by.rbd_digest(pool, "image", len(data))
+        stage.recorder.observe(f"{kind} shows its content without the passphrase", got=sealed == wanted, wanted=False)
+
+
+def scenarios(writer: Arch) -> tuple[Scenario, ...]:
+    reader = other(writer)
+    return (
+        Scenario(
+            name=f"interop.rbd[writer={writer},reader={reader}]",
+            goal=f"Images, snapshots, clones and differences made by {writer} are the same for {reader}.",
+            method="Writes an image, a snapshot and a clone; the other reads them and imports the differences.",
+            run=partial(images, writer=writer),
+        ),
+        *(
+            Scenario(
+                name=f"interop.rbd-{kind}[writer={writer},reader={reader}]",
+                goal=f"An image that {writer} formatted with {kind.upper()} opens and reads the same on {reader}.",
+                method="Formats, writes through the encryption, reads with the passphrase elsewhere, and without it.",
+                run=partial(luks, writer=writer, kind=kind),
+                # Deriving a key takes seconds by design, and many times that under an emulator.
+                tier=Tier.FULL,
+            )
+            for kind in ("luks1", "luks2")
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))

@@ -1,0 +1,158 @@
+"""OSDs that restart, leave and come back: their data is recovered from the other architecture and is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch, host_arch
+from lab.cluster import Cluster
+from lab.pools import EC_2_1, REPLICATED, PoolKind
+from lab.scenario import Scenario, Stage, Tier
+from suites.expected import DEAD_COUNT
+from suites.interop.matrix import arch_of, other
+from suites.interop.mirror import Mirror
+from suites.interop.scrub import deep_scrub, rados_json
+
+PAIRS = PoolKind("pairs", 2)
+"""Two copies on three hosts, so that a lost one can be made anew elsewhere."""
+
+OBJECTS = 24
+OBJECT_BYTES = 100_000  # no multiple of a stripe or a block
+CHANGED = 8  # objects that change while an OSD is away
+RESTART_PGS = 4
+BACKFILL_PGS = 16  # so many that some of them move from each architecture to the other
+
+EXPECTED = {
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
+        "The scenario stopped that OSD."
+    ),
+    **DEAD_COUNT,
+}
+
+
+def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
+    """Write while an OSD is down; when it is back, read what it recovered from it."""
+    cluster = stage.cluster
+    victim = f"osd.{cluster.osd_ids(on)[0]}"
+    with pools.pool(cluster, "restarted", kind, pg_num=RESTART_PGS) as pool:
+        mirror = filled(stage, pool)
+        cluster.stop(victim)
+        try:
+            cluster.wait(lambda status: not status.all_up, what=f"{victim} down")
+            change(stage, mirror)
+            before = recovered(cluster, pool)
+        finally:
+            cluster.start(victim)
+        cluster.wait(lambda status: status.all_up, what=f"{victim} up")
+        pools.wait_clean(cluster)
+        # Every changed object and every new one lacks its copy; unchanged ones need nothing.
+        got = recovered(cluster, pool) - before
+        stage.recorder.witness(f"objects recovered to {victim}", got=got, least=2 * CHANGED)
+        with pools.primary_on(cluster, on, pool):
+            mirror.verify(cluster.client_for(other(on)), stage.recorder, f"after {victim} recovered")
+
+
+def backfill(stage: Stage, out: Arch) -> None:
+    """Take an OSD out and put it in again; its PGs move to the others and back, and others move with them."""
+    cluster = stage.cluster
+    leaving = cluster.osd_ids(out)[0]
+    with pools.pool(cluster, "moved", PAIRS, pg_num=BACKFILL_PGS) as pool:
+        mirror = filled(stage, pool)
+        pools.wait_clean(cluster)
+        home = acting(cluster, pool)
+        try:
+            cluster.client.mon("osd out", ids=[str(leaving)])
+            pools.wait_clean(cluster)
+            away = acting(cluster, pool)
+            holders = {osd for osds in away.values() for osd in osds}
+            stage.recorder.observe(f"osd.{leaving} holds PGs while it is out", got=leaving in holders, wanted=False)
+            mirror.verify(cluster.client, stage.recorder, f"while osd.{leaving} is out")
+            change(stage, mirror)
+        finally:
+            cluster.client.mon("osd in", ids=[str(leaving)])
+        pools.wait_clean(cluster)
+        stage.recorder.observe("placement when it is in again", got=acting(cluster, pool) == home, wanted=True)
+        moves = moved(cluster, home, away) + moved(cluster, away, home)
+        for source, target in ways(cluster, out):
+            got = moves[(source, target)]
+            stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=got, least=1)
+        for reader in Arch:
+            mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader} after the way back")
+        deep_scrub(cluster, pool)
+        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
+        stage.recorder.observe("PGs whose copies differ after the way back", got=damaged, wanted=[])
+
+
+def filled(stage: Stage, pool: str) -> Mirror:
+    mirror = Mirror(stage.cluster.client, pool)
+    for number in range(OBJECTS):
+        mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+    return mirror
+
+
+def change(stage: Stage, mirror: Mirror) -> None:
+    """New objects, and partial overwrites of old ones."""
+    for number in range(CHANGED):
+        mirror.full(f"new{number}", stage.rng.randbytes(OBJECT_BYTES))
+        mirror.write(f"o{number}", stage.rng.randbytes(5000), stage.rng.randrange(OBJECT_BYTES))
+
+
+def recovered(cluster: Cluster, pool: str) -> int:
+    """Objects that Ceph says it recovered in a pool, ever."""
+    cluster.settle()  # so that the statistics are those of now
+    found = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
+    return sum(int(entry["stat_sum"]["num_objects_recovered"]) for entry in found)
+
+
+def acting(cluster: Cluster, pool: str) -> dict[str, tuple[int, ...]]:
+    """Acting set of each PG."""
+    return {pg.pgid: pg.acting for pg in pools.pgs_of(cluster, pool)}
+
+
+def moved(
+    cluster: Cluster, before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]
+) -> Counter[tuple[Arch, Arch]]:
+    """(architecture that kept its copy, architecture that got one) -> number of PGs."""
+    found: Counter[tuple[Arch, Arch]] = Counter()
+    for pgid, old in before.items():
+        kept, new = set(old) & set(after[pgid]), set(after[pgid]) - set(old)
+        found.update((arch_of(cluster, source), arch_of(cluster, target)) for source in kept for target in new)
+    return found
+
+
+def ways(cluster: Cluster, out: Arch) -> list[tuple[Arch, Arch]]:
+    """Directions in which PGs of two copies move when one OSD of `out` leaves and comes back."""
+    back = [(other(out), out)]
+    return [*back, (out, other(out))] if len(cluster.osd_ids(out)) > 1 else back
+
+
+def scenarios(arch: Arch) -> tuple[Scenario, ...]:
+    restarts = tuple(
+        Scenario(
+            name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
+            goal=f"An OSD of {arch} that was down gets what it missed from the others, bit for bit.",
+            method=f"Stops it, writes to a {kind.name} pool, starts it, and reads with the primaries on {arch}.",
+            run=partial(restart, on=arch, kind=kind),
+            check="witnessed",
+            tier=Tier.FULL if kind.erasure else Tier.QUICK,
+            expects=EXPECTED,
+        )
+        for kind in (REPLICATED, EC_2_1)
+    )
+    return (
+        *restarts,
+        Scenario(
+            name=f"interop.recovery-backfill[out={arch}]",
+            goal=f"PGs move off an OSD of {arch} and back, across architectures, with every object whole.",
+            method="Takes the OSD out, writes, takes it in again; compares hashes both times and deep-scrubs.",
+            run=partial(backfill, out=arch),
+            check="witnessed",
+            tier=Tier.QUICK if arch is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))

@@ -1,0 +1,57 @@
+"""Do the daemons really run where the spec said, as programs of that architecture, of one version?"""
+
+from __future__ import annotations
+
+import struct
+
+from lab.arch import Arch
+from lab.host import Host
+from lab.scenario import Scenario, Stage, Topology
+
+_ELF_HEADER_BYTES = 20
+_MACHINE_OFFSET = 18
+_BINARIES = {"mon": "ceph-mon", "mgr": "ceph-mgr", "osd": "ceph-osd"}
+
+
+def roles(stage: Stage) -> None:
+    cluster, observe = stage.cluster, stage.recorder.observe
+    _elf(stage)
+    reported = {f"osd.{entry['id']}": entry for entry in cluster.client.mon("osd metadata")}
+    reported |= {f"mon.{entry['name']}": entry for entry in cluster.client.mon("mon metadata")}
+    reported |= {f"mgr.{entry['name']}": entry for entry in cluster.client.mon("mgr metadata")}
+    observe("daemons that reported metadata", got=sorted(reported), wanted=sorted(cluster.daemons))
+    for name, daemon in sorted(cluster.daemons.items()):
+        entry = reported.get(name, {})
+        observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=daemon.host.arch.value)
+    quorum = cluster.client.mon("quorum_status")["quorum_names"]
+    observe("monitors in quorum", got=sorted(quorum), wanted=sorted(node.name for node in cluster.spec.mons))
+    versions = {entry.get("ceph_version_short") for entry in reported.values()}
+    observe("number of Ceph versions among all daemons", got=len(versions), wanted=1)
+    archs = {cluster.daemon(f"osd.{osd}").host.arch for osd in cluster.osd_ids()}
+    observe("architectures with an OSD", got=sorted(archs), wanted=sorted(Arch))
+
+
+def _elf(stage: Stage) -> None:
+    for name, daemon in sorted(stage.cluster.daemons.items()):
+        machine = elf_machine(daemon.host, _BINARIES[daemon.kind])
+        stage.recorder.observe(f"e_machine of the program of {name}", got=machine, wanted=daemon.host.arch.elf_machine)
+
+
+def elf_machine(host: Host, program: str) -> int:
+    """e_machine (elf.h) of a program of a host's image, whatever the ELF's byte order."""
+    argv = ["head", "-c", str(_ELF_HEADER_BYTES), str(host.root / "usr/bin" / program)]
+    header = host.run(argv).stdout_bytes
+    order = "<" if header[5] == 1 else ">"
+    found: int = struct.unpack_from(f"{order}H", header, _MACHINE_OFFSET)[0]
+    return found
+
+
+SCENARIOS = (
+    Scenario(
+        name="interop.roles",
+        goal="Every daemon runs where the spec put it, as a program of that node's architecture.",
+        method="Reads the ELF header of each daemon's program; compares metadata, quorum and versions with the spec.",
+        run=roles,
+        topology=Topology(),
+    ),
+)

@@ -1,0 +1,167 @@
+"""Deep-scrub over copies of both architectures: silence where all is well, damage found and mended where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch, host_arch
+from lab.ceph.objectstore import ObjectStore
+from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
+from lab.pools import EC_2_1, REPLICATED, PoolKind
+from lab.scenario import Scenario, Stage, Tier
+from suites.expected import DEAD_COUNT
+from suites.interop.mirror import Mirror
+
+__all__ = ["SCENARIOS", "PG_NUM", "blamed", "deep_scrub", "filled", "rados_json"]
+
+PG_NUM = 4
+OBJECTS = 8  # two a PG on average
+OBJECT_BYTES = 256 << 10  # blobs of 64 KiB are written in place at once, not through the deferred-write log
+CHUNK_BYTES = 4096  # stripe unit of an erasure-coded pool (osd_pool_erasure_code_stripe_unit)
+
+EXPECTED = {
+    r"log_channel\(cluster\) log \[ERR\] : [0-9a-f.]+(s\d+)?>? (shard|repair|deep-scrub|soid|full-object)": (
+        "The scrub names the copy that the scenario damaged."
+    ),
+    r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
+    r"log_channel\(cluster\) log \[ERR\] : Health check (failed|update): .*\((PG_DAMAGED|OSD_SCRUB_ERRORS)\)": (
+        "Health tells of the damage until it is mended."
+    ),
+    **DEAD_COUNT,
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
+        "The scenario stopped that OSD."
+    ),
+    r"log_channel\(cluster\) log \[ERR\] : Error -5 reading object": "The damaged shard cannot be read.",
+}
+
+
+def clean(stage: Stage, kind: PoolKind) -> None:
+    """Deep-scrub every PG of a pool with objects in it."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "scrubbed", kind, pg_num=PG_NUM) as pool:
+        mirror = filled(stage, pool)
+        if not kind.erasure:
+            mirror.omap("o0", {f"k{n}": stage.rng.randbytes(50) for n in range(20)})
+        stage.recorder.witness("PGs deep-scrubbed", got=len(deep_scrub(cluster, pool)), least=PG_NUM)
+        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
+        stage.recorder.observe("inconsistent PGs of an undamaged pool", got=damaged, wanted=[])
+        stage.recorder.observe("health", got=cluster.status().has("OSD_SCRUB_ERRORS"), wanted=False)
+
+
+def bitrot(stage: Stage, on: Arch, kind: PoolKind) -> None:
+    """Flip a bit on the disk below one copy: its BlueStore's own checksum must tell."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "rotten", kind, pg_num=1) as pool:
+        mirror = filled(stage, pool)
+        victim = cluster.osd_ids(on)[0]
+        daemon = cluster.daemon(f"osd.{victim}")
+        content = bytes(mirror.objects["o0"].data)
+        # A copy in the OSD's cache would hide what the disk holds.
+        cluster.client.command(f"osd.{victim}", "flush_store_cache")
+        flip_bit(daemon.host, daemon.disks[0], stored_forms(content, kind), patience=cluster.patience)
+        found_and_mended(stage, mirror, victim, ["read_error"])
+
+
+def stale(stage: Stage, on: Arch) -> None:
+    """Change one copy beneath its stopped OSD, checksum and all: only comparing copies can tell."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "stale", pg_num=1) as pool:
+        mirror = filled(stage, pool)
+        pgid = str(pools.locate(cluster, pool, "o0")["pgid"])
+        victim = cluster.osd_ids(on)[0]
+        name = f"osd.{victim}"
+        cluster.stop(name)
+        try:
+            store = ObjectStore(cluster.daemon(name), cluster.patience)
+            changed = flipped(mirror.objects["o0"].data, stage.rng.randrange(OBJECT_BYTES))
+            store.set_bytes(pgid, "o0", changed)
+        finally:
+            cluster.start(name)
+        pools.wait_clean(cluster)
+        found_and_mended(stage, mirror, victim, ["data_digest_mismatch_info"])
+
+
+def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence[str]) -> None:
+    """Deep-scrub must blame the victim's copy of o0 and no other; repair must make it whole."""
+    cluster, recorder, pool = stage.cluster, stage.recorder, mirror.pool
+    pgid = str(pools.locate(cluster, pool, "o0")["pgid"])
+    deep_scrub(cluster, pool)
+    found = blamed(cluster, pgid)
+    recorder.observe("blamed by deep-scrub", got=found, wanted={"o0": {str(victim): list(errors)}})
+    if not found:
+        return
+    cluster.wait(lambda status: status.has("OSD_SCRUB_ERRORS"), what="health telling of scrub errors")
+    request_scrub(cluster, "repair", [pgid])
+    cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS") and status.clean, what=f"{pgid} repaired")
+    deep_scrub(cluster, pool)
+    recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={})
+    with pools.primary_on(cluster, cluster.host_of(f"osd.{victim}").arch, pool):
+        mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was mended")
+
+
+def filled(stage: Stage, pool: str) -> Mirror:
+    """A pool with random objects o0, o1, ... in it."""
+    mirror = Mirror(stage.cluster.client, pool)
+    for number in range(OBJECTS):
+        mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+    return mirror
+
+
+def stored_forms(content: bytes, kind: PoolKind) -> list[bytes]:
+    """How the beginning of an object may look on a disk: as it is or, with EC 2+1, as either chunk or their parity."""
+    if not kind.erasure:
+        return [content[:NEEDLE_BYTES]]
+    first, second = content[:NEEDLE_BYTES], content[CHUNK_BYTES : CHUNK_BYTES + NEEDLE_BYTES]
+    # With a single parity chunk, Reed-Solomon is plain XOR.
+    return [first, second, bytes(a ^ b for a, b in zip(first, second, strict=True))]
+
+
+def flipped(content: bytes | bytearray, at: int) -> bytes:
+    """A copy of content with one bit changed."""
+    changed = bytearray(content)
+    changed[at] ^= 1
+    return bytes(changed)
+
+
+def scenarios(on: Arch) -> tuple[Scenario, ...]:
+    rotten = tuple(
+        Scenario(
+            name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
+            goal=f"A bit that flips on a disk of {on} is found by deep-scrub, blamed there, and mended by repair.",
+            method=f"Flips one bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
+            run=partial(bitrot, on=on, kind=kind),
+            tier=Tier.FULL if kind.erasure else Tier.QUICK,
+            expects=EXPECTED,
+        )
+        for kind in (REPLICATED, EC_2_1)
+    )
+    return (
+        *rotten,
+        Scenario(
+            name=f"interop.scrub-stale[on={on}]",
+            goal=f"A copy on {on} that differs but passes its own checksums is found by comparison, and mended.",
+            method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
+            run=partial(stale, on=on),
+            # The tool and the restart of an emulated OSD take half a minute.
+            tier=Tier.QUICK if on is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        ),
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *(
+        Scenario(
+            name=f"interop.scrub-clean[pool={kind.name}]",
+            goal="Copies made by both architectures agree: a deep-scrub of every PG finds nothing.",
+            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs and asks which are inconsistent.",
+            run=partial(clean, kind=kind),
+            check="witnessed",
+        )
+        for kind in (REPLICATED, EC_2_1)
+    ),
+    *(scenario for arch in Arch for scenario in scenarios(arch)),
+)

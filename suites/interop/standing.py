@@ -1,0 +1,105 @@
+"""What stands in a cluster as a whole: where every replica is, and whether all copies agree after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch
+from lab.ceph.pgs import Pg
+from lab.cluster import Cluster
+from lab.pools import EC_2_1
+from lab.scenario import Scenario, Stage, Tier, Topology
+from suites.interop.matrix import arch_of, other
+from suites.interop.scrub import PG_NUM, blamed, deep_scrub, filled
+
+DOMAIN_PGS = 32  # with two OSDs a host, a rule that ignores hosts puts 3 of 5 PGs twice on one: none of 32 is 1e-13
+_SHOWN = 3
+
+
+def failure_domain(stage: Stage) -> None:
+    """Make pools the way everybody does and look where the PGs of every pool are."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
+        hosts = hosts_of_osds(cluster)
+        found = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
+    crowded = max(sum(1 for host in hosts.values() if host == one) for one in set(hosts.values()))
+    stage.recorder.witness("OSDs on one host", got=crowded, least=2)
+    stage.recorder.witness("PGs looked at", got=len(found), least=2 * DOMAIN_PGS)
+    shared = shared_hosts(found, hosts)
+    stage.recorder.observe("PGs with two replicas on one host", got=len(shared), wanted=0)
+    stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[])
+
+
+def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
+    """OSD id -> host that the lab runs it on, so that a wrong CRUSH map cannot hide itself."""
+    return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
+
+
+def shared_hosts(found: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
+    """PGs that have two replicas on one host, in words."""
+    lines = []
+    for entry in found:
+        used = [hosts[osd] for osd in entry.acting if osd in hosts]
+        twice = sorted({host for host in used if used.count(host) > 1})
+        if twice:
+            lines.append(f"PG {entry.pgid} on OSDs {list(entry.acting)}: twice on host {', '.join(twice)}")
+    return lines
+
+
+def restarted(stage: Stage, on: Arch) -> None:
+    """Fill a pool, restart an OSD of an architecture, and let the other one compare all copies of all pools."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, other(on)):
+        mirror = filled(stage, pool)
+        acting = pools.locate(cluster, pool, "o0")["acting"]
+        victim = next(osd for osd in cluster.osd_ids(on) if osd in acting)
+        cluster.stop(f"osd.{victim}")
+        cluster.start(f"osd.{victim}")
+        pools.wait_clean(cluster)
+        looked_at = [pgid for name in pool_names(cluster) for pgid in deep_scrub(cluster, name)]
+        stage.recorder.witness("PGs deep-scrubbed", got=len(looked_at), least=PG_NUM)
+        wrong = [line for pgid in looked_at for line in disagreements(cluster, pgid)]
+        what = f"copies that deep-scrub finds wrong after osd.{victim} ({on}) was restarted"
+        stage.recorder.observe(what, got=wrong, wanted=[])
+        if not wrong:
+            mirror.verify(cluster.client, stage.recorder, f"after osd.{victim} was restarted")
+
+
+def disagreements(cluster: Cluster, pgid: str) -> list[str]:
+    """What the last scrub of a PG found, one line for each copy that is to blame."""
+    return [
+        f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
+        for name, copies in blamed(cluster, pgid).items()
+        for osd, errors in copies.items()
+    ]
+
+
+def pool_names(cluster: Cluster) -> list[str]:
+    return [str(pool["pool_name"]) for pool in cluster.client.mon("osd dump")["pools"]]
+
+
+FAILURE_DOMAIN = Scenario(
+    name="interop.failure-domain",
+    goal="No PG has two replicas on one host, whichever architecture's monitors and tools made its rule.",
+    method="Makes replicated and EC pools on hosts with two OSDs each; compares every PG's OSDs with their hosts.",
+    run=failure_domain,
+    check="witnessed",
+    tier=Tier.FULL,  # with one OSD a host, as in the quick tier's clusters, no rule could get it wrong
+    topology=Topology(osds_per_node=2),
+)
+
+
+def restart_scenario(on: Arch) -> Scenario:
+    return Scenario(
+        name=f"interop.scrub-restarted[on={on}]",
+        goal=f"An OSD of {on} that was restarted computes the same checksums of its data as the others do.",
+        method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {other(on)}.",
+        run=partial(restarted, on=on),
+        check="witnessed",
+        tier=Tier.FULL,  # the restart of an emulated OSD takes a quarter of a minute
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = (FAILURE_DOMAIN, *(restart_scenario(arch) for arch in Arch))

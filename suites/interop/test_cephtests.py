@@ -1,0 +1,21 @@
+"""Upstream's test programs: one item for each run of them, one result for each of their cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from fixtures.cases import report_cases
+from fixtures.outcomes import require
+from lab.scenario import Scenario, Stage, run_scenario
+from suites.interop import cephtests, objectstore
+
+SCENARIOS = (*cephtests.SCENARIOS, *objectstore.SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_program(scenario: Scenario, stage: Stage, request: pytest.FixtureRequest) -> None:
+    try:
+        verdict = run_scenario(scenario, stage)
+    finally:
+        report_cases(request.node, stage.recorder.events())
+    require(verdict)

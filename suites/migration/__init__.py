@@ -1,0 +1,14 @@
+"""A cluster that moves to machines of the other architecture under load, and back: nothing lost, nobody refused."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.migration import backfills, disks, leaving, reuse, swap
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *swap.SCENARIOS,
+    *reuse.SCENARIOS,
+    *leaving.SCENARIOS,
+    *disks.SCENARIOS,
+    *backfills.SCENARIOS,
+)

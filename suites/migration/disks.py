@@ -1,0 +1,120 @@
+"""Disks that carry something: refused by name wherever they are put, and erased so that every byte is known to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lab import migrate
+from lab.arch import host_arch
+from lab.ceph import disks
+from lab.ceph.disks import DiskInUse
+from lab.ceph.offline import run_tool
+from lab.cluster import Cluster
+from lab.errors import LabError
+from lab.host import Host
+from lab.scenario import Scenario, Stage, Tier
+from lab.spec import Capability, Disk, Node, Osd
+from suites.interop.matrix import other
+from suites.migration.swap import NATIVE_3, NEEDS
+from suites.migration.trial import EXPECTED
+
+DISK_BYTES = 1 << 30
+"""Small, because all of it is read back, by the emulated architecture too."""
+
+OTHER_CLUSTER = "11111111-2222-3333-4444-555555555555"
+STRAY_OFFSET = DISK_BYTES - 4097
+"""In the last but one block: a check of the beginning, or of samples, would miss it."""
+
+TOOL_S = 60.0
+
+
+def run(stage: Stage) -> None:
+    """Use a disk, give its OSD up, and try to use it again: here, on the other architecture, and after a wipe."""
+    cluster, recorder = stage.cluster, stage.recorder
+    node = Node("spare-0", host_arch(), (Disk("used", DISK_BYTES),), (Osd("used"),))
+    here = migrate.add_machine(cluster, node)
+    there = migrate.add_machine(cluster, Node("spare-1", other(host_arch())))
+    (osd,) = migrate.add_osds(cluster, node)
+    cluster.wait(lambda status: status.all_up, what=f"osd.{osd} up")
+    fsid = cluster.deployment.fsid
+    for host in (here, there):
+        if host is there:
+            migrate.give_up_osd(cluster, osd)
+            cluster.lab.move_disk("used", there.name)
+        refused = refusal(cluster, host, f"osd.{osd}")
+        recorder.observe(f"an OSD's disk on {host.arch}", got=refused, wanted=f"names osd.{osd} of {fsid}")
+    relabel(cluster, there, OTHER_CLUSTER)
+    recorder.observe(
+        "a disk of another cluster",
+        got=refusal(cluster, there, f"osd.{osd}"),
+        wanted=f"names osd.{osd} of {OTHER_CLUSTER}",
+    )
+    checked = disks.wipe(there, "used", patience=cluster.patience)
+    recorder.observe("bytes read back after the wipe", got=checked, wanted=DISK_BYTES)
+    note_stray(stage, there)
+    disks.wipe(there, "used", patience=cluster.patience)
+    (again,) = migrate.add_osds(cluster, Node(there.name, there.arch, node.disks, node.osds))
+    cluster.wait(lambda status: status.all_up, what=f"osd.{again} up")
+    arch = next(entry["arch"] for entry in cluster.client.mon("osd metadata") if int(entry["id"]) == again)
+    recorder.observe("architecture of the OSD on the wiped disk", got=arch, wanted=there.arch.value)
+
+
+def refusal(cluster: Cluster, host: Host, osd: str) -> str:
+    """Whom the refusal names; or that there was none."""
+    text = what_is_said(
+        lambda: disks.refuse_used(host, ["used"], patience=cluster.patience, preload=migrate.shim_of(host))
+    )
+    for fsid in (cluster.deployment.fsid, OTHER_CLUSTER):
+        if osd in text and fsid in text and host.name in text:
+            return f"names {osd} of {fsid}"
+    return text
+
+
+def what_is_said(attempt: Callable[[], object]) -> str:
+    try:
+        attempt()
+    except DiskInUse as error:
+        return error.what
+    return "nothing: it was taken"
+
+
+def relabel(cluster: Cluster, host: Host, fsid: str) -> None:
+    """Make the label that of another cluster, by Ceph's own tool."""
+    argv = ["ceph-bluestore-tool", "set-label-key", "--dev", str(host.disk("used")), "-k", "ceph_fsid", "-v", fsid]
+    run_tool(host, argv, timeout_s=TOOL_S * cluster.patience, preload=migrate.shim_of(host))
+
+
+def note_stray(stage: Stage, host: Host) -> None:
+    """One byte that a wipe left, near the end, must be found; and a first block that is no OSD's refused."""
+    cluster, recorder = stage.cluster, stage.recorder
+    poke(host, STRAY_OFFSET)
+    try:
+        disks.require_zero(host, "used", DISK_BYTES, patience=cluster.patience)
+        found = "not found"
+    except LabError as error:
+        found = "found" if str(STRAY_OFFSET + 1) in error.detail else error.detail
+    recorder.observe("a byte that a wipe left near the end", got=found, wanted="found")
+    poke(host, 0)
+    said = what_is_said(lambda: disks.refuse_used(host, ["used"]))
+    recorder.observe("a disk with other data", got="that is no OSD's" in said, wanted=True)
+
+
+def poke(host: Host, offset: int) -> None:
+    """Write one byte that is not zero."""
+    program = "import os, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'x', int(sys.argv[2]))"
+    host.run(["python3", "-c", program, str(host.disk("used")), str(offset)])
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="migration.used-disk",
+        goal="A disk that still carries an OSD's data is refused by name on either architecture, until it is wiped.",
+        method="Makes an OSD on a disk, offers that disk again, moves it, relabels it, wipes it and reads all back.",
+        run=run,
+        tier=Tier.FULL,
+        topology=NATIVE_3,
+        needs=NEEDS | {Capability.MOVE_DISK},
+        spoils=True,
+        expects=EXPECTED,
+    ),
+)

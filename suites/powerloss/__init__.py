@@ -1,0 +1,8 @@
+"""What survives when machines lose their power, and not only their daemons."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.powerloss import cut, replayed
+
+SCENARIOS: tuple[Scenario, ...] = (*cut.SCENARIOS, *replayed.SCENARIOS)

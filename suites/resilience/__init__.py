@@ -1,0 +1,15 @@
+"""Machines, disks and networks that fail while clients work: nothing acknowledged is lost, and the cluster returns."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.resilience import crash, full, monitors, osds, single, soak
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *crash.SCENARIOS,
+    *full.SCENARIOS,
+    *monitors.SCENARIOS,
+    *osds.SCENARIOS,
+    *single.SCENARIOS,
+    *soak.SCENARIOS,
+)

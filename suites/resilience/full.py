@@ -1,0 +1,110 @@
+"""A cluster that fills up: writes are refused, reads go on, space is freed, and it works again."""
+
+from __future__ import annotations
+
+from lab import clock, pools
+from lab.ceph.client import RadosClient, RadosError
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.faults.full import Level, set_threshold, thresholds
+from lab.scenario import Scenario, Stage
+from suites.interop.mirror import Mirror
+from suites.resilience.trial import EXPECTED, PG_NUM, THREE, returned
+
+ROOM_BYTES = 48 << 20
+"""What may still be written on each OSD: enough that the flag comes while clients write, little enough to be quick."""
+OBJECT_BYTES = 2 << 20
+MOST_OBJECTS = 200
+"""Eight times the room: a cluster that takes all of these never became full."""
+REFUSAL_S = 5
+"""How long a client waits for a write that Ceph holds back; Ceph's own clients wait for ever."""
+NOTICE_S = 60.0
+LATE = "late"
+
+
+def full(stage: Stage) -> None:
+    """Lower the threshold to a little above what is used; write until it is refused; read; remove; write again."""
+    cluster, recorder = stage.cluster, stage.recorder
+    client = cluster.new_client(
+        cluster.client.host.name, options={"rados_osd_op_timeout": str(round(REFUSAL_S * cluster.patience))}
+    )
+    before = thresholds(cluster)
+    try:
+        with pools.pool(cluster, "filled", pg_num=PG_NUM) as pool:
+            mirror = Mirror(client, pool)
+            mirror.full("first", stage.rng.randbytes(OBJECT_BYTES))
+            lower(cluster)
+            written = fill(stage, mirror)
+            recorder.witness("objects written before it was full", got=written, least=1)
+            recorder.observe("a write to a full cluster", got=refused(client, pool), wanted=True)
+            recorder.observe("health tells that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
+            mirror.verify(cluster.client, recorder, "while it is full")
+            free(cluster, mirror)
+            cluster.wait(lambda status: not status.has("OSD_FULL"), what="room again", timeout_s=NOTICE_S)
+            recorder.observe("a write after space was freed", got=refused(client, pool), wanted=False)
+            client.remove(pool, LATE)
+            mirror.verify(cluster.client, recorder, "after space was freed")
+    finally:
+        client.close()
+        for level in reversed(Level):
+            set_threshold(cluster, level, before[level])
+    returned(cluster, recorder)
+
+
+def lower(cluster: Cluster) -> None:
+    """Make an OSD full once it holds ROOM_BYTES more than the fullest does now."""
+    nodes = cluster.client.mgr("osd df")["nodes"]
+    ratio = max((float(entry["kb_used"]) * 1024 + ROOM_BYTES) / (float(entry["kb"]) * 1024) for entry in nodes)
+    for level, share in ((Level.NEARFULL, 0.90), (Level.BACKFILLFULL, 0.95), (Level.FULL, 1.0)):
+        set_threshold(cluster, level, ratio * share)
+
+
+def fill(stage: Stage, mirror: Mirror) -> int:
+    """Write until health says that an OSD is full; how many objects that took."""
+    for number in range(MOST_OBJECTS):
+        if stage.cluster.status().has("OSD_FULL"):
+            return number
+        try:
+            mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+        except RadosError:
+            # Held back already, before health told of it.
+            mirror.objects.pop(f"o{number}", None)
+            clock.wait(
+                stage.cluster.status,
+                lambda status: status.has("OSD_FULL"),
+                what="health telling of a full OSD",
+                timeout_s=NOTICE_S,
+            )
+            return number
+    raise LabBroken("the cluster does not become full", f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken")
+
+
+def refused(client: RadosClient, pool: str) -> bool:
+    """Whether a small write is not acknowledged within REFUSAL_S."""
+    try:
+        client.write_full(pool, LATE, b"late")
+    except RadosError:
+        return True
+    return False
+
+
+def free(cluster: Cluster, mirror: Mirror) -> None:
+    """Remove all but the first object, with the flag that lets a removal through on a full cluster."""
+    node = cluster.client.host.name
+    doomed = [name for name in mirror.objects if name != "first"]
+    for name in doomed:
+        cluster.tool(node, "rados", "-p", mirror.pool, "rm", name, "--force-full")
+        del mirror.objects[name]
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="resilience.full-cluster",
+        goal="A full cluster refuses writes, serves reads, and works again once space is freed.",
+        method="Sets the full ratio a little above what is used, writes until refused, reads, removes, writes again.",
+        run=full,
+        check="witnessed",
+        topology=THREE,
+        expects=EXPECTED,
+    ),
+)

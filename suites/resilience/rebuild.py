@@ -1,0 +1,99 @@
+"""The monitors' store when every monitor has lost it: gathered from the OSDs, as Ceph's manual describes it.
+
+https://docs.ceph.com/en/reef/rados/troubleshooting/troubleshooting-mon/#recovery-using-osds
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import PurePosixPath
+
+from lab.ceph import conf
+from lab.ceph.daemon import Daemon
+from lab.ceph.objectstore import ObjectStore
+from lab.cluster import Cluster
+from lab.faults.daemons import each_at_once, start_at_once
+from lab.host import Host
+
+_TOOL_S = 120.0
+
+
+def rebuild_from_osds(cluster: Cluster) -> None:
+    """Stop everything, remove every monitor's store, make one from what the OSDs hold, start everything.
+
+    What OSDs do not know is lost, as the manual says: options that monitors stored and Ceph's log; the lab sets again
+    the one option that it had stored.
+    """
+    daemons = sorted(cluster.daemons.values(), key=lambda found: found.name)
+    keys = _keys(cluster)
+    cluster.close_clients()
+    # Not the cluster's own verb, which asks the monitors whether they have heard.
+    each_at_once([partial(daemon.stop, patience=cluster.patience) for daemon in daemons])
+    mons = [daemon for daemon in daemons if daemon.kind == "mon"]
+    for mon in mons:
+        mon.host.remove(_store(mon))
+    content = _gather(cluster, [daemon for daemon in daemons if daemon.kind == "osd"])
+    first = mons[0]
+    _unpack(first.host, content, first.host.directory / "gathered")
+    _rebuild(cluster, first, mons, keys)
+    whole = _pack(first.host, first.host.directory / "gathered")
+    for mon in mons:
+        _unpack(mon.host, whole, mon.host.directory / mon.name)
+    first.host.remove(first.host.directory / "gathered")
+    start_at_once(cluster, [daemon.name for daemon in mons])
+    cluster.deployer.confine_managers(cluster.client)
+    start_at_once(cluster, [daemon.name for daemon in daemons])
+
+
+def _store(mon: Daemon) -> PurePosixPath:
+    return mon.host.directory / mon.name / "store.db"
+
+
+def _keys(cluster: Cluster) -> bytes:
+    """What OSDs cannot give back: the keys of monitors, managers and the administrator, with what they may do."""
+    wanted = ["mon.", cluster.deployment.admin.name]
+    wanted += [name for name in sorted(cluster.daemons) if name.startswith("mgr.")]
+    return b"\n".join(cluster.client.command("mon", "auth get", entity=name) for name in wanted)
+
+
+def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
+    """Let one OSD after the other add what it knows to a store, which travels from host to host as a tar."""
+    content = b""
+    for osd in osds:
+        folder = osd.host.directory / "gathered"
+        osd.host.remove(folder)
+        osd.host.make_directory(folder)
+        if content:
+            _unpack(osd.host, content, folder)
+        ObjectStore(osd, cluster.patience).tool("--op", "update-mon-db", "--mon-store-path", str(folder))
+        content = _pack(osd.host, folder)
+        osd.host.remove(folder)
+    return content
+
+
+def _rebuild(cluster: Cluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
+    """Make a monitors' store of what was gathered."""
+    host = first.host
+    secret = host.directory / "rebuild.keyring"
+    host.push(keys, secret, mode=0o600)
+    # The order of the addresses in mon_host, which is what the tool takes them from.
+    names = [name for name in cluster.deployment.mon_addresses if f"mon.{name}" in {mon.name for mon in mons}]
+    argv = ["ceph-monstore-tool", str(host.directory / "gathered"), "rebuild", "--", "--keyring", str(secret)]
+    try:
+        host.run(
+            [*argv, "--mon-ids", *names],
+            env={"CEPH_CONF": str(conf.conf_path(host))},
+            timeout_s=_TOOL_S * cluster.patience,
+        )
+    finally:
+        host.remove(secret)
+
+
+def _pack(host: Host, folder: PurePosixPath) -> bytes:
+    """The store, with the file beside it that says of which kind it is."""
+    return host.run(["tar", "--create", "--directory", str(folder), "."], timeout_s=_TOOL_S).stdout_bytes
+
+
+def _unpack(host: Host, content: bytes, folder: PurePosixPath) -> None:
+    host.make_directory(folder)
+    host.run(["tar", "--extract", "--directory", str(folder)], stdin=content, timeout_s=_TOOL_S)

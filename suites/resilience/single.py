@@ -1,0 +1,43 @@
+"""Every fault there is, one at a time, under a load: it happens, it heals, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lab.errors import LabBroken
+from lab.faults import FAULTS, Fault, inflict, layout_of
+from lab.scenario import Scenario, Stage, Tier
+from suites.resilience.trial import EXPECTED, THREE, linger, loaded
+
+QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
+"""One of each sort; every other kind is as quick, and all of them together are not."""
+
+HOLD_S = (1.0, 3.0)
+
+
+def suffer(stage: Stage, kind: type[Fault]) -> None:
+    """Inflict one fault of a kind, aimed by the seed, and let it hold for a while."""
+    cluster = stage.cluster
+    fault = kind.aim(layout_of(cluster), stage.rng)
+    if fault is None:
+        raise LabBroken(f"{kind.name} finds no target", f"layout: {layout_of(cluster).nodes}")
+    with loaded(stage), inflict(fault, cluster, stage.recorder):
+        linger(stage.rng, *HOLD_S)
+
+
+def scenario(kind: type[Fault]) -> Scenario:
+    said = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+    return Scenario(
+        name=f"resilience.fault[{kind.name}]",
+        goal=f"A cluster bears it and returns by itself, and no acknowledged write is lost: {said}",
+        method="Inflicts it under a recorded load, looks for its sign, heals it, waits for health, reads all back.",
+        run=partial(suffer, kind=kind),
+        check="recorded",
+        tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
+        topology=THREE,
+        needs=kind.needs,
+        expects=EXPECTED,
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario(kind) for kind in FAULTS.values())

@@ -1,0 +1,76 @@
+"""Fault after fault, chosen by the seed, for as long as it is asked for: the same seed makes the same schedule."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from lab.errors import SpecError
+from lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
+from lab.providers.select import provider
+from lab.scenario import Scenario, Stage, Tier
+from suites.resilience.trial import EXPECTED, THREE, loaded
+
+MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
+"""Environment variable with the length of a soak in minutes, in place of that of the tier."""
+MINUTES = {Tier.QUICK: 0.5, Tier.FULL: 10.0}
+LEAST_STEPS = 2
+DOMAINS_WITHOUT_SERVICE = 2
+"""Of three nodes: a majority is gone, so that clients have to wait; nothing may be lost all the same."""
+
+EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-node")
+"""What is struck while more than one domain may be: kinds that need no working cluster to be seen or healed."""
+
+
+def soak(stage: Stage, domains: int) -> None:
+    """Thrash a cluster under a recorded load."""
+    cluster = stage.cluster
+    menu = menu_for(cluster.provider_name, domains)
+    seconds = 60 * minutes(os.environ.get(MINUTES_VARIABLE), stage.tier)
+    steps = plan(layout_of(cluster), stage.rng, menu, domains=domains)
+    with loaded(stage):
+        done = thrash(cluster, stage.recorder, steps, seconds=seconds)
+    stage.recorder.witness("steps of the schedule", got=done, least=LEAST_STEPS)
+
+
+def menu_for(name: str, domains: int) -> list[type[Fault]]:
+    """Every kind of fault that a provider can do, in a fixed order."""
+    able = provider(name).capabilities()
+    possible = [kind for kind in FAULTS.values() if obstacle(kind, able, name) is None]
+    return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
+
+
+def minutes(text: str | None, tier: Tier) -> float:
+    """The length of a soak; SpecError when the environment says something that is none."""
+    if text is None:
+        return MINUTES[tier]
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        raise SpecError(f"{MINUTES_VARIABLE} is no length", f"got {text!r}, wanted minutes above 0", "leave it out")
+    return found
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    Scenario(
+        name="resilience.thrash",
+        goal="A cluster bears fault after fault, one failure domain at a time, and is whole again after each.",
+        method=f"A schedule by the seed under a recorded load, {MINUTES_VARIABLE} minutes long; reads all back.",
+        run=partial(soak, domains=1),
+        check="recorded",
+        topology=THREE,
+        expects=EXPECTED,
+    ),
+    Scenario(
+        name="resilience.thrash-beyond",
+        goal="With more nodes struck than the cluster can bear, clients wait, and nothing acknowledged is lost.",
+        method=f"A schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
+        run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
+        check="recorded",
+        tier=Tier.FULL,
+        topology=THREE,
+        expects=EXPECTED,
+    ),
+)

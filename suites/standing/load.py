@@ -1,0 +1,66 @@
+"""Load from every client machine at once, each on an image of its own."""
+
+from __future__ import annotations
+
+from lab import pools
+from lab.cluster import Cluster
+from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.workloads import fio
+from lab.workloads.fio import FioJob, RunningFio
+
+POOL = "standing-load"
+PG_NUM = 16
+IMAGE_BYTES = 256 << 20  # more than a client's cache, little for a cluster
+BLOCK_BYTES = 4096
+DEPTH = 16
+SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
+START_S = 60.0  # an emulated client takes its time before its first operation
+LEAST_SHARE = 0.5  # of the time that all are to work together
+
+
+def load(stage: Stage) -> None:
+    """Write at random from all client machines together; each has to get something done, without an error."""
+    cluster, nodes, seconds = stage.cluster, stage.cluster.load_nodes(), SECONDS[stage.tier]
+    with pools.pool(cluster, POOL, pools.PoolKind("replicated", 2), pg_num=PG_NUM):
+        for node in nodes:
+            cluster.client.rbd_create(POOL, node, IMAGE_BYTES)
+        running = [start(cluster, node, seconds, stage.rng.randrange(1 << 31)) for node in nodes]
+        try:
+            done = {node: one.finish(timeout_s=(seconds + START_S) * cluster.patience) for node, one in running}
+        finally:
+            for _, one in running:
+                one.kill()
+        for node in nodes:
+            cluster.client.rbd_remove(POOL, node)
+    for node, result in done.items():
+        stage.recorder.record("load", node=node, iops=result.write.iops, latency_s=result.write.latency_mean_s)
+        stage.recorder.witness(f"writes from {node}", got=result.write.operations, least=1)
+        stage.recorder.witness(f"seconds of writes from {node}", got=result.write.seconds, least=seconds * LEAST_SHARE)
+        stage.recorder.observe(f"errors on {node}", got=result.write.errors, wanted=0)
+
+
+def start(cluster: Cluster, node: str, seconds: float, seed: int) -> tuple[str, RunningFio]:
+    job = FioJob(
+        name="standing",
+        pool=POOL,
+        target=node,
+        pattern="randwrite",
+        block_bytes=BLOCK_BYTES,
+        depth=DEPTH,
+        size_bytes=IMAGE_BYTES,
+        runtime_s=seconds,
+        seed=seed,
+        client=cluster.client_name,
+    )
+    return node, fio.start(cluster.hosts[node], job)
+
+
+SCENARIOS = (
+    Scenario(
+        name="standing.load",
+        goal="Every client machine can load the cluster, all of them at once.",
+        method="Random 4 KiB writes by fio from every client machine together, each to an RBD image of its own.",
+        run=load,
+        topology=Topology(native=2, foreign=0),
+    ),
+)

@@ -1,0 +1,8 @@
+"""Rolling upgrades of a mixed cluster: every mix of versions serves, the newer reads what the older wrote."""
+
+from __future__ import annotations
+
+from lab.scenario import Scenario
+from suites.upgrade import rolling
+
+SCENARIOS: tuple[Scenario, ...] = (*rolling.SCENARIOS,)

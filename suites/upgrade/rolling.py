@@ -1,0 +1,193 @@
+"""One daemon after the other to a newer release, under load, on both architectures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from lab import movement, pools, upgrade
+from lab.arch import Arch
+from lab.ceph import conf
+from lab.ceph.client import RadosClient
+from lab.cluster import Cluster
+from lab.errors import LabBroken
+from lab.faults.scrub import deep_scrub, rados_json
+from lab.home import Home
+from lab.host import Host
+from lab.images.store import ImageStore
+from lab.migrate import replay_map
+from lab.pools import EC_2_1, REPLICATED
+from lab.providers.base import Images
+from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.spec import Capability
+from lab.workloads.recorded import Load, RecordedLoad
+from suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
+from suites.interop.mirror import Mirror
+from suites.limits import no_errors, wait_until_noticed
+
+PG_NUM = 8
+OBJECTS = 12
+OBJECT_BYTES = 200_000
+PAUSE_S = 0.02
+"""Between two operations of a worker: on two cores an unbounded load would leave nothing to the upgrade."""
+LEAST_A_MIX = 5
+"""Operations that clients must have got done before the next daemon is touched: the mix of versions serves."""
+SERVED_S = 60.0
+PEERING_S = 10.0
+"""What peering and the first operations afterwards may take once a stopped OSD is known as down, before patience."""
+
+POOLS = {"copies": REPLICATED, "shards": EC_2_1}
+LIVE = "live"
+"""The pool that clients work in all the time; nobody writes to the others during the upgrade."""
+
+EXPECTED = {
+    **HEALTH_TOLD,
+    **DEAD_COUNT,
+    **PEERS_MISSED,
+    r"mgr\.server reply reply \((11|16)\)": "The manager logs its answer as long as an OSD may not be stopped yet.",
+    r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A manager starts; its modules are loaded all the same.",
+    r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer ones add a second.",
+}
+
+
+def rolling(stage: Stage, through: Sequence[str]) -> None:
+    """Fill pools, upgrade under load to each release in turn, and let the newest one's clients read everything."""
+    cluster, recorder = stage.cluster, stage.recorder
+    no_errors(recorder, "an upgrade is no reason to refuse anybody")
+    wait_until_noticed(recorder, cluster, PEERING_S)
+    for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # they go with the cluster, which is not used again
+        pools.create(cluster, name, kind, pg_num=PG_NUM)
+    mirrors = [filled(stage, pool, number) for number, pool in enumerate(POOLS)]
+    load = new_load(stage)
+    load.prepare()
+    targets: dict[str, Host] = {}
+    with load.running():
+        for release in through:
+            targets = one_release(stage, release, load)
+    load.verify()
+    cluster.wait_healthy()
+    read_back(stage, targets, mirrors)
+    same_placement(stage, targets)
+    scrubbed = [pg for pool in (*POOLS, LIVE) for pg in deep_scrub(cluster, pool)]
+    recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=PG_NUM * (len(POOLS) + 1))
+    for pool in (*POOLS, LIVE):
+        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged(cluster, pool), wanted=[])
+
+
+def filled(stage: Stage, pool: str, number: int) -> Mirror:
+    """Objects of the oldest release: content, attributes and, where the pool takes them, omap and a snapshot."""
+    mirror = Mirror(stage.cluster.client, pool)
+    for index in range(OBJECTS):
+        name = f"o{number}-{index}"
+        mirror.full(name, stage.rng.randbytes(OBJECT_BYTES))
+        mirror.xattr(name, "kind", pool.encode())
+        if POOLS[pool] is REPLICATED:
+            mirror.omap(name, {"key": stage.rng.randbytes(64)})
+    mirror.snap("before")
+    for index in range(0, OBJECTS, 2):
+        mirror.write(f"o{number}-{index}", stage.rng.randbytes(5000), stage.rng.randrange(OBJECT_BYTES))
+    return mirror
+
+
+def new_load(stage: Stage) -> RecordedLoad:
+    """Clients of the oldest release, one of each architecture, as the documentation upgrades clients last."""
+    bare = [node.name for node in stage.cluster.spec.nodes if not (node.osds or node.mon or node.mgr)]
+    load = Load(pool=LIVE, nodes=tuple(bare), seed=stage.rng.randrange(1 << 30), pause_s=PAUSE_S)
+    return RecordedLoad(stage.cluster, stage.recorder, load)
+
+
+def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Host]:
+    """Upgrade every daemon to one release; the nodes with that release's programs."""
+    cluster, recorder = stage.cluster, stage.recorder
+    images = images_of(cluster, release)
+
+    def after(step: upgrade.Step) -> None:
+        arch = cluster.hosts[step.node].arch
+        recorder.record("step", name=f"{step.daemon} ({arch}) to {release}", phase="ended", mix=dict(step.mix))
+        before = load.completed()
+        cluster.wait(
+            lambda _status: load.completed() >= before + LEAST_A_MIX,
+            what=f"clients served by {dict(step.mix)}",
+            timeout_s=SERVED_S,
+        )
+
+    upgrade.upgrade(cluster, release, images, after)
+    recorder.observe(
+        f"daemons after the upgrade to {release}", got=upgrade.mix(cluster), wanted={release: len(cluster.daemons)}
+    )
+    required = cluster.client.mon("osd dump")["require_osd_release"]
+    recorder.observe("release that OSDs must have", got=required, wanted=release)
+    return upgrade.hosts_of(cluster, images)
+
+
+def images_of(cluster: Cluster, release: str) -> Images:
+    """The images of a release, built where they are missing."""
+    store = ImageStore(Home(cluster.run.directory.parent.parent))
+    return {arch: store.get(release, arch) for arch in cluster.spec.archs}
+
+
+def read_back(stage: Stage, targets: dict[str, Host], mirrors: Sequence[Mirror]) -> None:
+    """Clients of the newest release on both architectures read what the oldest wrote, from primaries of both."""
+    cluster = stage.cluster
+    readers = {}
+    try:
+        for arch in cluster.spec.archs:
+            host = target_of(targets, arch)
+            options = conf.image_options(host)
+            readers[arch] = RadosClient(host, conf.conf_path(host), patience=cluster.patience, options=options)
+        for primary in cluster.spec.archs:
+            with pools.led_by(cluster, primary):
+                for arch, reader in readers.items():
+                    for mirror in mirrors:
+                        when = f"in {mirror.pool}, read on {arch}, primary on {primary}"
+                        mirror.verify(reader, stage.recorder, when)
+    finally:
+        for reader in readers.values():
+            reader.close()
+
+
+def same_placement(stage: Stage, targets: dict[str, Host]) -> None:
+    """The cluster's map means the same to the tools of the older and of the newer release, on both architectures."""
+    cluster = stage.cluster
+    osdmap = cluster.client.command("mon", "osd getmap")
+    sides = {f"older on {arch}": cluster.host_with(arch) for arch in cluster.spec.archs}
+    sides |= {f"newer on {arch}": target_of(targets, arch) for arch in cluster.spec.archs}
+    found = {side: movement.parse_mappings(replay_map(cluster, osdmap, host)) for side, host in sides.items()}
+    real = {pg.pgid: pg.acting for pool in POOLS for pg in pools.pgs_of(cluster, pool)}
+    for side, mapping in found.items():
+        wrong = sorted(pgid for pgid, acting in real.items() if mapping.get(pgid) != acting)
+        stage.recorder.observe(f"PGs that {side} places elsewhere than the cluster", got=wrong, wanted=[])
+
+
+def target_of(targets: dict[str, Host], arch: Arch) -> Host:
+    for host in targets.values():
+        if host.arch is arch:
+            return host
+    raise LabBroken(f"no upgraded node is of {arch}", ", ".join(targets))
+
+
+def damaged(cluster: Cluster, pool: str) -> list[str]:
+    found: list[str] = rados_json(cluster, "list-inconsistent-pg", pool)
+    return found
+
+
+def scenario(first: str, through: Sequence[str], tier: Tier) -> Scenario:
+    path = " -> ".join((first, *through))
+    return Scenario(
+        name=f"upgrade.rolling[from={first},to={through[-1]}]",
+        goal=f"A mixed cluster goes {path}: no error, no lost write, and the newest reads what the oldest wrote.",
+        method="Restarts every daemon in the documented order under load, and reads back on both architectures.",
+        run=partial(rolling, through=through),
+        check="recorded",
+        tier=tier,
+        topology=Topology(mons=3, clients=True, release=first),
+        needs=frozenset({Capability.SECOND_IMAGE}),
+        spoils=True,
+        expects=EXPECTED,
+    )
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    scenario("pacific", ("reef",), Tier.QUICK),
+    scenario("pacific", ("reef", "tentacle"), Tier.FULL),
+)
