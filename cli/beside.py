@@ -1,0 +1,134 @@
+"""`cephlab measure --beside`: a second cluster of another image or setting under the same load, judged against it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cli.output import Output
+from cli.signals import interruptible
+from cli.world import World
+from lab.errors import SpecError
+
+if TYPE_CHECKING:
+    from cli.measure import Request
+    from lab.images.image import Image
+    from lab.telemetry.compare import Compared
+    from lab.telemetry.demandfile import Measurement
+
+BASELINE, SAME = "baseline", "same"
+_LEAST_KEY = 6
+"""Digits of an image's key that are enough to mean one."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What was measured beside each other, operation by operation, and where it was written."""
+
+    files: tuple[Path, Path]
+    pairs: tuple[tuple[Measurement, Measurement], ...]
+    compared: tuple[Compared, ...]
+
+
+def measure_beside(world: World, out: Output, request: Request, what: str, changed: dict[str, str]) -> Beside:
+    """Raise both clusters and load them together until the verdict is clear or the budget is spent.
+
+    what: the side that is compared with; changed: settings that only the other, the new side has.
+    """
+    from lab.preflight import require_fit
+    from lab.telemetry import demandfile, place
+    from lab.telemetry.beside import Side, Starts
+    from lab.telemetry.beside import measure_beside as measure_both
+    from lab.telemetry.compare import compare, settled
+
+    plans = [replace(plan, low=None) for plan in request.plans()]
+    choice, spec = request.choose(world)
+    own = replace(spec, options={**spec.options, **changed})
+    for arch in spec.archs if spec.image is None else ():
+        world.images.book.find(spec.release, arch)
+    world.home.ensure()
+    require_fit(spec, world.home.runs)
+    out.note(f"provider: {choice.reason}")
+    with interruptible(out.note), out.progress() as say:
+        new = place.images_for(spec, world.images, say)
+        key = new[request.osd_arch].key
+        old = other_image(world, request, what, key)
+        out.note(f"before: {old.release} {old.key[:12]}; after: {spec.release} {key[:12]} {changed or ''}")
+        other = replace(spec, release=old.release, image=old.reference)
+        images = {**place.images_for(other, world.images, say), request.osd_arch: old}
+        with (
+            place.standing(choice.provider, other, images, world.runs, say) as before,
+            place.standing(choice.provider, own, new, world.runs, say) as after,
+        ):
+            sides, starts, here = (
+                (Side(before, old.key), Side(after, key)),
+                Starts.within(request.budget_s),
+                place.machine(),
+            )
+            pairs = [
+                measure_both(*sides, plan, starts=starts, decide=settled, say=say, conditions=here) for plan in plans
+            ]
+    files = _files(world, request, old.key, key)
+    for path, side in zip(files, zip(*pairs, strict=True), strict=True):
+        demandfile.save(path, side)
+    earlier, later = zip(*pairs, strict=True)
+    return Beside(files, tuple(pairs), tuple(compare(earlier, later)))
+
+
+def other_image(world: World, request: Request, what: str, key: str) -> Image:
+    """The image that the new one is compared with; SpecError where there is none such in the cache.
+
+    what: `same`, `baseline`, a release, or the beginning of a cached image's key. key: of the new image.
+    """
+    cached = [image for image in world.images.list() if image.arch is request.osd_arch]
+    if what == SAME:
+        wanted = key
+    elif what == BASELINE:
+        wanted = _baseline_key(world, request, key)
+    elif what in world.images.book.releases:
+        return world.images.get(what, request.osd_arch)
+    else:
+        wanted = what
+    found = [image for image in cached if image.key.startswith(wanted)] if len(wanted) >= _LEAST_KEY else []
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(sorted(image.key[:12] for image in cached)) or "none"
+    raise SpecError(
+        f"--beside: there is no one image {what!r}",
+        f"looked for {wanted[:12]} of {request.osd_arch} among: {known}",
+        "`cephlab image ls` shows keys; where the image is gone, `cephlab compare` takes two demand files",
+    )
+
+
+def _baseline_key(world: World, request: Request, key: str) -> str:
+    """Key of the image that the stored baseline of the first operation was measured with."""
+    from lab.telemetry import baselines
+    from lab.telemetry.demand import Demand
+
+    operation = request.plans()[0].operation
+    found = baselines.find(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
+    if found is None:
+        raise SpecError(
+            "no baseline is stored for this operation",
+            f"looked in {baselines.folder(world.home)}",
+            "`cephlab measure --save-baseline` stores one",
+        )
+    return found.demand.image
+
+
+def _files(world: World, request: Request, old: str, new: str) -> tuple[Path, Path]:
+    """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
+    from cli.measure import file_name
+
+    folder = world.home.demands / "beside"
+    name = file_name(request, new).removesuffix(".json")
+    return folder / f"{name}-before-{old[:12]}.json", folder / f"{name}-after-{new[:12]}.json"
+
+
+def notes(out: Output, found: Beside) -> None:
+    """Where the demands are, and why the measuring ended."""
+    for path in found.files:
+        out.note(str(path))
+    for before, _ in found.pairs:
+        out.note(before.stopped)

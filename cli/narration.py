@@ -1,0 +1,93 @@
+"""What a gate shows while it runs: a live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from lab.archive import Ending, Record
+from lab.clock import SYSTEM
+
+_COLOURS = {
+    Ending.PASS: "green",
+    Ending.FAIL: "bold red",
+    Ending.ERROR: "bold magenta",
+    Ending.INCONCLUSIVE: "yellow",
+    Ending.SKIP: "cyan",
+}
+_PLAIN_COLUMNS = 200
+
+
+class Narration:
+    """Prints every verdict as it comes, and below them what is going on now."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = SYSTEM.monotonic()
+        # A signal's handler prints too, and may come while this very thread prints.
+        self._lock = threading.RLock()
+        self._counts: dict[Ending, int] = {}
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[counts]}"),
+            TimeElapsedColumn(),
+        )
+        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self._bar.add_task("collecting scenarios", total=None, counts="")
+
+    def __enter__(self) -> Narration:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.stop()
+
+    def planned(self, count: int, seed: int, replay: str, archive: str) -> None:
+        self._bar.update(self._task, total=count)
+        self._line(f"{count} scenarios, seed {seed}; archive: {archive}")
+        self._line(f"replay: {replay}")
+
+    def says(self, line: str) -> None:
+        self._line(line, style="dim")
+
+    def begins(self, name: str) -> None:
+        self._bar.update(self._task, description=escape(name))
+        if not self._console.is_terminal:
+            self._line(f"begin {name}")
+
+    def ends(self, record: Record) -> None:
+        self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
+        counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
+        self._bar.update(self._task, advance=1, counts=counts)
+        cause = "" if record.ending is Ending.PASS else f": {record.reason}"
+        word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
+        self._markup(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._markup(f"[{style}]{escape(text)}[/]" if style else escape(text))
+
+    def _markup(self, text: str) -> None:
+        with self._lock:
+            stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
+            self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def narrating() -> Iterator[Narration]:
+    """Narrate on standard error.
+
+    The stream is taken now, because pytest puts its own in place of sys.stderr while a test runs.
+    """
+    stream = sys.stderr
+    console = Console(file=stream, width=None if stream.isatty() else _PLAIN_COLUMNS)
+    with Narration(console) as narration:
+        yield narration

@@ -1,0 +1,165 @@
+"""What a command says: results on stdout, everything else on stderr, errors as what, detail and hint."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lab.errors import LabBroken, LabError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+DEBUG_VARIABLE = "CEPHLAB_DEBUG"
+_WIDE = 200  # columns where there is no terminal to ask: a pipe should get whole lines
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+class Output:
+    """Where a command's words go. as_json: stdout carries one JSON object and nothing else."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._began = 0.0
+
+    def result(self, text: str | Table, value: Any) -> None:
+        """The command's answer: `value` as JSON when asked for, else `text`."""
+        if self.as_json:
+            self.json(value)
+        elif isinstance(text, str):
+            print(text)
+        else:
+            console(error=False).print(text)
+
+    def json(self, value: Any) -> None:
+        print(json.dumps(value, indent=2, sort_keys=True))
+
+    def note(self, line: str) -> None:
+        """A line for the reader, never part of the result."""
+        console(error=True).print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def warn(self, line: str) -> None:
+        console(error=True).print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=True)
+
+    def error(self, error: LabError) -> None:
+        """One line, the evidence indented below it, and the remedy."""
+        if self.as_json:
+            self.json({"error": {"what": error.what, "detail": error.detail, "hint": error.hint}})
+            return
+        printer = console(error=True)
+        printer.print(f"[bold red]error:[/bold red] {_plain(error.what)}", highlight=False, soft_wrap=True)
+        for line in [*error.detail.splitlines(), *getattr(error, "__notes__", ())]:
+            printer.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        if error.hint:
+            printer.print(f"[cyan]hint:[/cyan] {_plain(error.hint)}", highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def progress(self, clock: Callable[[], float] | None = None) -> Iterator[Callable[[str], None]]:
+        """Gives `say(line)`: lines with the seconds since the block began, and on a terminal a spinner below them.
+
+        Safe to call from several threads.
+        """
+        from lab.clock import SYSTEM
+
+        now = clock or SYSTEM.monotonic
+        began = now()
+        printer = console(error=True)
+        lock = threading.Lock()
+
+        if not printer.is_terminal:
+
+            def plain(line: str) -> None:
+                with lock:
+                    printer.print(f"{now() - began:6.1f} s  {line}", markup=False, highlight=False, soft_wrap=True)
+
+            yield plain
+            return
+
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+        with Progress(*columns, console=printer, transient=True) as bar:
+            task = bar.add_task("starting", total=None)
+
+            def say(line: str) -> None:
+                printer.print(f"[dim]{now() - began:6.1f} s[/dim]  {_plain(line)}", highlight=False)
+                bar.update(task, description=line)
+
+            yield say
+
+
+def console(*, error: bool) -> Console:
+    """A console on stderr or stdout; made when needed, because importing rich takes time."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    return Console(stderr=error, width=None if stream.isatty() else _WIDE)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
+    """A table of plain text without borders; a cell is not taken for markup."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+@contextmanager
+def reporting(as_json: bool) -> Iterator[Output]:
+    """The frame of every command: errors on purpose become words and an exit code, without a traceback."""
+    out = Output(as_json=as_json)
+    try:
+        yield out
+    except LabError as error:
+        raise _ended(out, error, error.exit_code) from error
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise _ended(out, _machine_refused(error), LabBroken.exit_code) from error
+    except KeyboardInterrupt as error:
+        number = int(getattr(error, "number", 2))
+        raise _ended(out, LabError("interrupted", "; ".join(getattr(error, "__notes__", ()))), 128 + number) from error
+
+
+def _ended(out: Output, error: LabError, code: int) -> Exception:
+    """What to raise so that the command ends with that code; with CEPHLAB_DEBUG=1, the error itself."""
+    if os.environ.get(DEBUG_VARIABLE) == "1":
+        import traceback
+
+        traceback.print_exc()
+    out.error(error)
+    return typer.Exit(code)
+
+
+def _machine_refused(error: OSError) -> LabError:
+    return LabBroken(
+        f"this machine refused: {error.strerror or error}",
+        str(error.filename or ""),
+        f"{DEBUG_VARIABLE}=1 shows where; `cephlab doctor` shows what is missing",
+    )
+
+
+def _plain(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def pairs(values: Mapping[str, str]) -> str:
+    """`key value` lines with the values below each other."""
+    width = max((len(key) for key in values), default=0)
+    return "\n".join(f"{key:<{width}}  {value}" for key, value in values.items())

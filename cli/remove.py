@@ -1,0 +1,72 @@
+"""`cephlab down` and `cephlab prune`: take clusters away, and what killed runs left behind."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.output import JsonOption, reporting
+from cli.world import world_of
+from lab.errors import CleanupFailed, LabError, SpecError
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `cephlab ls` shows it.", metavar="NAME")]
+
+
+def down(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Remove a cluster with all its data, whatever state it is in."""
+    with reporting(as_json) as out:
+        from lab.prune import Fate, fate_of, remove
+
+        world = world_of(ctx)
+        run = world.runs.get(name)
+        if fate_of(run) is Fate.LIVE:
+            owner = run.owner().get("pid")
+            raise SpecError(
+                f"{name} is in use by the cephlab process {owner}",
+                "it removes the cluster itself when it ends",
+                f"end that process first: kill {owner}",
+            )
+        removed = remove(world.home, run, world.providers)
+        out.result(f"{name} is gone", {"name": name, "removed": removed})
+
+
+def prune(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Remove kept clusters too.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what killed runs left behind: processes, containers, directories, half-built images."""
+    with reporting(as_json) as out:
+        from lab.prune import stray_copies, survey, sweep
+
+        world = world_of(ctx)
+        findings, errors = survey(world.home, world.providers)
+        doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
+        plan = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
+        if dry_run:
+            out.result(
+                "\n".join(f"would remove {line}" for line in plan) or "nothing to remove", {"would_remove": plan}
+            )
+        else:
+            swept = sweep(world.home, world.providers, doomed)
+            removed = list(swept.removed)
+            errors += swept.errors
+            try:
+                removed += world.images.prune()
+            except LabError as error:
+                errors.append(f"images: {error}")
+            try:
+                copies = stray_copies(world.providers, world.images.list())
+            except LabError as error:
+                copies = []
+                errors.append(f"copies of images: {error}")
+            for line in copies:
+                out.note(line)
+            text = "\n".join(f"removed {line}" for line in removed) or "nothing to remove"
+            value = {"removed": removed, "errors": errors, "copies": copies}
+            if not (errors and out.as_json):
+                out.result(text, value)
+        if errors:
+            raise CleanupFailed(errors)

@@ -1,0 +1,171 @@
+"""`cephlab ls` and `cephlab status`: which clusters there are, and how one of them is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from cli.output import JsonOption, Output, pairs, reporting, table
+from cli.remove import NameArgument
+from cli.world import World, world_of
+from lab.errors import DaemonDied, LabError
+
+if TYPE_CHECKING:
+    from lab.ceph.daemon import Daemon
+    from lab.ceph.status import Status
+    from lab.cluster import Cluster
+    from lab.runs import Run
+
+_GIB = 1 << 30
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the clusters of this home."""
+    with reporting(as_json) as out:
+        world = world_of(ctx)
+        rows = [row_of(world, run) for run in world.runs.all()]
+        columns = ("name", "provider", "release", "nodes", "state", "age")
+        shown = [[*(str(row[column]) for column in columns[:-1]), age_text(row["age_s"])] for row in rows]
+        out.result(table(columns, shown) if rows else "no clusters", {"clusters": rows})
+
+
+def row_of(world: World, run: Run) -> dict[str, Any]:
+    """One line of `ls`. state: running, degraded, dead, in use, abandoned or unreachable; age_s: seconds or None."""
+    owner = run.owner()
+    age = max(0, round(time.time() - owner["at"])) if "at" in owner else None
+    row = {"name": run.id, "provider": owner.get("provider", ""), "release": "", "nodes": "", "age_s": age, "why": ""}
+    if not run.kept:
+        return {**row, "state": "abandoned" if run.abandoned() else "in use"}
+    from cli.request import nodes_text
+
+    try:
+        cluster = world.cluster(run.id)
+        known = {**row, "release": cluster.spec.release, "nodes": nodes_text(cluster.spec)}
+        return {**known, "state": state_of([daemon.alive() for daemon in cluster.daemons.values()])}
+    except LabError as error:
+        return {**row, "state": "unreachable", "why": error.what}
+
+
+def state_of(alive: list[bool]) -> str:
+    """In one word, from whether each daemon lives."""
+    if not any(alive):
+        return "dead"
+    return "running" if all(alive) else "degraded"
+
+
+def age_text(seconds: int | None) -> str:
+    """`3 min`, in the largest unit that fits."""
+    if seconds is None:
+        return "?"
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "0 s"
+
+
+def status(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
+    """Show how a cluster is; ends with 0 only when it is HEALTH_OK and every daemon lives."""
+    with reporting(as_json) as out:
+        cluster = world_of(ctx).cluster(name)
+        try:
+            report(out, cluster)
+        finally:
+            cluster.close_clients()
+
+
+def report(out: Output, cluster: Cluster) -> None:
+    """Print the status; raises DaemonDied after it when a daemon is gone, Exit(1) when Ceph is not well."""
+    died = first_death(cluster)
+    known = ask(cluster)
+    value = {**as_value(cluster, known), "died": [d.name for d in cluster.daemons.values() if not d.alive()]}
+    if died is not None and out.as_json:
+        value["error"] = {"what": died.what, "detail": died.detail, "hint": died.hint}
+    out.result(as_text(cluster, known), value)
+    if died is not None:
+        if not out.as_json:
+            out.error(died)
+        raise typer.Exit(died.exit_code)
+    if known is None or not known.ok:
+        raise typer.Exit(1)
+
+
+def first_death(cluster: Cluster) -> DaemonDied | None:
+    """The first daemon found dead that should be running."""
+    try:
+        cluster.check_daemons()
+    except DaemonDied as error:
+        return error
+    return None
+
+
+def ask(cluster: Cluster) -> Status | None:
+    """Ceph's own view; None without asking when too few monitors live to give one."""
+    from lab.ceph.status import parse_status
+
+    mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
+    if 2 * sum(mon.alive() for mon in mons) <= len(mons):
+        return None
+    return parse_status(cluster.client.mon("status"))
+
+
+def as_value(cluster: Cluster, known: Status | None) -> dict[str, Any]:
+    """What `status --json` prints. status: null when the monitors have no quorum."""
+    return {
+        "name": cluster.name,
+        "provider": cluster.provider_name,
+        "release": cluster.spec.release,
+        "fsid": cluster.deployment.fsid,
+        "status": asdict(known) if known is not None else None,
+        "daemons": [
+            {
+                "name": daemon.name,
+                "node": daemon.host.name,
+                "arch": daemon.host.arch.value,
+                "emulated": daemon.host.emulated,
+                "state": daemon_state(daemon),
+                "log": str(daemon.log),
+            }
+            for daemon in ordered(cluster)
+        ],
+    }
+
+
+def as_text(cluster: Cluster, known: Status | None) -> str:
+    """The same for people."""
+    lines = {"cluster": f"{cluster.name} ({cluster.spec.release}, provider {cluster.provider_name})"}
+    if known is None:
+        lines["health"] = "unknown: too few monitors are alive"
+    else:
+        lines["health"] = known.health
+        lines.update({f"  {check.code}": check.message for check in known.checks})
+        lines["mon"] = f"{len(known.quorum)} of {known.mons} in quorum: {', '.join(known.quorum)}"
+        lines["mgr"] = "active" if known.mgr_available else "not available"
+        lines["osd"] = f"{known.osds_up} up, {known.osds_in} in of {known.osds}"
+        lines["pgs"] = ", ".join(f"{count} {state}" for state, count in known.pg_states.items()) or "none"
+        lines["usage"] = f"{known.used_bytes / _GIB:.2f} of {known.total_bytes / _GIB:.0f} GiB, {known.objects} objects"
+    rows = [f"  {daemon_state(d):8} {d.name:8} {where(d)}" for d in ordered(cluster)]
+    return "\n".join([pairs(lines), "daemons", *rows])
+
+
+def where(daemon: Daemon) -> str:
+    """Node, architecture and address of a daemon."""
+    host = daemon.host
+    return f"{host.name} {host.arch}{' (emulated)' if host.emulated else ''} {host.address}"
+
+
+def ordered(cluster: Cluster) -> list[Daemon]:
+    """Daemons by node, then kind, then id."""
+    return sorted(cluster.daemons.values(), key=lambda daemon: (daemon.host.name, daemon.kind, daemon.id))
+
+
+def daemon_state(daemon: Daemon) -> str:
+    """running, paused, stopped (somebody asked for it) or died (nobody did)."""
+    from lab.ceph.daemon import Wanted
+
+    if daemon.alive():
+        return "paused" if daemon.wanted is Wanted.PAUSED else "running"
+    return "stopped" if daemon.wanted is Wanted.STOPPED else "died"

@@ -1,0 +1,170 @@
+"""`cephlab tune measure`: what a tuning does to the cost of one operation, beside the same cluster without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.measure import MAX_DEPTH, Request, file_name, parse_bytes, parse_op
+from cli.output import JsonOption, Output, reporting, table
+from cli.signals import interruptible
+from cli.world import World, world_of
+
+if TYPE_CHECKING:
+    from lab.knobs.effect import Effect, Row
+    from tuning.named import Tuning
+
+
+def measure(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")],
+    op: Annotated[str, typer.Option(help="randwrite, randread, write or read.", metavar="OP")] = "randwrite",
+    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k",
+    depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16,
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64",
+    replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2,
+    release: Annotated[str, typer.Option(help="Ceph release.")] = "reef",
+    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
+    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "128M",
+    within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0,
+    budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the three demand files; the home's `demands` when left out.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything."""
+    with reporting(as_json) as out:
+        from tuning.named import load
+
+        tuning = load(name)
+        request = Request(
+            operations=(parse_op(op, bs),),
+            depth=depth,
+            low_depth=0,
+            arch=arch,
+            replicas=replicas,
+            coding=(0, 0),
+            release=release,
+            lab=lab,
+            image=None,
+            image_bytes=parse_bytes("--size", size),
+            within=within / 100,
+            budget_s=budget,
+            options={},
+        )
+        done = _do(world_of(ctx), out, request, tuning, output)
+        out.result(page(done), value_of(done))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An effect and the files that it was saved to: before, tuned, after."""
+
+    tuning: str
+    effect: Effect
+    files: tuple[Path, ...]
+
+
+def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Path | None) -> Measured:
+    from lab.knobs.effect import measure_effect
+    from lab.knobs.targets import of_cluster
+    from lab.preflight import require_fit
+    from lab.providers.select import choose
+    from lab.telemetry import demandfile, place
+    from lab.telemetry.measure import measure as measure_one
+
+    [plan] = request.plans()
+    spec = request.spec()
+    for one in spec.archs:
+        world.images.book.find(spec.release, one)
+    choice = choose(request.lab, spec, providers=world.providers)
+    world.home.ensure()
+    require_fit(spec, world.home.runs)
+    out.note(f"provider: {choice.reason}")
+    with interruptible(out.note), out.progress() as say:
+        images = place.images_for(spec, world.images, say)
+        key = images[request.osd_arch].key
+        with place.standing(choice.provider, spec, images, world.runs, say) as cluster:
+            effect = measure_effect(
+                cluster,
+                of_cluster(cluster, choice.provider.capabilities()),
+                tuning.name,
+                tuning.settings,
+                lambda: measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()),
+                say,
+            )
+    folder = (output or world.home.demands).absolute()
+    base = file_name(request, key).removesuffix(".json")
+    named = {"before": effect.before, tuning.name: effect.tuned, "after": effect.after}
+    files = {part: folder / f"{base}-{part}.json" for part in named}
+    for part, measured in named.items():
+        demandfile.save(files[part], [measured])
+    return Measured(tuning.name, effect, tuple(files.values()))
+
+
+def page(done: Measured) -> Any:
+    """What was set, and each cost without, with, and again without it."""
+    from rich.console import Group
+
+    from lab.knobs.effect import rows
+    from lab.telemetry.describe import title
+
+    changes = [[one.outcome.value, one.setting.title[:_CELL], one.why[:_CELL]] for one in done.effect.changes]
+    columns = ("role", "resource", "before", done.tuning, "after", "change", "")
+    costs = [_cells(row) for row in rows(done.effect) if _spent(row)]
+    return Group(
+        table(("outcome", "setting", "why"), changes, title=f"{done.tuning} on this cluster"),
+        "",
+        table(columns, costs, title=title(done.effect.tuned.demand)),
+        "",
+        "differs: the interval with the tuning lies outside of both without it, on one side.",
+        *(str(path) for path in done.files),
+    )
+
+
+_CELL = 80
+
+
+def _spent(row: Row) -> bool:
+    return any(one.mean for one in (*row.untuned, row.tuned))
+
+
+def _cells(row: Row) -> list[str]:
+    from lab.telemetry.describe import NAMES, amount
+
+    first, last = row.untuned
+    change = "" if row.ratio is None else f"{(row.ratio - 1) * 100:+.1f} %"
+    amounts = [amount(one.mean, row.resource) for one in (first, row.tuned, last)]
+    return [row.role.value, NAMES[row.resource], *amounts, change, "differs" if row.differs else ""]
+
+
+def value_of(done: Measured) -> dict[str, Any]:
+    """The same as JSON; intervals per operation in the resource's own unit."""
+    from dataclasses import asdict
+
+    from lab.knobs.effect import rows
+
+    return {
+        "tuning": done.tuning,
+        "files": [str(path) for path in done.files],
+        "changes": [
+            {"setting": one.setting.title, "outcome": one.outcome.value, "why": one.why} for one in done.effect.changes
+        ],
+        "costs": [
+            {
+                "role": row.role.value,
+                "resource": row.resource.value,
+                "before": asdict(row.untuned[0]),
+                "tuned": asdict(row.tuned),
+                "after": asdict(row.untuned[1]),
+                "ratio": row.ratio,
+                "differs": row.differs,
+            }
+            for row in rows(done.effect)
+        ],
+    }
