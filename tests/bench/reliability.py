@@ -1,0 +1,155 @@
+"""A hundred gates, a third of them killed at a random moment: what `cephlab prune` then leaves behind.
+
+    python -m tests.bench.reliability --runs 100 --ledger FILE
+
+Every run appends a line of JSON to the ledger, and a further call goes on where the ledger ends, so that the bench
+may be cut into slices. Each run is one of PLANS in turn; every third is killed by SIGKILL to the gate's own process,
+after a random part of the time that such a run takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.leftovers import look
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GATE = (sys.executable, "-c", "from cli.main import main; main()")
+KILL_EVERY = 3
+GATE_S = 600.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One sort of run. usual_s: what it takes where nothing else runs."""
+
+    name: str
+    lab: str
+    suite: str
+    scenario: str
+    usual_s: float
+
+    def arguments(self, seed: int, archive: Path) -> list[str]:
+        """The gate's command line."""
+        found = ["gate", "--lab", self.lab, "--suite", self.suite, "-k", self.scenario]
+        return [*found, "--seed", str(seed), "--archive", str(archive)]
+
+
+PLANS = (
+    Plan("mixed cluster, local", "local", "interop", "interop.roles", 35.0),
+    Plan("partition, local", "local", "resilience", "partition and not way", 30.0),
+    Plan("mixed cluster, container", "container", "interop", "interop.roles", 45.0),
+    Plan("read errors, local", "local", "resilience", "read-errors", 30.0),
+)
+
+
+def usual_s(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> float:
+    """How long such a run takes on this machine: the median of those in the ledger that were not killed."""
+    known = [float(line["seconds"]) for line in lines if line["plan"] == plan.name and not line["killed"]]
+    return statistics.median(known) if known else plan.usual_s
+
+
+def one_run(lines: Sequence[Mapping[str, Any]], seed: int, home: Path) -> dict[str, Any]:
+    """Run one gate, killed or not, then prune, then look: the ledger's next line."""
+    number = len(lines)
+    rng = random.Random(f"{seed}/{number}")
+    plan = PLANS[number % len(PLANS)]
+    kill_after = rng.uniform(0.0, usual_s(plan, lines)) if number % KILL_EVERY == KILL_EVERY - 1 else None
+    temporary = home / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    archive = temporary / "pytest-of-gate" / str(number)
+    environment = {**os.environ, "CEPHLAB_HOME": str(home), "TMPDIR": str(temporary)}
+    began = time.monotonic()
+    code = gate(plan.arguments(rng.randrange(1 << 30), archive), environment, kill_after)
+    took = time.monotonic() - began
+    before = look(home, temporary)
+    pruned = subprocess.run([*GATE, "prune"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    after = look(home, temporary)
+    return {
+        "number": number,
+        "plan": plan.name,
+        "kill_after_s": None if kill_after is None else round(kill_after, 2),
+        "killed": code == -9,
+        "code": code,
+        "seconds": round(took, 1),
+        "before_prune": before.counts(),
+        "prune": pruned.returncode,
+        "left": after.counts(),
+        "lines": after.lines(),
+    }
+
+
+def gate(arguments: Sequence[str], environment: Mapping[str, str], kill_after: float | None) -> int:
+    """Its exit status; -9 when it was killed. Only its own process is: what it started is left to itself."""
+    with subprocess.Popen(
+        [*GATE, *arguments],
+        cwd=ROOT,
+        env=dict(environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as child:
+        try:
+            return child.wait(GATE_S if kill_after is None else kill_after)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return child.wait()
+
+
+def summary(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The figure, in words."""
+    killed = [line for line in lines if line["killed"]]
+    whole = [line for line in lines if not line["killed"]]
+    passed = sum(line["code"] == 0 for line in whole)
+    yield f"{len(lines)} runs, {len(killed)} of them killed; {passed} of the other {len(whole)} passed"
+    found: Counter[str] = Counter()
+    left: Counter[str] = Counter()
+    for line in lines:
+        found.update(line["before_prune"])
+        left.update(line["left"])
+    yield "killed runs had left: " + ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+    yield "after prune: " + ", ".join(f"{count} {kind}" for kind, count in left.items())
+    for line in lines:
+        if line["lines"] or line["prune"] or line["code"] not in (0, -9):
+            yield f"run {line['number']} ({line['plan']}): code {line['code']}, prune {line['prune']}, {line['lines']}"
+
+
+def read_ledger(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=100, help="how many the ledger is to hold at the end")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments at which runs are killed")
+    parser.add_argument("--ledger", type=Path, default=Path("reliability.jsonl"), help="one line for each run")
+    parser.add_argument("--home", type=Path, default=None, help="in place of CEPHLAB_HOME")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no run after this long")
+    options = parser.parse_args()
+    home = (options.home or Path(os.environ["CEPHLAB_HOME"])).absolute()
+    over = time.monotonic() + options.seconds
+    lines = read_ledger(options.ledger)
+    while len(lines) < options.runs and time.monotonic() < over:
+        lines.append(one_run(lines, options.seed, home))
+        with options.ledger.open("a") as ledger:
+            ledger.write(json.dumps(lines[-1]) + "\n")
+        print(json.dumps(lines[-1]), flush=True)
+    print("\n".join(summary(lines)))
+    return int(any(line["lines"] or line["prune"] or line["code"] not in (0, -9) for line in lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

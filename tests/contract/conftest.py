@@ -1,0 +1,137 @@
+"""Labs for the contract: one per provider, raised once per module; every test runs on each provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from lab.arch import Arch, host_arch
+from lab.home import Home, default_home
+from lab.host import Host
+from lab.images.store import ImageStore
+from lab.inventory import INVENTORY_VARIABLE
+from lab.providers.base import Images, Lab, Provider
+from lab.providers.select import PROVIDERS
+from lab.runs import Run, Runs
+from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
+from tests.contract.yard import SSHD, Yard, machines, yard
+
+FOREIGN = next(arch for arch in Arch if arch is not host_arch())
+DISK_BYTES = 64 * MIB
+
+SSH_MACHINES = 6  # a place of two, and two runs side by side of two more
+GUESTS = ("uml", "qemu")
+GUESTS_VARIABLE = "CEPHLAB_GUESTS"
+
+Launch = Callable[..., AbstractContextManager[Lab]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A lab that is up, with what is needed to find it again."""
+
+    provider: Provider
+    lab: Lab
+    run: Run
+    home: Home
+
+    @property
+    def native(self) -> Host:
+        return self.lab.hosts["n0"]
+
+
+def node(name: str, arch: Arch | None = None, *disks: str) -> Node:
+    return Node(name, arch or host_arch(), tuple(Disk(disk, DISK_BYTES) for disk in disks))
+
+
+def spec_of(*nodes: Node) -> ClusterSpec:
+    """A valid spec around bare machines: the contract starts no Ceph, but a spec has a monitor and a manager."""
+    first, *rest = nodes
+    head = Node(first.name, first.arch, first.disks, mon=True, mgr=True, cores=first.cores)
+    return ClusterSpec((head, *rest))
+
+
+@pytest.fixture(scope="session")
+def home() -> Home:
+    return default_home()
+
+
+@pytest.fixture(scope="session")
+def images(home: Home) -> Images:
+    """Both architectures' images: from the cache, or built."""
+    store = ImageStore(home)
+    return {arch: store.get(DEFAULT_RELEASE, arch) for arch in (host_arch(), FOREIGN)}
+
+
+def skip_guests(provider: str) -> None:
+    """Leave machines that are booted to whoever has the minutes."""
+    if provider in GUESTS and os.environ.get(GUESTS_VARIABLE) != "1":
+        pytest.skip(f"machines are booted where {GUESTS_VARIABLE}=1, as `tox -e lab` has it: they take minutes")
+
+
+@pytest.fixture(scope="module")
+def ssh_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    """Machines for the provider `ssh`, which has none of its own."""
+    if SSHD is None:
+        pytest.skip("sshd is not installed (package openssh-server): there is nothing to enter by ssh")
+    made = yard(tmp_path_factory.mktemp("yard"), machines(SSH_MACHINES))
+    with made as found, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(INVENTORY_VARIABLE, str(found.inventory))
+        yield found
+
+
+@pytest.fixture(scope="module", params=list(PROVIDERS))
+def provider(request: pytest.FixtureRequest) -> Provider:
+    skip_guests(request.param)
+    if request.param == "ssh":
+        request.getfixturevalue("ssh_yard")
+    found = PROVIDERS[request.param]()
+    reason = found.unavailable()
+    if reason is not None:
+        pytest.skip(str(reason))
+    return found
+
+
+def has(provider: Provider, capability: Capability) -> None:
+    if capability not in provider.capabilities():
+        pytest.skip(f"{provider.name} has no {capability}")
+
+
+@pytest.fixture(scope="module")
+def launch(provider: Provider, images: Images, home: Home) -> Callable[..., AbstractContextManager[Place]]:
+    """Raise nodes as a run of their own; leaving the block removes them and the run's directory."""
+
+    @contextmanager
+    def raised(*nodes: Node) -> Iterator[Place]:
+        runs = Runs(home)
+        run = runs.create(provider.name)
+        try:
+            with provider.launch(spec_of(*nodes), images, run) as lab:
+                yield Place(provider, lab, run, home)
+        finally:
+            runs.forget(run)
+
+    return raised
+
+
+@pytest.fixture(scope="module")
+def place(launch: Callable[..., AbstractContextManager[Place]], provider: Provider) -> Iterator[Place]:
+    """n0, n1 of this machine's architecture and, where the provider can, n2 of the other."""
+    nodes = [node("n0", None, "d0", "d1"), node("n1", None, "e0")]
+    if Capability.FOREIGN_ARCH in provider.capabilities():
+        nodes.append(node("n2", FOREIGN, "f0"))
+    with launch(*nodes) as found:
+        yield found
+
+
+@pytest.fixture(params=["native", "foreign"])
+def host(request: pytest.FixtureRequest, place: Place) -> Host:
+    hosts: Mapping[str, Host] = place.lab.hosts
+    if request.param == "foreign":
+        has(place.provider, Capability.FOREIGN_ARCH)
+        return hosts["n2"]
+    return hosts["n0"]

@@ -1,0 +1,146 @@
+"""A cluster of the lab's own that stands in for one that was there before: entered by ssh, its daemons kept by units.
+
+A stand-in for `systemctl` is in front of PATH on every machine; it hands what it is told to the process of the test,
+which asks its own cluster. What systemd and cephadm themselves do is not shown by it.
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.arch import Arch
+from lab.cluster import Cluster, raise_cluster
+from lab.home import Home
+from lab.images.image import Image
+from lab.providers.base import Images
+from lab.providers.local import LocalProvider
+from lab.providers.local.programs import Programs
+from lab.runs import Runs
+from lab.scenario import Topology
+from lab.spec import DEFAULT_RELEASE
+from tests.contract.yard import Spot, Yard, yard
+
+TOPOLOGY = Topology(native=2, foreign=1, clients=True)
+
+SYSTEMCTL = """#!/usr/bin/python3
+import json, socket, sys
+link = socket.socket(socket.AF_UNIX)
+link.connect({server!r})
+link.sendall(json.dumps([{node!r}, *sys.argv[1:]]).encode() + b"\\n")
+answer = json.loads(link.makefile().readline())
+sys.stdout.write(answer["out"])
+sys.stderr.write(answer["err"])
+sys.exit(answer["code"])
+"""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """cluster: the lab's own view, beside which an attached one can be held; told: every command to a systemctl."""
+
+    cluster: Cluster
+    yard: Yard
+    told: list[tuple[str, ...]]
+
+    @property
+    def inventory(self) -> Path:
+        return self.yard.inventory
+
+    def changes(self) -> list[tuple[str, ...]]:
+        """Commands to a systemctl that were not questions."""
+        return [words for words in self.told if "list-units" not in words]
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: Path, cluster: Cluster, told: list[tuple[str, ...]]) -> None:
+        super().__init__(str(path), _Handler)
+        self.cluster = cluster
+        self.told = told
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        node, *words = json.loads(self.rfile.readline())
+        self.server.told.append((node, *words))
+        self.wfile.write(json.dumps(_systemctl(self.server.cluster, node, words)).encode() + b"\n")
+
+
+def _systemctl(cluster: Cluster, node: str, words: list[str]) -> dict[str, Any]:
+    """What the systemctl of a machine answers, and does."""
+    units = {f"ceph-{name.replace('.', '@', 1)}.service": name for name in cluster.daemons}
+    here = {unit: name for unit, name in units.items() if cluster.host_of(name).name == node}
+    if words[0] == "list-units":
+        listed = [_listed(cluster, unit, name) for unit, name in here.items()]
+        return {"code": 0, "out": json.dumps(listed), "err": ""}
+    verb, *options, unit = words
+    if unit not in here:
+        return {"code": 5, "out": "", "err": f"Unit {unit} not loaded.\n"}
+    _act(cluster, here[unit], verb, options)
+    return {"code": 0, "out": "", "err": ""}
+
+
+def _listed(cluster: Cluster, unit: str, name: str) -> dict[str, str]:
+    active = "active" if cluster.daemon(name).alive() else "inactive"
+    return {"unit": unit, "load": "loaded", "active": active, "sub": "running", "description": name}
+
+
+def _act(cluster: Cluster, name: str, verb: str, options: list[str]) -> None:
+    if verb == "start":
+        cluster.start(name)
+    elif verb == "stop" and cluster.daemon(name).alive():
+        cluster.stop(name)
+    elif verb == "kill":
+        {"SIGKILL": cluster.kill, "SIGSTOP": cluster.pause, "SIGCONT": cluster.resume}[options[0].partition("=")[2]](
+            name
+        )
+
+
+@contextmanager
+def standing(home: Home, images: Images, folder: Path) -> Iterator[Standing]:
+    """Raise the cluster, and an sshd on every machine's own address; gone when the block is left."""
+    runs = Runs(home)
+    run = runs.create("local")
+    told: list[tuple[str, ...]] = []
+    try:
+        with (
+            raise_cluster(LocalProvider(), TOPOLOGY.spec(DEFAULT_RELEASE), images, run) as cluster,
+            ExitStack() as undo,
+        ):
+            cluster.wait_healthy()
+            cluster.write_client_files()
+            server = _Server(folder / "systemctl", cluster, told)
+            undo.enter_context(server)
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            undo.callback(server.shutdown)
+            conf, keys = cluster.client_files
+            spots = [_spot(cluster, name, images, folder) for name in cluster.hosts]
+            access = {"conf": str(conf), "keyring": str(keys)}
+            found = undo.enter_context(yard(folder / "yard", spots, access))
+            yield Standing(cluster, found, told)
+    finally:
+        runs.forget(run)
+
+
+def _spot(cluster: Cluster, name: str, images: Mapping[Arch, Image], folder: Path) -> Spot:
+    host = cluster.hosts[name]
+    programs = folder / f"programs-{host.arch}"
+    if not programs.exists():
+        Programs(images[host.arch].root, host.arch).write_wrappers(programs)
+    own = folder / f"own-{name}"
+    own.mkdir()
+    systemctl = own / "systemctl"
+    systemctl.write_text(SYSTEMCTL.format(server=str(folder / "systemctl"), node=name))
+    systemctl.chmod(0o755)
+    kinds = {daemon.kind for daemon in cluster.daemons.values() if daemon.host.name == name}
+    return Spot(name, host.address, host.arch, tuple(sorted(kinds)) or ("client",), (own, programs))

@@ -1,0 +1,293 @@
+"""A cluster that exists, attached over ssh: found as it is, used like any other, touched only where the list says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab import pools
+from lab.arch import Arch, host_arch
+from lab.archive import read_archive
+from lab.attach.cluster import AttachedCluster, attach_cluster
+from lab.attach.guard import Guard, NotPermitted
+from lab.attach.permit import Permit
+from lab.ceph.client import RadosError
+from lab.errors import CephTrouble, SpecError
+from lab.home import Home
+from lab.inventory import load_inventory
+from lab.providers.base import Images
+from lab.runs import Runs
+from tests.contract.conftest import FOREIGN
+from tests.contract.standing import Standing, standing
+from tests.contract.yard import SSHD
+
+ROOT = Path(__file__).resolve().parents[2]
+
+VARIABLE = "CEPHLAB_SSH"
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(SSHD is None, reason="sshd is not installed (package openssh-server)"),
+    pytest.mark.skipif(
+        os.environ.get(VARIABLE) != "1",
+        reason=f"attaching is tried where {VARIABLE}=1, as `tox -e lab` has it: minutes",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def stands(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
+    with standing(home, images, tmp_path_factory.mktemp("standing")) as found:
+        yield found
+
+
+def attached(
+    stands: Standing, home: Home, path: Path | None = None, **permit: frozenset[str]
+) -> AbstractContextManager[AttachedCluster]:
+    @contextmanager
+    def made() -> Iterator[AttachedCluster]:
+        runs = Runs(home)
+        run = runs.create("ssh")
+        try:
+            inventory = load_inventory(path or stands.inventory)
+            with attach_cluster(inventory, Permit(**permit), run, progress=print) as found:  # type: ignore[arg-type]
+                yield found
+        finally:
+            runs.forget(run)
+
+    return made()
+
+
+def everything(stands: Standing) -> dict[str, object]:
+    """What a run could have changed, as the lab's own cluster sees it."""
+    client = stands.cluster.client
+    osd_map = client.mon("osd dump")
+    kept = ("fsid", "flags", "pools", "pg_temp", "primary_temp", "erasure_code_profiles")
+    # What else a map says of an OSD tells when it last served a PG.
+    of_osd = ("osd", "uuid", "up", "in", "weight", "primary_affinity")
+    osds = [{key: osd[key] for key in of_osd} for osd in osd_map["osds"]]
+    return {
+        "map": {"osds": osds, **{key: osd_map[key] for key in kept}},
+        "crush": client.mon("osd crush dump"),
+        "entities": sorted(entry["entity"] for entry in client.mon("auth ls")["auth_dump"]),
+        "config": client.mon("config dump"),
+        "changes": list(stands.changes()),
+    }
+
+
+def test_it_is_found_as_it_is(stands: Standing, home: Home) -> None:
+    before = everything(stands)
+    with attached(stands, home) as cluster:
+        own = stands.cluster
+        assert cluster.deployment.fsid == own.deployment.fsid
+        assert {n: d.host.name for n, d in cluster.daemons.items()} == {n: d.host.name for n, d in own.daemons.items()}
+        assert {name: host.arch for name, host in cluster.hosts.items()} == {n: h.arch for n, h in own.hosts.items()}
+        assert cluster.osd_ids(FOREIGN) == own.osd_ids(FOREIGN)
+        assert cluster.wait_healthy().ok
+        assert cluster.client_for(FOREIGN).call("about")["machine"] == FOREIGN.value
+        assert cluster.client.call("about")["machine"] == host_arch().value
+        folders = {Path(host.directory.parent) for host in cluster.hosts.values()}
+        assert all(folder.is_dir() for folder in folders)
+    assert not any(folder.exists() for folder in folders)
+    assert everything(stands) == before
+
+
+def refusals(cluster: AttachedCluster) -> Mapping[str, object]:
+    """Ways to change the cluster that nothing permits."""
+    client, node = cluster.client, cluster.hosts["n0"]
+    return {
+        "a pool": lambda: pools.create(cluster, "forbidden"),
+        "objects": lambda: client.write_full("standing", "o", b"x"),
+        "reading objects": lambda: client.read("standing", "o"),
+        "an image": lambda: client.rbd_create("standing", "image", 1 << 22),
+        "a snapshot": lambda: client.snap_create("standing", "s"),
+        "deleting": lambda: pools.delete(cluster, "standing"),
+        "settings": lambda: client.mon("osd pool set", pool="standing", var="size", val="2"),
+        "a flag": lambda: client.mon("osd set", key="noout"),
+        "the configuration": lambda: client.mon("config set", who="osd", name="debug_osd", value="1"),
+        "keys": lambda: client.mon("auth get", entity="client.admin"),
+        "a new entity": lambda: client.command("mon", "auth import", data=b"[client.x]\n"),
+        "affinity": lambda: client.mon("osd primary-affinity", id=0, weight=0.0),
+        "an OSD told": lambda: client.tell("osd.0", "config set", key="debug_osd", value="1"),
+        "an OSD out": lambda: client.mon("osd out", ids=["0"]),
+        "stopping": lambda: cluster.stop("osd.0"),
+        "killing": lambda: cluster.kill("mon.n0"),
+        "pausing": lambda: cluster.pause("osd.0"),
+        "a program": lambda: node.run(("touch", "/tmp/never")),
+        "a daemon": lambda: node.spawn(("sleep", "1"), log=node.directory / "log"),
+        "a tool": lambda: cluster.tool("c0", "rados", "rmpool", "standing", "standing", "--yes-i-really-mean-it"),
+        "a file elsewhere": lambda: node.push(b"x", node.directory / ".." / ".." / "never"),
+        "a key file": lambda: node.read(cluster.hosts["n0"].root / "etc/ceph/ceph.client.admin.keyring"),
+        "a disk": lambda: node.disk("osd-0"),
+        "the administrator's key": lambda: cluster.deployment.admin.key,
+        "a machine off": lambda: cluster.lab.kill_node("n0"),
+        "a machine more": lambda: cluster.add_node(cluster.spec.nodes[0]),
+    }
+
+
+def test_nothing_is_touched_without_a_list(stands: Standing, home: Home) -> None:
+    pools.create(stands.cluster, "standing")
+    try:
+        stands.cluster.client.write_full("standing", "o", b"theirs")
+        before = everything(stands)
+        with attached(stands, home) as cluster:
+            let_through = [what for what, attempt in refusals(cluster).items() if not refused(attempt)]
+        assert let_through == []
+        assert everything(stands) == before
+        assert stands.cluster.client.read("standing", "o") == b"theirs"
+        assert not Path("/var/tmp/never").exists()
+    finally:
+        pools.delete(stands.cluster, "standing")
+
+
+def refused(attempt: object) -> bool:
+    try:
+        attempt()  # type: ignore[operator]
+    except NotPermitted:
+        return True
+    return False
+
+
+def test_without_the_guard_it_would_be(stands: Standing, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shows that nothing was touched does see it when something is."""
+    before = everything(stands)
+    with attached(stands, home) as cluster:
+        monkeypatch.setattr(Guard, "request", lambda _self, _request: None)
+        pools.create(cluster, "forbidden")
+        assert everything(stands) != before
+        pools.delete(cluster, "forbidden")
+
+
+def test_what_is_on_the_list_is_done_and_no_more(stands: Standing, home: Home) -> None:
+    pools.create(stands.cluster, "standing")
+    before = everything(stands)
+    try:
+        allowed = attached(stands, home, pools=frozenset({"mine"}), hosts=frozenset({"c0", "c1"}))
+        with allowed as cluster, pools.pool(cluster, "mine"):
+            for number, arch in enumerate(Arch):
+                cluster.client_for(arch).write_full("mine", f"o{number}", arch.value.encode())
+            listed = cluster.tool("c0", "rados", "-p", "mine", "ls").split()
+            assert sorted(listed) == ["o0", "o1"]
+            with pytest.raises(CephTrouble, match="rados"):
+                cluster.tool("c0", "rados", "-p", "standing", "put", "theirs", "/etc/hostname")
+            with pytest.raises(NotPermitted, match=r"osd\.0"):
+                cluster.stop("osd.0")
+            with pytest.raises(NotPermitted, match="n0"):
+                cluster.hosts["n0"].run(("true",))
+            with pytest.raises(NotPermitted, match="standing"):
+                cluster.client.write_full("standing", "o", b"x")
+        assert stands.cluster.client.list_objects("standing") == []
+    finally:
+        after = everything(stands)
+        pools.delete(stands.cluster, "standing")
+    assert after == before
+
+
+def test_a_daemon_on_the_list_stops_dies_and_starts(stands: Standing, home: Home) -> None:
+    with attached(stands, home, daemons=frozenset({"osd.1"})) as cluster:
+        cluster.stop("osd.1")
+        assert not stands.cluster.daemon("osd.1").alive()
+        assert 1 not in cluster.up_osds()
+        cluster.start("osd.1")
+        cluster.wait(lambda status: status.all_up, what="osd.1 up")
+        cluster.kill("osd.1")
+        assert not stands.cluster.daemon("osd.1").alive()
+        cluster.start("osd.1")
+        cluster.wait_healthy()
+        with pytest.raises(NotPermitted):
+            cluster.stop("osd.0")
+    assert {words[-1] for words in stands.changes()} == {"ceph-osd@1.service"}
+
+
+def test_a_pool_that_exists_cannot_be_on_the_list(stands: Standing, home: Home) -> None:
+    pools.create(stands.cluster, "standing")
+    try:
+        theirs = attached(stands, home, pools=frozenset({"standing"}))
+        with pytest.raises(SpecError, match="'standing', which the cluster has already"), theirs:
+            pytest.fail("it was attached")
+        nobody = attached(stands, home, daemons=frozenset({"osd.77"}))
+        with pytest.raises(SpecError, match=r"osd\.77"), nobody:
+            pytest.fail("it was attached")
+    finally:
+        pools.delete(stands.cluster, "standing")
+
+
+def test_an_inventory_of_other_machines_is_refused(stands: Standing, home: Home) -> None:
+    path = stands.inventory.with_name("wrong.toml")
+    path.write_text(stands.inventory.read_text().replace('roles = ["osd"]', 'roles = ["client"]'))
+    with pytest.raises(SpecError, match="roles of n2"), attached(stands, home, path):
+        pytest.fail("it was attached")
+
+
+def test_a_wrong_key_is_ceph_refusing(stands: Standing, home: Home) -> None:
+    """The limited entity's keyring has no other key."""
+    with attached(stands, home, pools=frozenset({"mine"}), hosts=frozenset({"c0"})) as cluster:
+        host = cluster.hosts["c0"]
+        code = "import rados,sys; r=rados.Rados(conffile=sys.argv[1]); r.connect(timeout=20)"
+        done = host.run(("python3", "-c", code, str(host.directory / "ceph.conf")), check=False)
+        assert done.code != 0
+        assert "rados" in done.stderr.lower()
+    assert issubclass(RadosError, CephTrouble)
+
+
+def gate(stands: Standing, home: Home, folder: Path, *words: str) -> tuple[int, dict[str, str], str]:
+    """Exit code, scenario -> ending, and all that was printed."""
+    argv = [
+        str(Path(sys.executable).with_name("cephlab")),
+        "gate",
+        "--lab",
+        "ssh",
+        "--inventory",
+        str(stands.inventory),
+    ]
+    argv += ["--archive", str(folder), "--seed", "7", *words]
+    done = subprocess.run(
+        argv, cwd=ROOT, env={**os.environ, "CEPHLAB_HOME": str(home.path)}, capture_output=True, text=True, check=False
+    )
+    said = done.stdout + done.stderr
+    assert (folder / "manifest.json").exists(), said
+    return done.returncode, {one.scenario: one.ending.value for one in read_archive(folder).records}, said
+
+
+def test_a_gate_looks_at_it_without_a_list(stands: Standing, home: Home, tmp_path: Path) -> None:
+    before = everything(stands)
+    code, endings, said = gate(stands, home, tmp_path / "archive", "--suite", "standing")
+    assert code == 0, said
+    assert endings.pop("standing.load") == "skip", said
+    assert list(endings.values()) == ["pass"] * 4, said
+    assert said.index("read-only") < said.index("attached to")
+    assert everything(stands) == before
+
+
+def test_a_gate_does_what_the_list_allows(stands: Standing, home: Home, tmp_path: Path) -> None:
+    allowed = tmp_path / "may-break.toml"
+    osds = ", ".join(f'"osd.{osd}"' for osd in stands.cluster.osd_ids())
+    allowed.write_text(f'pools = ["objects", "images", "standing-load"]\ndaemons = [{osds}]\nhosts = ["c0", "c1"]\n')
+    before = everything(stands)
+    which = "(objects and replicated and not walk) or (rbd and not luks) or scrub-clean or (standing and load)"
+    words = ("--suite", "interop", "--suite", "standing", "-k", which, "--may-break", str(allowed))
+    code, endings, said = gate(stands, home, tmp_path / "archive", *words)
+    ran = {name for name, ending in endings.items() if ending == "pass"}
+    assert code == 0, said
+    assert len([name for name in ran if name.startswith("interop.objects[")]) == 4, said
+    assert len([name for name in ran if name.startswith("interop.rbd[")]) == 2, said
+    assert "standing.load" in ran, said
+    archive = read_archive(tmp_path / "archive")
+    stopped = {one.scenario: one.reason for one in archive.records if one.scenario.startswith("interop.scrub-clean")}
+    assert stopped
+    assert all("pool 'scrubbed' is not on the list" in reason for reason in stopped.values())
+    loads = [event for event in archive.events if event.kind == "load"]
+    assert {event.data["node"] for event in loads} == {"c0", "c1"}
+    assert set(endings.values()) == {"pass", "skip"}, said
+    assert "objects" in said
+    assert said.index("pools that may be made") < said.index("attached to")
+    assert {**everything(stands), "map": None} == {**before, "map": None}
+    after = everything(stands)["map"]
+    assert [osd["primary_affinity"] for osd in after["osds"]] == [1.0, 1.0, 1.0]  # type: ignore[index]
+    assert after["pools"] == before["map"]["pools"]  # type: ignore[index]

@@ -1,0 +1,170 @@
+"""A real mixed cluster on every provider: what the lab promises about daemons, disks, secrets and addresses."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import psutil
+import pytest
+
+from lab import pools
+from lab.ceph.daemon import crash_records
+from lab.cluster import Cluster, raise_cluster
+from lab.errors import DaemonDied, NotReached
+from lab.home import Home
+from lab.kept import load_cluster
+from lab.providers.base import Images, Provider
+from lab.runs import Runs
+from lab.scenario import Topology
+from lab.spec import DEFAULT_RELEASE, Capability
+
+pytestmark = pytest.mark.real
+
+POOL = "contract"
+NOTICED_S = 2.0
+"""`at once`: a wait looks at every daemon at each of its polls, ten times a second."""
+
+
+@pytest.fixture(scope="module")
+def cluster(provider: Provider, images: Images, home: Home) -> Iterator[Cluster]:
+    foreign = 1 if Capability.FOREIGN_ARCH in provider.capabilities() else 0
+    topology = Topology(native=3 - foreign, foreign=foreign)
+    reason = provider.unavailable(topology.spec(DEFAULT_RELEASE))
+    if reason is not None:
+        pytest.skip(str(reason))
+    runs = Runs(home)
+    run = runs.create(provider.name)
+    try:
+        with raise_cluster(provider, topology.spec(DEFAULT_RELEASE), images, run) as raised:
+            raised.wait_healthy()
+            pools.create(raised, POOL)
+            yield raised
+    finally:
+        runs.forget(run)
+
+
+def test_every_daemon_runs_as_its_nodes_architecture(cluster: Cluster) -> None:
+    found = {f"osd.{osd['id']}": osd["arch"] for osd in cluster.client.mon("osd metadata")}
+    wanted = {name: daemon.host.arch.value for name, daemon in cluster.daemons.items() if daemon.kind == "osd"}
+    assert found == wanted
+
+
+def test_secrets_are_for_the_owner_only(cluster: Cluster) -> None:
+    keyrings = [
+        (host, path)
+        for host in cluster.hosts.values()
+        for path in (host.directory / "keyring", *(d_path(cluster, name) for name in on(cluster, host.name)))
+    ]
+    modes = {
+        str(path): host.run(["stat", "-c", "%a", str(path)], timeout_s=60 * cluster.patience).stdout.strip()
+        for host, path in keyrings
+    }
+    assert set(modes.values()) == {"600"}, modes
+
+
+def test_nothing_listens_beyond_the_labs_addresses(cluster: Cluster, provider: Provider) -> None:
+    if provider.name != "local":
+        pytest.skip("the network of the run is its own: nothing outside reaches it")
+    pids = {daemon.process.pid for daemon in cluster.daemons.values() if daemon.process is not None}
+    listening = [
+        connection.laddr.ip
+        for pid in pids
+        for connection in psutil.Process(pid).net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN and connection.laddr
+    ]
+    addresses = {host.address for host in cluster.hosts.values()}
+    assert listening
+    assert set(listening) <= addresses
+
+
+def test_a_dead_daemon_is_noticed_at_once_with_its_last_words(cluster: Cluster) -> None:
+    victim = cluster.daemon("osd.0")
+    assert victim.process is not None
+    victim.process.signal(signal.SIGABRT)
+    assert victim.process.wait(60)
+    began = time.monotonic()
+    with pytest.raises(DaemonDied) as caught:
+        cluster.wait(lambda _status: False, what="never", timeout_s=60)
+    assert time.monotonic() - began < NOTICED_S * cluster.patience
+    assert "osd.0" in caught.value.what
+    assert "ceph-osd -f -i 0" in caught.value.detail
+    assert "Aborted" in caught.value.detail
+    assert any(record["entity_name"] == "osd.0" for record in crash_records(victim.host))
+    victim.host.remove(victim.host.directory / "crash")
+    victim.host.make_directory(victim.host.directory / "crash")
+    cluster.start("osd.0")
+    pools.wait_clean(cluster)
+
+
+def test_a_wait_that_is_not_met_names_the_last_state(cluster: Cluster) -> None:
+    with pytest.raises(NotReached, match="HEALTH_"):
+        cluster.wait(lambda _status: False, what="never", timeout_s=0.2)
+
+
+def test_a_paused_daemon_is_alive_and_resumes(cluster: Cluster) -> None:
+    cluster.client.write_full(POOL, "paused", b"before")
+    cluster.pause("osd.1")
+    cluster.check_daemons()
+    cluster.resume("osd.1")
+    cluster.client.write_full(POOL, "paused", b"after")
+    assert cluster.client.read(POOL, "paused") == b"after"
+
+
+def test_a_killed_daemon_comes_back_with_its_data(cluster: Cluster) -> None:
+    cluster.client.write_full(POOL, "killed", b"k" * 70_000)
+    wanted = cluster.client.digest(POOL, "killed")
+    for osd in cluster.osd_ids():
+        cluster.kill(f"osd.{osd}")
+        cluster.start(f"osd.{osd}")
+        pools.wait_clean(cluster)
+    assert cluster.client.digest(POOL, "killed") == wanted
+
+
+def test_a_manager_that_fails_over_begins_anew(cluster: Cluster) -> None:
+    """It executes itself, as every Ceph release's does when it is told to stand down."""
+    before = cluster.client.mon("mgr dump")["active_gid"]
+    cluster.client.mon("mgr fail", who="n0")
+    cluster.wait(
+        lambda status: status.mgr_available and cluster.client.mon("mgr dump")["active_gid"] != before,
+        what="the manager active again",
+    )
+    cluster.stop("mgr.n0")
+    cluster.start("mgr.n0")
+    cluster.wait(lambda status: status.mgr_available, what="the manager active after a restart")
+
+
+def test_another_process_finds_the_cluster(cluster: Cluster, provider: Provider) -> None:
+    found = load_cluster(provider, cluster.run)
+    try:
+        assert found.status().osds == len(cluster.osd_ids())
+        assert {name: daemon.alive() for name, daemon in found.daemons.items()} == dict.fromkeys(cluster.daemons, True)
+    finally:
+        found.close_clients()
+
+
+def test_an_osd_moves_to_a_node_of_the_other_architecture(cluster: Cluster) -> None:
+    hosts = list(cluster.hosts.values())
+    source, target = hosts[0], hosts[-1]
+    osd = next(int(name.partition(".")[2]) for name in on(cluster, source.name) if name.startswith("osd."))
+    cluster.client.write_full(POOL, "moved", b"m" * 300_000)
+    wanted = cluster.client.digest(POOL, "moved")
+    for node in (target.name, source.name):
+        cluster.stop(f"osd.{osd}")
+        moved = cluster.move_osd(osd, node)
+        cluster.wait(lambda status: status.all_up, what=f"osd.{osd} up on {node}")
+        assert moved.host.name == node
+        metadata = next(entry for entry in cluster.client.mon("osd metadata") if entry["id"] == osd)
+        assert metadata["arch"] == moved.host.arch.value
+    pools.wait_clean(cluster)
+    assert cluster.client.digest(POOL, "moved") == wanted
+
+
+def on(cluster: Cluster, node: str) -> list[str]:
+    return [name for name, daemon in cluster.daemons.items() if daemon.host.name == node]
+
+
+def d_path(cluster: Cluster, name: str) -> PurePosixPath:
+    return cluster.daemon(name).host.directory / name / "keyring"

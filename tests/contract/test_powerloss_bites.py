@@ -1,0 +1,62 @@
+"""The power-loss suite turns red over a disk that says a write is safe and forgets it when the power goes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.blockstack.logwrites import Survey
+from lab.checks import Outcome
+from lab.cluster import Cluster, raise_cluster
+from lab.history import History
+from lab.home import Home
+from lab.images.store import ImageStore
+from lab.providers.select import PROVIDERS
+from lab.runs import Runs
+from lab.scenario import Stage, judge
+from lab.spec import DEFAULT_RELEASE
+from suites.powerloss.replayed import TOPOLOGY, replayed, until_the_cut
+from tests.contract.conftest import skip_guests
+
+pytestmark = pytest.mark.real
+
+SEED = 4242
+FORGOTTEN = 0.5
+"""Of the log: half of the load's writes, far more than its last ones, whose answers may have been under way."""
+
+
+@pytest.fixture
+def stage(home: Home, tmp_path: Path) -> Iterator[Stage]:
+    skip_guests("uml")
+    provider = PROVIDERS["uml"]()
+    spec = TOPOLOGY.spec(DEFAULT_RELEASE)
+    reason = provider.unavailable(spec)
+    if reason is not None:
+        pytest.skip(str(reason))
+    images = {arch: ImageStore(home).get(DEFAULT_RELEASE, arch) for arch in spec.archs}
+    runs = Runs(home)
+    run = runs.create("uml")
+    try:
+        with raise_cluster(provider, spec, images, run) as cluster:
+            cluster.wait_healthy()
+            yield stage_of(cluster, tmp_path)
+    finally:
+        runs.forget(run)
+
+
+def stage_of(cluster: Cluster, scratch: Path) -> Stage:
+    return Stage(cluster, History().recorder("bites"), random.Random(SEED), scratch)
+
+
+def half(survey: Survey) -> int:
+    return int(until_the_cut(survey) * FORGOTTEN)
+
+
+def test_a_disk_that_forgets_what_it_flushed_is_found(stage: Stage) -> None:
+    replayed(stage, keep=half)
+    verdict = judge("recorded", stage.recorder)
+    assert verdict.outcome is Outcome.FAIL
+    assert "lost" in verdict.reason or "stale" in verdict.reason

@@ -1,0 +1,72 @@
+"""A mixed cluster from an image that the engine pulls by its name, from a registry on the loopback interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import docker.errors
+import pytest
+
+from lab import pools
+from lab.arch import host_arch
+from lab.cluster import Cluster, raise_cluster
+from lab.home import Home
+from lab.images.store import ImageStore
+from lab.pools import PoolKind
+from lab.providers.base import Images, Provider
+from lab.providers.container.engine import find_engine
+from lab.runs import Runs
+from lab.scenario import Topology
+from lab.spec import DEFAULT_RELEASE
+from tests.contract.conftest import FOREIGN
+from tests.contract.registry import registry
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.timeout(300),
+    pytest.mark.parametrize("provider", ["container"], indirect=True),
+]
+
+POOL = "pulled"
+TWO_COPIES = PoolKind("two-copies", 2)
+
+
+@pytest.fixture(scope="module")
+def reference(images: Images, home: Home) -> Iterator[str]:
+    store = ImageStore(home)
+    with registry([store.export(image, "oci") for image in images.values()], "ceph/ceph") as name:
+        yield name
+        engine = find_engine()
+        try:
+            engine.client.images.remove(name)
+        except docker.errors.ImageNotFound:
+            pass
+        finally:
+            engine.client.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(provider: Provider, reference: str, home: Home) -> Iterator[Cluster]:
+    spec = Topology(native=1, foreign=1).spec(DEFAULT_RELEASE, reference)
+    store = ImageStore(home)
+    runs = Runs(home)
+    run = runs.create(provider.name)
+    pulled = {arch: store.pulled(DEFAULT_RELEASE, arch, reference) for arch in spec.archs}
+    with raise_cluster(provider, spec, pulled, run) as raised:
+        raised.wait_healthy()
+        yield raised
+    runs.forget(run)
+
+
+def test_every_node_runs_its_architecture_of_the_image(cluster: Cluster) -> None:
+    found = {entry["arch"] for entry in cluster.client.mon("osd metadata")}
+    assert found == {host_arch().value, FOREIGN.value}
+
+
+def test_ceph_finds_its_own_plugins(cluster: Cluster) -> None:
+    with pools.pool(cluster, POOL, TWO_COPIES):
+        for arch in (host_arch(), FOREIGN):
+            with pools.primary_on(cluster, arch, POOL):
+                cluster.client_for(arch).call("rbd_create", pool=POOL, image=f"led-by-{arch}", size=1 << 22)
+    cluster.client.mon("osd erasure-code-profile set", name="found", profile=["k=2", "m=1", "plugin=jerasure"])
+    assert "found" in cluster.client.mon("osd erasure-code-profile ls")

@@ -1,0 +1,71 @@
+"""A recorded load on a real cluster, honest and lying: the first is found whole, the second is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab import pools
+from lab.checks import CHECKS, Outcome, Verdict
+from lab.clock import Deadline
+from lab.cluster import Cluster, raise_cluster
+from lab.history import History
+from lab.home import Home
+from lab.providers.base import Images
+from lab.providers.local import LocalProvider
+from lab.runs import Runs
+from lab.scenario import Topology
+from lab.spec import DEFAULT_RELEASE
+from lab.workloads.recorded import Load, RecordedLoad
+
+pytestmark = pytest.mark.real
+
+CLIENTS = ("c0", "c1")
+LOAD_S = 4.0
+FEW_KEYS = 4
+"""Of each client, so that reads often meet a write that is under way."""
+
+
+@pytest.fixture(scope="module")
+def cluster(images: Images, home: Home) -> Iterator[Cluster]:
+    reason = LocalProvider().unavailable()
+    if reason is not None:
+        pytest.skip(str(reason))
+    runs = Runs(home)
+    run = runs.create("local")
+    topology = Topology(native=2, foreign=0, clients=True)
+    try:
+        with raise_cluster(LocalProvider(), topology.spec(DEFAULT_RELEASE), images, run) as raised:
+            raised.wait_healthy()
+            with pools.pool(raised, "live", pools.PoolKind("pairs", 2)):
+                yield raised
+    finally:
+        runs.forget(run)
+
+
+def judged(cluster: Cluster, load: Load) -> Verdict:
+    """What the check says of a few seconds of a load."""
+    recorder = History().recorder(load.name)
+    recorded = RecordedLoad(cluster, recorder, load)
+    recorded.prepare()
+    with recorded.running():
+        Deadline.after(LOAD_S).pause(LOAD_S)
+    recorded.verify()
+    recorded.clean()
+    return CHECKS["recorded"](recorder.events())
+
+
+def test_an_honest_load_is_found_whole(cluster: Cluster) -> None:
+    load = Load(pool="live", nodes=CLIENTS, seed=1, keys=FEW_KEYS)
+    for honest in (load, replace(load, name="blocks", kind="blocks")):
+        verdict = judged(cluster, honest)
+        assert verdict.outcome is Outcome.PASS, verdict
+
+
+def test_a_client_that_acknowledges_before_the_write_is_found_out(cluster: Cluster) -> None:
+    load = Load(pool="live", nodes=CLIENTS, seed=2, name="liar", keys=FEW_KEYS, acknowledge_early=True)
+    verdict = judged(cluster, load)
+    assert verdict.outcome is Outcome.FAIL
+    assert "stale read" in verdict.reason or "lost" in verdict.reason

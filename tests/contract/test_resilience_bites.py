@@ -1,0 +1,139 @@
+"""The resilience suite's proofs turn red where something is wrong: a lying client, a lost replica, a skipped repair."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab import pools
+from lab.checks import Outcome, Verdict
+from lab.cluster import Cluster, raise_cluster
+from lab.errors import LabBroken
+from lab.faults import inflict, layout_of
+from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from lab.faults.daemons import KillEverything
+from lab.history import History
+from lab.home import Home
+from lab.images.store import ImageStore
+from lab.pools import PoolKind
+from lab.providers.select import PROVIDERS
+from lab.runs import Runs
+from lab.scenario import Stage, judge
+from lab.spec import DEFAULT_RELEASE
+from lab.workloads.recorded import RecordedLoad
+from suites.resilience.trial import THREE, agreed, linger, new_load
+
+pytestmark = pytest.mark.real
+
+PAIRS = PoolKind("pairs", 2)
+SEED = 20_181
+OBJECT_BYTES = 256 << 10
+WORK_S = (1.5, 1.5)
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Home) -> Iterator[Cluster]:
+    """Three machines and one for clients, on the cheapest provider: what is tested here is the suite."""
+    spec = THREE.spec(DEFAULT_RELEASE)
+    images = {arch: ImageStore(home).get(DEFAULT_RELEASE, arch) for arch in spec.archs}
+    runs = Runs(home)
+    run = runs.create("local")
+    try:
+        with raise_cluster(PROVIDERS["local"](), spec, images, run) as raised:
+            raised.wait_healthy()
+            yield raised
+    finally:
+        runs.forget(run)
+
+
+@pytest.fixture
+def stage(cluster: Cluster, tmp_path: Path) -> Stage:
+    return Stage(cluster, History().recorder("bites"), random.Random(SEED), tmp_path)
+
+
+def verdict(stage: Stage) -> Verdict:
+    return judge("recorded", stage.recorder)
+
+
+def kill_clients(load: RecordedLoad) -> None:
+    """SIGKILL to the load's programs, so that nothing of what they have in flight is ever sent again."""
+    for client in load._clients:
+        client.process.signal(signal.SIGKILL)
+    with suppress(LabBroken):  # which says that they ended by themselves
+        load.stop()
+
+
+def crashed_with_its_clients(stage: Stage, *, acknowledge_early: bool) -> Verdict:
+    """Everything is killed under a load, and its clients too while nothing is there to take their writes."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "doubted", pg_num=8) as pool:
+        load = new_load(stage, pool)
+        load.load = replace(load.load, acknowledge_early=acknowledge_early)
+        load.prepare()
+        load.start()
+        linger(stage.rng, *WORK_S)
+        with inflict(KillEverything.aim(layout_of(cluster), stage.rng), cluster, stage.recorder):
+            linger(stage.rng, *WORK_S)
+            kill_clients(load)
+        cluster.wait_healthy()
+        load.verify()
+        agreed(stage, pool)
+    return verdict(stage)
+
+
+def test_a_client_that_acknowledges_before_the_write_is_found_out(stage: Stage) -> None:
+    found = crashed_with_its_clients(stage, acknowledge_early=True)
+    assert found.outcome is Outcome.FAIL
+    assert "lost" in found.reason
+
+
+def test_an_honest_client_is_not(stage: Stage) -> None:
+    found = crashed_with_its_clients(stage, acknowledge_early=False)
+    assert found.outcome is not Outcome.FAIL, found
+    assert "cut short" in found.reason  # its clients were killed, which alone leaves a load undecided
+
+
+def test_a_repair_that_is_skipped_is_found_out(stage: Stage) -> None:
+    cluster = stage.cluster
+    content = random.Random(SEED).randbytes(OBJECT_BYTES)
+    with pools.pool(cluster, "rotten", PAIRS, pg_num=1) as pool:
+        cluster.client.write_full(pool, "o", content)
+        daemon = cluster.daemon(f"osd.{pools.locate(cluster, pool, 'o')['acting'][1]}")
+        cluster.client.command(daemon.name, "flush_store_cache")
+        flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]])
+        agreed(stage, pool)
+    found = judge("observations", stage.recorder)
+    assert found.outcome is Outcome.FAIL
+    assert "PGs whose copies differ" in found.reason
+
+
+def test_min_size_1_with_a_lost_replica_is_found_out(stage: Stage) -> None:
+    """One copy takes writes alone, is lost for good, and the stale copy is made the truth: last, as it spoils."""
+    cluster = stage.cluster
+    pools.create(cluster, "thin", PAIRS, pg_num=1, options={"min_size": "1"})
+    load = new_load(stage, "thin")
+    load.prepare()
+    first, second = pools.locate(cluster, "thin", "any")["acting"]
+    cluster.client.mon("osd set", key="noout")
+    with load.running():
+        linger(stage.rng, *WORK_S)
+        cluster.kill(f"osd.{second}")
+        cluster.wait(lambda status: not status.all_up, what=f"osd.{second} down")
+        linger(stage.rng, *WORK_S)  # osd.{first} takes writes alone
+        cluster.kill(f"osd.{first}")
+        cluster.wait(lambda status: status.osds_up == status.osds - 2, what=f"osd.{first} down too")
+        cluster.start(f"osd.{second}")
+        cluster.wait(lambda status: status.osds_up == status.osds - 1, what=f"osd.{second} up")
+        cluster.client.mon("osd lost", id=first, yes_i_really_mean_it=True)
+        cluster.wait(lambda status: status.active, what="PGs that serve again")
+        linger(stage.rng, *WORK_S)
+    load.verify()
+    found = verdict(stage)
+    assert found.outcome is Outcome.FAIL
+    assert "lost" in found.reason or "stale" in found.reason

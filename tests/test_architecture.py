@@ -1,0 +1,365 @@
+"""The shape of the code: import direction, sizes, and the things that only one module may do."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+Rule = Callable[[str, ast.Module], Iterator[str]]
+"""Path below the repository and its syntax tree -> one line for each place that breaks the rule."""
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("lab", "tuning", "fixtures", "suites", "cli", "tests")
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_POSITIONAL = 6
+
+MAY_IMPORT = {
+    "lab": {"lab"},
+    "tuning": {"tuning", "lab"},
+    "fixtures": {"fixtures", "tuning", "lab"},
+    "suites": {"suites", "fixtures", "tuning", "lab"},
+    "cli": {"cli", "fixtures", "tuning", "lab"},
+    "tests": set(PACKAGES),
+}
+"""Which packages of ours each package may import."""
+
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors", "clock", "arch", "process", "redaction", "revision"),
+    (
+        "spec",
+        "history",
+        "operations",
+        "movement",
+        "plot",
+        "timeline",
+        "home",
+        "runs",
+        "checks",
+        "specfile",
+        "inventory",
+        "tierspec",
+        "probe",
+    ),
+    ("host",),
+    ("images",),
+    ("providers",),
+    ("ceph",),
+    ("deploy", "preflight", "patience", "prune", "rates"),
+    ("cluster",),
+    (
+        "pools",
+        "tiers",
+        "kept",
+        "attach",
+        "upgrade",
+        "migrate",
+        "blockstack",
+        "workloads",
+        "faults",
+        "telemetry",
+        "knobs",
+    ),
+    ("scenario", "archive", "attempts", "report", "summary", "series", "schemas", "doctor"),
+)
+"""Inside lab, bottom to top: a part imports its own layer and those below."""
+
+LAYER_OF = {part: index for index, parts in enumerate(LAYERS) for part in parts}
+
+PYTEST_USERS = {"fixtures", "suites", "tests"}
+PROCESS_STARTERS = {
+    "lab/process.py",
+    "lab/providers/guest/inside/programs.py",
+    "lab/providers/ssh/remote/start.py",
+}
+"""All but the first run on a host. tests/ may start processes: they run the project's own commands as a user would."""
+SLEEPERS = {
+    "lab/clock.py",
+    "lab/workloads/load_program.py",
+    "lab/providers/guest/inside/__main__.py",
+    "lab/providers/ssh/remote/start.py",
+    "lab/providers/ssh/remote/sweep.py",
+}
+"""All but the first run on a host, where nothing of the lab can be imported."""
+FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
+MARKERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+PROCESS_CALLS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp"}
+
+
+def package_of(path: str) -> str:
+    return PurePosixPath(path).parts[0]
+
+
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All of a module's, in the order of `ast.walk`; a dozen rules look at them."""
+    return tuple(ast.walk(tree))
+
+
+def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, dotted module) of every import; `from a import b` gives `a.b`, as b may be a module."""
+    for node in nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                yield node.lineno, "(relative)"
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def one_way_packages(path: str, tree: ast.Module) -> Iterator[str]:
+    """Packages import one way: cli, suites -> fixtures -> tuning -> lab."""
+    allowed = MAY_IMPORT[package_of(path)]
+    for line, module in imports(tree):
+        target = module.split(".")[0]
+        if target in PACKAGES and target not in allowed:
+            yield f"{path}:{line} imports {module}"
+        if module == "(relative)":
+            yield f"{path}:{line} imports relatively; write the whole name"
+
+
+def one_way_layers(path: str, tree: ast.Module) -> Iterator[str]:
+    """Inside lab, imports go down the layers."""
+    parts = PurePosixPath(path).with_suffix("").parts
+    if parts[0] != "lab" or parts == ("lab", "__init__"):
+        return
+    if parts[1] not in LAYER_OF:
+        yield f"{path} has no layer: give lab.{parts[1]} its place in LAYERS"
+        return
+    for line, module in imports(tree):
+        target = module.split(".")[1:2]
+        if module.startswith("lab.") and LAYER_OF.get(target[0], len(LAYERS)) > LAYER_OF[parts[1]]:
+            yield f"{path}:{line} imports {module}, which is above it"
+
+
+def pytest_only_in_suites(path: str, tree: ast.Module) -> Iterator[str]:
+    """Only fixtures, suites and tests know pytest."""
+    for line, module in imports(tree):
+        if module.split(".")[0] in {"pytest", "_pytest", "pluggy"} and package_of(path) not in PYTEST_USERS:
+            yield f"{path}:{line} imports {module}"
+
+
+def one_process_starter(path: str, tree: ast.Module) -> Iterator[str]:
+    """Only lab/process.py starts processes."""
+    if path in PROCESS_STARTERS or package_of(path) == "tests":
+        return
+    for line, module in imports(tree):
+        if module.split(".")[0] in {"subprocess", "pty", "multiprocessing"}:
+            yield f"{path}:{line} imports {module}"
+    for node in nodes(tree):
+        if isinstance(node, ast.Attribute) and _is_name(node.value, "os") and node.attr in PROCESS_CALLS:
+            yield f"{path}:{node.lineno} calls os.{node.attr}"
+
+
+def one_sleeper(path: str, tree: ast.Module) -> Iterator[str]:
+    """Only lab/clock.py sleeps."""
+    if path in SLEEPERS or package_of(path) == "tests":
+        return
+    for node in nodes(tree):
+        if isinstance(node, ast.Attribute) and _is_name(node.value, "time") and node.attr == "sleep":
+            yield f"{path}:{node.lineno} calls time.sleep"
+    for line, module in imports(tree):
+        if module == "time.sleep":
+            yield f"{path}:{line} imports time.sleep"
+
+
+def module_docstring(path: str, tree: ast.Module) -> Iterator[str]:
+    """Every module says what it is for."""
+    if not ast.get_docstring(tree):
+        yield f"{path}:1 has no docstring"
+
+
+def small_files(path: str, tree: ast.Module) -> Iterator[str]:
+    """A file fits into one's head."""
+    last = max((node.end_lineno or 0 for node in tree.body), default=0)
+    if last > MAX_FILE_LINES:
+        yield f"{path} has {last} lines, at most {MAX_FILE_LINES}"
+
+
+def small_functions(path: str, tree: ast.Module) -> Iterator[str]:
+    """A function fits on a screen."""
+    for node in functions(tree):
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if lines > MAX_FUNCTION_LINES:
+            yield f"{path}:{node.lineno} {node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
+
+
+def few_positional(path: str, tree: ast.Module) -> Iterator[str]:
+    """A call with many unnamed arguments cannot be read."""
+    for node in functions(tree):
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+        count = len([name for name in names if name not in {"self", "cls"}])
+        if count > MAX_POSITIONAL:
+            yield f"{path}:{node.lineno} {node.name}: put a * before {names[-count + MAX_POSITIONAL]}, or group them"
+
+
+def no_blind_except(path: str, tree: ast.Module) -> Iterator[str]:
+    """An error that nobody expected is never swallowed; catching all is for cleaning up and raising on."""
+    for node in nodes(tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        blind = any(kind is None or _is_name(kind, "Exception") or _is_name(kind, "BaseException") for kind in caught)
+        raises_on = any(isinstance(statement, ast.Raise) and statement.exc is None for statement in node.body)
+        if blind and not raises_on:
+            yield f"{path}:{node.lineno} catches everything"
+
+
+def no_async(path: str, tree: ast.Module) -> Iterator[str]:
+    """Threads where something has to run beside something; nothing is async."""
+    for node in nodes(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.AsyncWith | ast.AsyncFor | ast.Await):
+            yield f"{path}:{node.lineno} is async"
+
+
+def no_mixins(path: str, tree: ast.Module) -> Iterator[str]:
+    """Behaviour is composed, not mixed in."""
+    for node in nodes(tree):
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Mixin"):
+            yield f"{path}:{node.lineno} {node.name} is a mixin"
+
+
+def _is_name(node: ast.expr | None, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+RULES: tuple[Rule, ...] = (
+    one_way_packages,
+    one_way_layers,
+    pytest_only_in_suites,
+    one_process_starter,
+    one_sleeper,
+    module_docstring,
+    small_files,
+    small_functions,
+    few_positional,
+    no_blind_except,
+    no_async,
+    no_mixins,
+)
+
+
+def bad_name(path: str) -> bool:
+    """Whether a file or a folder of the path has a name that says nothing."""
+    return any(part.split(".")[0].strip("_") in FORBIDDEN_NAMES for part in PurePosixPath(path).parts)
+
+
+def modules() -> list[str]:
+    found = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    return sorted(found)
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {path: ast.parse((ROOT / path).read_text()) for path in modules()}
+
+
+def texts() -> list[Path]:
+    """What people read: code, scripts and prose."""
+    suffixes = {".py", ".md", ".toml", ".txt", ".ini", ".yml", ".c", ".h", ".j2", ".json"}
+    folders = [ROOT / name for name in (*PACKAGES, "ci", "docs", ".ci", ".github")]
+    nested = [path for folder in folders for path in folder.rglob("*") if path.suffix in suffixes or not path.suffix]
+    return sorted(path for path in (*nested, *ROOT.glob("*.*")) if path.is_file() and "__pycache__" not in path.parts)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_code_keeps_the_rule(rule: Rule) -> None:
+    found = trees()
+    assert len(found) > 10
+    broken = [line for path, tree in found.items() for line in rule(path, tree)]
+    assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
+
+
+def test_names_say_something() -> None:
+    assert [path for path in modules() if bad_name(path)] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts()
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
+        if MARKERS.search(line)
+    ]
+    assert found == []
+
+
+LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES
+LONG_FILE = "x = 1\n" * (MAX_FILE_LINES + 1)
+
+
+BAD_SOURCES: tuple[tuple[Rule, str, str], ...] = (
+    (one_way_packages, "lab/spec.py", "import tuning.model"),
+    (one_way_packages, "lab/spec.py", "from fixtures import plugin"),
+    (one_way_packages, "tuning/model.py", "from fixtures.options import x"),
+    (one_way_packages, "fixtures/cluster.py", "import suites.interop"),
+    (one_way_packages, "lab/spec.py", "from . import arch"),
+    (one_way_packages, "suites/interop/x.py", "from cli import main"),
+    (one_way_layers, "lab/providers/container.py", "from lab.ceph.client import Ceph"),
+    (one_way_layers, "lab/providers/container.py", "from lab import ceph"),
+    (one_way_layers, "lab/errors.py", "def f():\n    import lab.host"),
+    (one_way_layers, "lab/checks/scrub.py", "from lab.cluster import Cluster"),
+    (one_way_layers, "lab/novelty.py", "x = 1"),
+    (pytest_only_in_suites, "lab/spec.py", "import pytest"),
+    (pytest_only_in_suites, "cli/gate.py", "from pytest import main"),
+    (one_process_starter, "lab/cluster.py", "import subprocess"),
+    (one_process_starter, "cli/main.py", "from subprocess import run"),
+    (one_process_starter, "lab/cluster.py", "import os\nos.system('true')"),
+    (one_sleeper, "lab/cluster.py", "import time\ntime.sleep(1)"),
+    (one_sleeper, "suites/interop/x.py", "from time import sleep"),
+    (module_docstring, "lab/spec.py", "x = 1"),
+    (small_files, "lab/spec.py", LONG_FILE),
+    (small_functions, "lab/spec.py", LONG_FUNCTION),
+    (few_positional, "lab/spec.py", "def f(a, b, c, d, e, f, g): ..."),
+    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept Exception:\n    pass"),
+    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept (OSError, BaseException):\n    g()"),
+    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept:\n    g()"),
+    (no_async, "lab/spec.py", "async def f(): ..."),
+    (no_mixins, "lab/spec.py", "class RunMixin: ..."),
+)
+
+
+@pytest.mark.parametrize(("rule", "path", "source"), BAD_SOURCES)
+def test_each_rule_bites(rule: Rule, path: str, source: str) -> None:
+    assert list(rule(path, ast.parse(source))) != []
+
+
+def test_every_rule_has_a_bad_source() -> None:
+    assert {rule for rule, _, _ in BAD_SOURCES} == set(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_rule_bites_good_code(rule: Rule) -> None:
+    good = '''"""A module."""
+from lab.errors import LabError
+
+def f(self, a, b, c, d, e, g, *, h=1):
+    try:
+        return a
+    except BaseException:
+        raise
+'''
+    assert list(rule("lab/cluster.py", ast.parse(good))) == []
+
+
+@pytest.mark.parametrize("path", ["lab/utils/x.py", "lab/_helpers.py", "tests/common.py"])
+def test_empty_names_are_seen(path: str) -> None:
+    assert bad_name(path)
+    assert not bad_name("lab/history.py")
+
+
+def test_markers_are_seen() -> None:
+    assert MARKERS.search("# TO" + "DO: later")
+    assert not MARKERS.search("mktemp -d dir.XXXX" + "XX")

@@ -1,0 +1,173 @@
+"""Daemons as units of systemd: which unit is whose, what systemctl is told, and what is not done to containers.
+
+The lines of cephadm's units are of the shape that its documentation shows for reef (Operations, "Service status":
+`ceph-FSID@TYPE.ID.service`); no systemd answers here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from lab.attach.guard import Existing, Guard, NotPermitted
+from lab.attach.permit import Permit
+from lab.attach.units import FRESH_S, UnitDaemon, Units, parse_units
+from lab.ceph.daemon import Wanted
+from lab.clock import VirtualClock
+from lab.errors import CommandFailed, DaemonDied, LabBroken, Unavailable
+from lab.host import Host
+from lab.process import Result
+
+FSID = "0f2d7cbe-9c1b-11ee-b9d1-0242ac120002"
+OTHER = "11111111-9c1b-11ee-b9d1-0242ac120002"
+
+
+def listed(**units: str) -> str:
+    """unit (with `_at_` for @) -> active state, as `systemctl list-units --output=json` has it."""
+    return json.dumps(
+        [
+            {"unit": name, "load": "loaded", "active": state, "sub": "x", "description": "x"}
+            for name, state in units.items()
+        ]
+    )
+
+
+PACKAGED = listed(**{"ceph-osd@3.service": "active", "ceph-mon@a.service": "failed", "ceph.target": "active"})
+CEPHADM = listed(
+    **{
+        f"ceph-{FSID}@osd.3.service": "active",
+        f"ceph-{FSID}@mgr.node1.xyzabc.service": "active",
+        f"ceph-{FSID}@crash.node1.service": "active",
+        f"ceph-{OTHER}@osd.4.service": "active",
+        f"ceph-{FSID}.target": "active",
+    }
+)
+
+
+class FakeMachine:
+    """Answers list-units with what it is given and does what it is told to its units."""
+
+    name = "n"
+
+    def __init__(self, text: str, *, systemctl: bool = True) -> None:
+        self.entries: list[dict[str, Any]] = json.loads(text)
+        self.systemctl = systemctl
+        self.told: list[tuple[str, ...]] = []
+        self.lost = False
+
+    def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
+        if self.lost:
+            raise LabBroken("n went away")
+        if not self.systemctl:
+            raise CommandFailed(argv, 127, "", "not found", self.name)
+        self.told.append(tuple(argv))
+        words = [word for word in argv if word not in ("sudo", "-n", "systemctl")]
+        for entry in self.entries:
+            if entry["unit"] == words[-1] and words[0] in ("start", "stop"):
+                entry["active"] = {"start": "active", "stop": "inactive"}[words[0]]
+        return Result(tuple(argv), 0, json.dumps(self.entries).encode(), b"")
+
+    def changes(self) -> list[tuple[str, ...]]:
+        return [words[words.index("systemctl") + 1 :] for words in self.told if "list-units" not in words]
+
+
+def daemon_on(machine: FakeMachine, name: str = "osd.3", *, sudo: bool = False) -> UnitDaemon:
+    guard = Guard(Permit(daemons=frozenset({"osd.3"})), Existing(), dict)
+    host = cast("Host", machine)
+    units = Units(host, FSID, sudo=sudo)
+    return UnitDaemon(name, host, (), wanted=Wanted.RUNNING, units=units, permitted=guard.daemon)
+
+
+def test_units_of_packages_are_found() -> None:
+    found = parse_units(PACKAGED, FSID)
+    assert {name: (unit.active, unit.contained) for name, unit in found.items()} == {
+        "osd.3": (True, False),
+        "mon.a": (False, False),
+    }
+
+
+def test_units_of_cephadm_are_found_and_those_of_another_cluster_are_not() -> None:
+    found = parse_units(CEPHADM, FSID)
+    assert {name: unit.contained for name, unit in found.items()} == {"osd.3": True, "mgr.node1.xyzabc": True}
+
+
+def test_a_machine_without_units_has_none() -> None:
+    assert parse_units("", FSID) == {}
+    assert parse_units("[]", FSID) == {}
+
+
+def test_stopping_and_starting_goes_through_the_unit() -> None:
+    for text, unit in ((PACKAGED, "ceph-osd@3.service"), (CEPHADM, f"ceph-{FSID}@osd.3.service")):
+        machine = FakeMachine(text)
+        daemon = daemon_on(machine)
+        daemon.stop()
+        assert not daemon.alive()
+        daemon.check()
+        daemon.start()
+        assert daemon.alive()
+        assert machine.changes() == [("stop", unit), ("start", unit)]
+
+
+def test_a_killed_daemon_is_not_started_again() -> None:
+    machine = FakeMachine(PACKAGED)
+    daemon_on(machine).kill()
+    assert [words[0] for words in machine.changes()] == ["kill", "stop", "reset-failed"]
+    assert "--signal=SIGKILL" in machine.changes()[0]
+
+
+def test_changes_take_sudo_where_the_inventory_says() -> None:
+    machine = FakeMachine(PACKAGED)
+    daemon_on(machine, sudo=True).stop()
+    assert ("sudo", "-n", "systemctl", "stop", "ceph-osd@3.service") in machine.told
+
+
+@pytest.mark.parametrize("verb", ["kill", "pause", "resume"])
+def test_a_signal_to_a_container_is_refused(verb: str) -> None:
+    machine = FakeMachine(CEPHADM)
+    with pytest.raises(Unavailable, match="container of cephadm"):
+        getattr(daemon_on(machine), verb)()
+    assert machine.changes() == []
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "kill", "pause", "resume"])
+def test_a_daemon_that_is_not_on_the_list_is_left_alone(verb: str) -> None:
+    machine = FakeMachine(PACKAGED)
+    with pytest.raises(NotPermitted, match=r"mon\.a"):
+        getattr(daemon_on(machine, "mon.a"), verb)()
+    assert machine.told == []
+
+
+def test_a_daemon_that_ended_by_itself_is_noticed() -> None:
+    machine = FakeMachine(PACKAGED)
+    machine.entries[0]["active"] = "failed"
+    with pytest.raises(DaemonDied, match=r"osd\.3"):
+        daemon_on(machine).check()
+
+
+def test_systemd_is_not_asked_at_every_look() -> None:
+    machine = FakeMachine(PACKAGED)
+    now = VirtualClock()
+    units = Units(cast("Host", machine), FSID, now=now)
+    for _ in range(10):
+        assert units.all()["osd.3"].active
+    assert len(machine.told) == 1
+    now.sleep(FRESH_S * 2)
+    units.all()
+    assert len(machine.told) == 2
+
+
+def test_a_machine_that_is_lost_is_no_machine_without_systemd() -> None:
+    machine = FakeMachine("[]")
+    machine.lost = True
+    with pytest.raises(LabBroken, match="went away"):
+        daemon_on(machine).alive()
+
+
+def test_without_systemd_the_verbs_say_so() -> None:
+    with pytest.raises(Unavailable, match="does not say which daemons"):
+        daemon_on(FakeMachine("[]", systemctl=False)).stop()
+    with pytest.raises(Unavailable, match=r"no unit .* for osd\.3"):
+        daemon_on(FakeMachine("[]")).stop()

@@ -1,0 +1,205 @@
+"""Which scenarios fit a cluster that exists, which daemons are where, and which options go along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.attaching import unfit
+from fixtures.run import Request
+from fixtures.selection import not_here
+from lab.arch import Arch, host_arch
+from lab.attach.cluster import OwnOptions, refuse_misfit, with_section
+from lab.attach.discover import Census, Found, place, spec_of, take_census
+from lab.attach.permit import Permit
+from lab.ceph.client import RadosClient
+from lab.errors import SpecError, Unavailable
+from lab.inventory import Inventory, Machine, Role
+from lab.scenario import Scenario, Topology
+from lab.spec import Capability
+
+HERE = host_arch()
+OTHER = next(arch for arch in Arch if arch is not HERE)
+
+
+def machine(name: str, last: int, arch: Arch, *roles: Role) -> Machine:
+    return Machine(name, f"mgmt-{name}", f"192.0.2.{last}", arch, frozenset(roles))
+
+
+MACHINES = (
+    machine("a", 1, HERE, Role.MON, Role.MGR, Role.OSD, Role.CLIENT),
+    machine("b", 2, HERE, Role.OSD),
+    machine("c", 3, OTHER, Role.OSD, Role.CLIENT),
+)
+INVENTORY = Inventory(Path("inventory.toml"), MACHINES)
+
+
+def osd(number: int, last: int, arch: Arch = HERE, hostname: str = "elsewhere") -> Found:
+    return Found(f"osd.{number}", hostname, frozenset({f"192.0.2.{last}"}), arch.value, 1 << 30, "ssd")
+
+
+DAEMONS = (
+    osd(0, 1),
+    osd(1, 2),
+    osd(2, 3, OTHER),
+    Found("mon.x", "a.example", frozenset({"192.0.2.1"}), HERE.value),
+    Found("mgr.x", "a.example", frozenset(), HERE.value),
+)
+
+
+def census(daemons: tuple[Found, ...] = DAEMONS, **changes: Any) -> Census:
+    found = Census(
+        fsid="f",
+        release="reef",
+        mon_addresses={"x": "192.0.2.1"},
+        daemons=daemons,
+        placed=place(daemons, INVENTORY),
+        pools=frozenset({"theirs"}),
+        profiles=frozenset(),
+        rules=frozenset(),
+    )
+    return replace(found, **changes)
+
+
+def test_daemons_are_placed_by_address_and_else_by_name() -> None:
+    assert place(DAEMONS, INVENTORY) == {"osd.0": "a", "osd.1": "b", "osd.2": "c", "mon.x": "a", "mgr.x": "a"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ((osd(3, 9, hostname="stranger"),), "osd.3 is on stranger (192.0.2.9)"),
+        ((osd(3, 3),), f"architecture of c: got {OTHER}, osd.3 says {HERE}"),
+        ((Found("mon.y", "b", frozenset({"192.0.2.2"}), HERE.value),), "roles of b: got osd, wanted: mon too (mon.y)"),
+    ],
+)
+def test_an_inventory_that_the_cluster_denies_is_refused(changed: tuple[Found, ...], named: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        place((*DAEMONS, *changed), INVENTORY)
+    assert named in caught.value.detail
+    assert "inventory.toml" in caught.value.what
+
+
+def test_a_role_that_nothing_fills_is_refused() -> None:
+    with pytest.raises(SpecError, match="roles of c: got osd, and the cluster has no osd there"):
+        place([found for found in DAEMONS if found.name != "osd.2"], INVENTORY)
+
+
+def test_the_cluster_becomes_a_spec() -> None:
+    spec = spec_of(census(), INVENTORY)
+    assert [(node.name, node.arch, len(node.osds), node.mon) for node in spec.nodes] == [
+        ("a", HERE, 1, True),
+        ("b", HERE, 1, False),
+        ("c", OTHER, 1, False),
+    ]
+    assert spec.release == "reef"
+
+
+class FakeClient:
+    """Answers as a reef cluster of one machine does (shapes of its JSON output)."""
+
+    def mon(self, prefix: str, **_arguments: Any) -> Any:
+        address = "[v2:192.0.2.1:6800/1,v1:192.0.2.1:6801/1]"
+        return {
+            "osd dump": {
+                "fsid": "f",
+                "osds": [{"osd": 0, "weight": 1, "primary_affinity": 0.5}],
+                "pools": [{"pool_name": "theirs"}],
+            },
+            "osd tree": {"nodes": [{"id": -1}, {"id": 0, "device_class": "nvme"}]},
+            "osd metadata": [
+                {"id": 0, "hostname": "a", "front_addr": address, "arch": HERE.value, "bluestore_bdev_size": "4096"}
+            ],
+            "mon metadata": [{"name": "x", "hostname": "a", "addrs": "[v2:192.0.2.1:3300/0]", "arch": HERE.value}],
+            "mgr metadata": [{"name": "x", "hostname": "a", "addr": "(unrecognized address family 0)/0", "arch": ""}],
+            "versions": {"overall": {"ceph version 18.2.7 (6b0e988052ec) reef (stable)": 3}},
+            "osd erasure-code-profile ls": ["default"],
+            "osd crush rule ls": ["replicated_rule"],
+        }[prefix]
+
+
+def test_the_cluster_is_asked_what_there_is() -> None:
+    one = Inventory(Path("i"), MACHINES[:1])
+    client: Any = FakeClient()
+    assert not isinstance(client, RadosClient)
+    found = take_census(client, one)
+    assert (found.fsid, found.release, found.mon_addresses) == ("f", "reef", {"x": "192.0.2.1"})
+    assert found.placed == {"osd.0": "a", "mon.x": "a", "mgr.x": "a"}
+    assert found.daemons[0].size_bytes == 4096
+    assert found.changed_weights == ("osd.0",)
+    assert spec_of(found, one).nodes[0].disks[0].device_class == "nvme"
+
+
+@pytest.mark.parametrize(
+    ("permit", "named"),
+    [
+        (Permit(pools=frozenset({"theirs"})), "'theirs', which the cluster has already"),
+        (Permit(daemons=frozenset({"osd.9"})), "got 'osd.9', wanted: one of"),
+        (Permit(daemons=frozenset({"osd.1"})), "'osd.1', whose weight or primary affinity is not 1"),
+    ],
+)
+def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        refuse_misfit(permit, census(changed_weights=("osd.1",)), INVENTORY)
+    assert named in caught.value.detail
+    refuse_misfit(Permit(pools=frozenset({"mine"}), daemons=frozenset({"osd.0"})), census(), INVENTORY)
+
+
+@pytest.mark.parametrize(
+    ("topology", "needs", "why"),
+    [
+        (Topology(), frozenset(), ""),
+        (Topology(), frozenset({Capability.HARDWARE}), ""),
+        (Topology(), frozenset({Capability.POWER_CUT}), "it has no power-cut"),
+        (Topology(options=(("x", "y"),)), frozenset(), "made for it (options)"),
+        (Topology(separate_db=True), frozenset(), "made for it (separate_db)"),
+        (Topology(release="squid"), frozenset(), "needs squid, it runs reef"),
+        (Topology(native=3), frozenset(), "4 machines with OSDs are needed, it has 3"),
+        (Topology(mons=3), frozenset(), "3 monitors are needed, it has 1"),
+        (Topology(osds_per_node=2), frozenset(), "2 OSDs on a machine are needed"),
+        (Topology(clients=True), frozenset(), "client machine is without daemons"),
+    ],
+)
+def test_what_does_not_fit_is_said(topology: Topology, needs: frozenset[Capability], why: str) -> None:
+    found = unfit(topology, needs, spec_of(census(), INVENTORY), INVENTORY)
+    assert why in found if why else found == ""
+
+
+def test_an_architecture_without_a_client_does_not_fit() -> None:
+    only = replace(INVENTORY, machines=(*MACHINES[:2], machine("c", 3, OTHER, Role.OSD)))
+    assert "has the role client" in unfit(Topology(), frozenset(), spec_of(census(), INVENTORY), only)
+    assert unfit(Topology(foreign=0), frozenset(), spec_of(census(), INVENTORY), only) == ""
+
+
+def test_without_a_foreign_machine_any_architecture_is_native() -> None:
+    machines = tuple(replace(one, arch=OTHER) for one in MACHINES)
+    there = replace(INVENTORY, machines=machines)
+    spec = spec_of(census(tuple(replace(one, arch="") for one in DAEMONS)), there)
+    assert unfit(Topology(native=3, foreign=0), frozenset(), spec, there) == ""
+    assert "has no" in unfit(Topology(native=2, foreign=1), frozenset(), spec, there)
+
+
+def test_what_damages_its_cluster_is_not_run_there() -> None:
+    scenario = Scenario(name="a.b", goal="", method="", run=lambda _stage: None, spoils=True)
+    assert not_here(scenario, "reef") is None
+    assert "attached cluster" in str(not_here(scenario, "reef", attached=True))
+
+
+def test_the_clients_section_comes_last_and_wins(tmp_path: Path) -> None:
+    text = with_section("[global]\nkeyring = /theirs\n", "client.admin", tmp_path / "keyring").decode()  # type: ignore[arg-type]
+    assert text.index("[client.admin]") > text.index("[global]")
+    assert f"keyring = {tmp_path}/keyring" in text
+    assert "rados_osd_op_timeout" in text
+
+
+def test_the_gate_hands_its_options_on(tmp_path: Path) -> None:
+    request = Request(tmp_path, tmp_path, lab="ssh", inventory=tmp_path / "i.toml", may_break="pool:x")
+    assert {f"--inventory={tmp_path}/i.toml", "--may-break=pool:x", "--lab=ssh"} <= set(request.arguments())
+
+
+def test_an_option_that_the_lab_did_not_give_is_a_missing_capability() -> None:
+    with pytest.raises(Unavailable, match="osd_heartbeat_grace"):
+        OwnOptions()["osd_heartbeat_grace"]

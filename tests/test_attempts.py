@@ -1,0 +1,151 @@
+"""Attempts that are kept: what counts as flaky, what is published, and what leads into quarantine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from fixtures.quarantine import read_quarantine
+from lab.archive import Ending, Record
+from lab.attempts import BEGIN, END, Run, keep, page, put_into, rates, read_kept
+from lab.errors import SpecError
+from lab.report import render_report
+from lab.revision import commit_of
+from tests.test_archive import write
+
+COMMIT = "c" * 40
+RUN = Run("r0", COMMIT, "lxd", "reef", "x86_64, 2 cores, Debian", {"demo.x": "pass"})
+
+
+def runs(*endings: str, **changed: str) -> list[Run]:
+    return [
+        replace(RUN, name=f"r{number}", endings={"demo.x": ending}, **changed) for number, ending in enumerate(endings)
+    ]
+
+
+def test_an_attempt_is_flaky_that_did_not_pass_where_others_did() -> None:
+    (found,) = rates(runs("pass", "fail", "pass", "error", "inconclusive"))
+    assert (found.attempts, found.flaky, found.failed, found.rate) == (5, 3, 0, 0.6)
+    assert found.above
+
+
+def test_a_scenario_that_never_passes_at_a_commit_is_broken_and_not_flaky() -> None:
+    (found,) = rates([*runs("fail", "fail"), *runs("pass", commit="d" * 40)])
+    assert (found.attempts, found.flaky, found.failed) == (3, 0, 2)
+    assert not found.above
+
+
+@pytest.mark.parametrize("place", [{"lab": "local"}, {"release": "tentacle"}])
+def test_another_place_is_not_another_attempt(place: dict[str, str]) -> None:
+    (found,) = rates([*runs("fail"), *runs("pass", **place)])
+    assert (found.flaky, found.failed) == (0, 1)
+
+
+def test_one_in_a_hundred_is_within_the_limit_and_two_are_not() -> None:
+    assert not rates(runs("fail", *["pass"] * 99))[0].above
+    assert rates(runs("fail", "fail", *["pass"] * 98))[0].above
+
+
+def test_the_page_says_what_so_few_attempts_can_show() -> None:
+    text = page([*runs("pass", "pass", "pass", "fail"), replace(RUN, name="q", endings={"demo.y": "pass"})], {})
+    assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commits.")
+    assert "| demo.x | 4 | 1 | 25.0% | 0 | **wanted** |" in text
+    assert "| demo.y | 1 | 0 | 0, below 100% | 0 |  |" in text
+    assert "| demo.x | 4 | 1 | 25.0% | 0 | yes |" in page(runs("pass", "pass", "pass", "fail"), {"demo.x": "known"})
+    assert page([], {}) == "No attempt is kept yet.\n"
+
+
+def test_a_run_is_kept_once(tmp_path: Path) -> None:
+    kept = tmp_path / "attempts.jsonl"
+    keep(kept, runs("pass", "fail"))
+    assert [run.name for run in keep(kept, [*runs("pass"), replace(RUN, name="r9")])] == ["r0", "r1", "r9"]
+    assert read_kept(kept)[1].endings == {"demo.x": "fail"}
+
+
+def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "attempts.jsonl"
+    keep(kept, runs("pass"))
+    kept.write_text(kept.read_text() + json.dumps({"name": "r1"}) + "\n")
+    with pytest.raises(SpecError, match=r"attempts.jsonl:2 is not a run"):
+        read_kept(kept)
+
+
+def test_only_the_generated_part_of_a_page_changes(tmp_path: Path) -> None:
+    path = tmp_path / "record.md"
+    path.write_text(f"# Record\n\n{BEGIN}\nold\n{END}\n\nthe rest\n")
+    put_into(path, "new\n")
+    assert path.read_text() == f"# Record\n\n{BEGIN}\n\nnew\n\n{END}\n\nthe rest\n"
+    path.write_text("# Record\n")
+    with pytest.raises(SpecError, match="no place for attempts"):
+        put_into(path, "new\n")
+
+
+def archived(directory: Path, *records: Record, commit: str | None = COMMIT) -> Path:
+    writer = write(directory)
+    writer.manifest["started"] = f"2026-11-21T09:00:{ord(directory.name) % 60:02d}Z"
+    writer.manifest["commit"] = commit
+    for record in records:
+        writer.add(record)
+    writer.seal(render_report)
+    return directory
+
+
+def track(folder: Path, *archives: Path) -> tuple[int, dict[str, object]]:
+    files = (f"--kept={folder / 'attempts.jsonl'}", f"--quarantine={folder / 'quarantine.toml'}")
+    done = CliRunner().invoke(app, ["track", *files, "--json", *map(str, archives)])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_a_flaky_scenario_fails_the_command_until_it_is_in_quarantine(tmp_path: Path) -> None:
+    fine = archived(
+        tmp_path / "a",
+        Record("demo.x", "demo", Ending.PASS, "held"),
+        Record("demo.gone", "demo", Ending.SKIP, "no disks"),
+        Record("demo.cut", "demo", Ending.INCONCLUSIVE, "it was interrupted"),
+    )
+    bad = archived(tmp_path / "b", Record("demo.x", "demo", Ending.FAIL, "osd.0 died"))
+    assert track(tmp_path, fine)[0] == 0
+    code, said = track(tmp_path, bad)
+    assert (code, said["wanted"], said["runs"]) == (1, ["demo.x"], 2)
+    entry = '[[quarantine]]\nscenario = "demo.x"\nrate = "1 of 2 attempts"\nreason = "osd.0 dies now and then"\n'
+    (tmp_path / "quarantine.toml").write_text(entry)
+    assert track(tmp_path)[0] == 0
+
+
+def test_an_archive_of_no_commit_is_refused(tmp_path: Path) -> None:
+    changed = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"), commit=None)
+    code, said = track(tmp_path, changed)
+    assert code == 2
+    assert "which commit" in str(said["error"])
+
+
+def test_a_folder_that_is_no_checkout_has_no_commit(tmp_path: Path) -> None:
+    assert commit_of(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("[[quarantine]]\nscenario = 'demo.*'\nrate = '1 of 9'\nreason = 'it fails at times'\n", "scenario"),
+        ("[[quarantine]]\nscenario = 'demo.x'\nrate = '1 of 9'\n", "reason"),
+        ("quarantine = 1 2", "not TOML"),
+    ],
+)
+def test_a_quarantine_that_is_none_is_refused_by_its_key(tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "quarantine.toml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=named):
+        read_quarantine(path)
+
+
+def test_the_projects_own_files_are_read() -> None:
+    root = Path(__file__).resolve().parent.parent
+    held = read_quarantine(root / "ci" / "quarantine.toml").entries
+    text = page(read_kept(root / "ci" / "attempts.jsonl"), held)
+    published = (root / "docs" / "track-record.md").read_text()
+    assert text in published, "run `cephlab track --output docs/track-record.md`"

@@ -1,0 +1,295 @@
+"""The pure parts of the baseline suite: what they read, what they must catch, and what is no result."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.host import Host
+from lab.scenario import Stage, Tier
+from lab.spec import Capability
+from suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
+from suites.baseline.atomics import Atomics, count, is_lse
+from suites.baseline.clocks import Reading
+from suites.baseline.disk_classes import REFERENCES, place
+from suites.baseline.dmi import Module, modules
+from suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, speed
+from suites.machines import are_machines_of
+from tuning.profilefile import THIS_MACHINE, find_profile
+
+# Clocks
+
+
+def test_the_offset_is_half_way_and_its_doubt_half_the_round_trip() -> None:
+    reading = Reading(sent=100.0, told=100.35, heard=100.1)
+    assert reading.offset_s == pytest.approx(0.3)
+    assert reading.doubt_s == pytest.approx(0.05)
+    assert clocks.quickest([reading, Reading(1, 1, 1.02)]).doubt_s == pytest.approx(0.01)
+
+
+def test_every_two_nodes_are_compared() -> None:
+    found = clocks.pairs({"a": Reading(0, 0.2, 0.02), "b": Reading(0, -0.1, 0.04), "c": Reading(0, 0.01, 0.02)})
+    assert list(found) == [f"clock offset between {pair}" for pair in ("a and b", "a and c", "b and c")]
+    assert found["clock offset between a and b"] == pytest.approx((0.31, 0.03))
+
+
+# Disks
+
+
+def test_the_command_is_the_papers() -> None:
+    argv = disk.SYNC.argv(cast("Any", Path("/x")), Tier.FULL)
+    paper = (
+        "--ioengine=libaio --direct=1 --sync=1 --rw=write --bs=4096 --numjobs=1 --iodepth=1 --runtime=60 --time_based"
+    )
+    assert set(paper.split()) <= set(argv)
+
+
+def test_the_table_is_from_fast_to_slow_and_agrees_with_itself() -> None:
+    rates = [one.iops for one in REFERENCES]
+    assert rates == sorted(rates, reverse=True)
+    for one in REFERENCES:
+        assert one.bandwidth_kb_s == pytest.approx(one.iops * 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("iops", "words"),
+    [
+        (100_000, "faster than Intel Optane"),
+        (20_000, "between Micron 9300 MAX 3.2 TB (data centre NVMe, 51000/s) and Samsung SM863"),
+        (117, "between Crucial MX100 512 GB (consumer SATA SSD, 254/s)"),
+        (50, "slower than Seagate Constellation"),
+    ],
+)
+def test_a_disk_is_placed_between_known_ones(iops: float, words: str) -> None:
+    assert place(iops + 1).startswith(words) or place(iops).startswith(words)
+
+
+# Network
+
+
+def flow_text(**end: Any) -> str:
+    sums = {"sum_sent": {"bytes": 2000, "retransmits": 1}, "sum_received": {"bytes": 1000, "seconds": 2.0}}
+    return json.dumps({"end": {**sums, **end}})
+
+
+def test_a_flow_is_what_the_receiver_got() -> None:
+    flow = network.parse_flow(flow_text(), "here")
+    assert flow.mbit_s == pytest.approx(0.004)
+    assert flow.retransmits == 1
+
+
+@pytest.mark.parametrize("text", ["", "no json", '{"end": {}}', '{"error": "unable to connect"}'])
+def test_a_flow_that_did_not_happen_is_the_labs_trouble(text: str) -> None:
+    with pytest.raises(LabBroken):
+        network.parse_flow(text, "here")
+
+
+@pytest.mark.parametrize(("mtu", "size"), [(1500, 1472), (9000, 8972), (65536, 65507)])
+def test_a_datagram_fills_the_mtu(mtu: int, size: int) -> None:
+    assert network.largest_datagram(mtu) == size
+
+
+# Arithmetic
+
+
+def test_the_check_value_is_castagnolis() -> None:
+    assert checksum.CHECK_VALUE ^ 0xFFFFFFFF == 0xE3069283
+
+
+def test_the_erasure_benchmark_tells_seconds_and_kib() -> None:
+    assert checksum.parse_benchmark("0.000860\t20480\n") == (0.00086, 20480 * 1024)
+
+
+@pytest.mark.parametrize("text", ["", "x", "0.1\tnothing", "0\t20480", "0.1\t0"])
+def test_an_erasure_benchmark_without_a_result_is_the_labs_trouble(text: str) -> None:
+    with pytest.raises(LabBroken):
+        checksum.parse_benchmark(text)
+
+
+# Atomics: encodings as GNU as makes them (binutils 2.40, -march=armv8.3-a)
+
+LSE = {
+    "ldadd w0, w1, [x2]": 0xB8200041,
+    "ldaddal x0, x1, [x2]": 0xF8E00041,
+    "stadd w0, [x2]": 0xB820005F,
+    "ldclr w0, w1, [x2]": 0xB8201041,
+    "ldset w0, w1, [x2]": 0xB8203041,
+    "swp w0, w1, [x2]": 0xB8208041,
+    "swpab w0, w1, [x2]": 0x38A08041,
+    "cas w0, w1, [x2]": 0x88A07C41,
+    "casal x0, x1, [x2]": 0xC8E0FC41,
+    "casp x0, x1, x2, x3, [x4]": 0x48207C82,
+}
+EXCLUSIVE = {"ldxr w0, [x1]": 0x885F7C20, "ldaxr x0, [x1]": 0xC85FFC20, "stxr w0, w1, [x2]": 0x88007C41}
+OTHER = {
+    "ldr x0, [x1]": 0xF9400020,
+    "ldr x0, [x1, x2]": 0xF8626820,
+    "ldar x0, [x1]": 0xC8DFFC20,
+    "stlr x0, [x1]": 0xC89FFC20,
+    "ldapr x0, [x1]": 0xF8BFC020,
+    "nop": 0xD503201F,
+}
+
+
+def code(*words: int) -> bytes:
+    return struct.pack(f"<{len(words)}I", *words)
+
+
+@pytest.mark.parametrize("name", LSE)
+def test_an_atomic_of_armv8_1_is_known(name: str) -> None:
+    assert is_lse(LSE[name])
+    assert count(code(LSE[name])) == Atomics(1, 1, 0)
+
+
+@pytest.mark.parametrize("name", EXCLUSIVE)
+def test_an_exclusive_is_none(name: str) -> None:
+    assert count(code(EXCLUSIVE[name])) == Atomics(1, 0, 1)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_loads_and_stores_are_neither(name: str) -> None:
+    assert count(code(OTHER[name])) == Atomics(1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("found", "manner"),
+    [
+        (Atomics(100, 50, 0), "in line"),
+        (Atomics(100, 8, 16), "with a fall-back"),
+        (Atomics(100, 0, 16), "exclusives"),
+        (Atomics(100, 0, 0), "none"),
+    ],
+)
+def test_the_manner_of_atomics(found: Atomics, manner: str) -> None:
+    assert found.manner == manner
+
+
+def test_only_programs_of_aarch64_are_counted() -> None:
+    with pytest.raises(LabBroken, match="not an ELF file"):
+        atomics.code_of(b"#!/bin/sh", "x")
+    own = Path("/proc/self/exe").read_bytes()
+    if struct.unpack_from("<H", own, 18)[0] != 183:
+        with pytest.raises(LabBroken, match="no program of aarch64"):
+            atomics.code_of(own, "x")
+
+
+# Hardware
+
+
+def structure(kind: int, body: bytes, *texts: str) -> bytes:
+    strings = b"\0".join(text.encode() for text in texts) + b"\0\0" if texts else b"\0\0"
+    return struct.pack("<BBH", kind, 4 + len(body), 0) + body + strings
+
+
+def module(size: int, speed: int, *, slot: str = "DIMM A1", extended: int = 0) -> bytes:
+    body = bytearray(0x22 - 4)
+    struct.pack_into("<H", body, 0x0C - 4, size)
+    body[0x10 - 4] = 1
+    struct.pack_into("<I", body, 0x1C - 4, extended)
+    struct.pack_into("<H", body, 0x20 - 4, speed)
+    return structure(17, bytes(body), slot, "BANK 0")
+
+
+def test_modules_are_read_and_empty_slots_left_out() -> None:
+    table = structure(1, b"\0" * 8, "maker") + module(16384, 3200) + module(0, 0) + module(0x7FFF, 3200, extended=65536)
+    assert modules(table + structure(127, b"")) == [Module("DIMM A1", 16384, 3200), Module("DIMM A1", 65536, 3200)]
+
+
+def test_a_table_that_is_cut_off_is_not_half_read() -> None:
+    with pytest.raises(LabBroken, match="ends within a structure"):
+        modules(module(16384, 3200)[:-3])
+
+
+def pci(device: str, kind: str, *link: str, node: str = "0") -> dict[str, str]:
+    names = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
+    found = dict(zip(names, link, strict=False))
+    return {
+        f"{hardware.PCI}/{device}/{name}": text for name, text in {**found, "class": kind, "numa_node": node}.items()
+    }
+
+
+FULL = ("16.0 GT/s PCIe", "16.0 GT/s PCIe", "4", "4")
+
+
+def test_links_of_disks_and_cards_are_found() -> None:
+    files = {
+        **pci("0000:01:00.0", "0x010802", *FULL, node="1"),
+        **pci("0000:02:00.0", "0x020000", "8.0 GT/s PCIe", "16.0 GT/s PCIe", "8", "16"),
+        **pci("0000:03:00.0", "0x030000", *FULL),
+        **pci("0000:04:00.0", "0x010802", "Unknown", "Unknown", "0", "0"),
+        **pci("0000:05:00.0", "0x020000"),
+    }
+    good, bad = hardware.links_of(files)
+    assert (good.kind, good.state == good.top, good.node) == ("NVMe", True, 1)
+    assert (bad.state, bad.top) == ("8.0 GT/s PCIe x8", "16.0 GT/s PCIe x16")
+
+
+def numa(number: int, cpus: str, kib: int) -> dict[str, str]:
+    base = f"{hardware.NUMA}/node{number}"
+    return {
+        f"{base}/cpulist": cpus,
+        f"{base}/meminfo": f"Node {number} MemTotal:  {kib} kB\nNode {number} MemFree: 1 kB",
+    }
+
+
+def test_a_numa_node_without_its_share_is_found() -> None:
+    nodes = hardware.numa_of({**numa(0, "0-31", 64_000), **numa(1, "32-63", 65_000), **numa(10, "", 500_000)})
+    assert [node.number for node in nodes] == [0, 1, 10]
+    assert hardware.uneven(nodes) == []
+    assert hardware.uneven(hardware.numa_of({**numa(0, "0-31", 64_000), **numa(1, "32-63", 0)})) == [0, 1]
+
+
+# The suite
+
+
+def test_only_hardware_scenarios_need_hardware() -> None:
+    needing = {one.name for one in SCENARIOS if Capability.HARDWARE in one.needs}
+    assert needing == {"baseline.memory", "baseline.pcie-links", "baseline.numa"}
+    assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
+
+
+def stage(provider: str, home: Path, profile: str = "") -> Stage:
+    cluster = SimpleNamespace(provider_name=provider, run=SimpleNamespace(directory=home / "runs" / "one"))
+    return Stage(cast("Any", cluster), cast("Any", None), Random(1), home, profile=profile)
+
+
+def host(arch: Arch = Arch.AARCH64, *, emulated: bool = False) -> Host:
+    return cast("Host", SimpleNamespace(name="n2", emulated=emulated, arch=arch))
+
+
+def test_an_emulated_nodes_speed_has_no_limit(tmp_path: Path) -> None:
+    bound = speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(emulated=True), SYNC_WRITES)
+    assert (bound.least, bound.most) == (None, None)
+    assert "emulated" in bound.why
+
+
+def test_a_lab_is_shown_beside_a_profile_and_machines_are_held_against_it(tmp_path: Path) -> None:
+    lab = speed(stage("local", tmp_path, "ampere-altra-4n"), host(), SYNC_WRITES)
+    assert (lab.least, lab.most) == (None, None)
+    assert "50000" in lab.why
+    assert speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(), SYNC_WRITES).least == pytest.approx(25000)
+    slow = speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(), SYNC_LATENCY)
+    assert slow.least is None
+    assert slow.most == pytest.approx(0.04)
+
+
+def test_this_machine_is_held_against_its_own_profile_only_where_the_lab_shares_it(tmp_path: Path) -> None:
+    profile = replace(find_profile("ampere-altra-4n", tmp_path), name=THIS_MACHINE)
+    assert are_machines_of("local", profile)
+    assert not are_machines_of("qemu", profile)
+    assert not are_machines_of("ssh", profile)
+
+
+def test_what_a_profile_does_not_have_is_said(tmp_path: Path) -> None:
+    assert "says nothing of it" in speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(), CHECKSUM).why
+    assert "says nothing of it" in speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(Arch.X86_64), SYNC_WRITES).why
+    assert "no profile" in speed(stage("ssh", tmp_path), host(), SYNC_WRITES).why

@@ -1,0 +1,139 @@
+"""Two clusters beside each other: when enough was measured, and which image the new one is compared with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.beside import other_image
+from cli.main import app
+from cli.measure import Request
+from cli.world import World
+from lab.arch import Arch
+from lab.ceph import conf
+from lab.errors import SpecError
+from lab.home import Home
+from lab.host import Host
+from lab.images.image import Image
+from lab.images.recipe import read_recipes
+from lab.telemetry import baselines
+from lab.telemetry.beside import Starts, enough
+from lab.telemetry.demand import Demand, Operation
+from lab.telemetry.demandfile import Measurement
+from lab.workloads import fio
+from lab.workloads.fio import FioJob
+
+OLD, NEW = "aaaaaaaa0000", "bbbbbbbb0000"
+REQUEST = Request(
+    operations=(("randwrite", 4096),),
+    depth=16,
+    low_depth=0,
+    arch="x86_64",
+    replicas=3,
+    coding=(0, 0),
+    release="reef",
+    lab="local",
+    image=None,
+    image_bytes=64 << 20,
+    within=0.03,
+    budget_s=60,
+    options={},
+)
+
+
+def world(home: Path) -> World:
+    cached = [Image("reef", arch, key, home) for arch in Arch for key in (OLD, NEW)]
+    store = SimpleNamespace(list=lambda: cached, book=read_recipes())
+    return cast("World", SimpleNamespace(home=Home(home), images=store))
+
+
+def test_measuring_ends_when_it_is_clear_but_not_at_once_and_not_never() -> None:
+    starts = Starts(least=4, most=6, load_s=7)
+    assert enough(starts, 3, "settled") is None
+    assert enough(starts, 4, None) is None
+    assert enough(starts, 4, "settled") == "settled, after 4 starts"
+    assert enough(starts, 6, None) == "6 starts, which are all that were wanted"
+
+
+def test_the_budget_is_seconds_of_load() -> None:
+    usual = Starts()
+    assert Starts.within(usual.load_s * 9).most == 9
+    assert Starts.within(1).most == usual.least
+    assert usual.most * usual.load_s < 120
+
+
+def test_the_other_image_is_named_by_its_key_or_as_the_same(tmp_path: Path) -> None:
+    assert other_image(world(tmp_path), REQUEST, OLD[:6], NEW).key == OLD
+    assert other_image(world(tmp_path), REQUEST, "same", NEW).key == NEW
+    assert other_image(world(tmp_path), REQUEST, OLD[:6], NEW).arch is Arch.X86_64
+
+
+@pytest.mark.parametrize("what", ["aaaaa", "cccccccc", ""])
+def test_a_key_that_means_no_one_image_is_refused(tmp_path: Path, what: str) -> None:
+    with pytest.raises(SpecError, match="there is no one image"):
+        other_image(world(tmp_path), REQUEST, what, NEW)
+
+
+def test_the_stored_baseline_names_the_image(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no baseline is stored"):
+        other_image(world(tmp_path), REQUEST, "baseline", NEW)
+    demand = Demand(Operation("randwrite", 4096, 16), "reef", Arch.X86_64, OLD, {})
+    baselines.store(Home(tmp_path), Measurement(demand))
+    assert other_image(world(tmp_path), REQUEST, "baseline", NEW).key == OLD
+    with pytest.raises(SpecError, match="no baseline is stored"):
+        other_image(world(tmp_path), replace(REQUEST, depth=4), "baseline", NEW)
+
+
+def test_settings_of_one_side_need_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path))
+    ended = CliRunner().invoke(app, ["measure", "--changed", "nonsense", "--beside", "same"])
+    assert ended.exit_code == 2, ended.output
+    assert "nonsense" in ended.output
+
+
+class Files:
+    """A host that is only its files."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.directory = name, PurePosixPath("/hosts") / name
+        self.files: dict[PurePosixPath, bytes] = {}
+        self.modes: dict[PurePosixPath, int] = {}
+        self.ran: list[tuple[list[str], dict[str, str]]] = []
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return self.files[path]
+
+    def push(self, source: bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
+        self.files[target], self.modes[target] = source, mode
+
+    def remove(self, path: PurePosixPath) -> None: ...
+
+    def make_directory(self, path: PurePosixPath) -> None: ...
+
+    def spawn(self, argv: list[str], *, log: PurePosixPath, env: dict[str, str]) -> None:
+        self.ran.append((argv, env))
+
+
+def test_a_client_loads_another_cluster_with_its_own_programs_and_the_others_key() -> None:
+    own, other = Files("own"), Files("other")
+    for host, fsid in ((own, "1"), (other, "2")):
+        text = f"[global]\nfsid = {fsid}\nmon_host = v2:127.0.0.{fsid}:3300\nplugin_dir = /{host.name}/plugins\n"
+        path = conf.conf_path(cast("Host", host))
+        host.files |= {path: text.encode(), path.with_name("keyring"): f"key {fsid}".encode()}
+    job = FioJob("measured", "pool", "image", "randread", 4096, 1, 1 << 20)
+    fio.start(cast("Host", own), job, cluster_of=cast("Host", other))
+    assert not other.ran
+    [(_, env)] = own.ran
+    written = own.files[PurePosixPath(env["CEPH_CONF"])].decode()
+    client = written.partition("[client]")[2]
+    assert "plugin_dir = /own/plugins" in written
+    assert "fsid = 2" in client
+    assert "mon_host = v2:127.0.0.2:3300" in client
+    keyring = PurePosixPath(env["CEPH_CONF"]).with_name("keyring")
+    assert f"keyring = {keyring}" in client
+    assert (own.files[keyring], own.modes[keyring]) == (b"key 2", 0o600)

@@ -1,0 +1,232 @@
+"""The layers under a database, on outputs as the kernel and sysbench print them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import cast
+
+import pytest
+
+from lab.blockstack import dmcache
+from lab.blockstack.diskstats import Traffic, parse_diskstats
+from lab.blockstack.dmcache import CacheDevice, Mode, check_metadata, metadata_bytes, parse_status
+from lab.blockstack.mapper import Mapper, delayed
+from lab.blockstack.mariadb import DatabaseDown, MariaDb
+from lab.blockstack.writecache import WriteCache, parse_writecache
+from lab.errors import LabBroken, NotReached
+from lab.host import Host
+from lab.process import Result
+from lab.workloads import sysbench
+from lab.workloads.sysbench import Oltp
+
+STATUS = "8 9/4608 512 22/1024 188 509 124 2705 0 22 0 1 writeback 2 migration_threshold 2048 smq 0 rw - "
+SYSBENCH = """Threads started!
+
+[ 1s ] thds: 1 tps: 10.74 qps: 228.44 (r/w/o: 163.03/42.95/22.45) lat (ms,95%): 253.35 err/s: 0.00 reconn/s: 0.00
+[ 2s ] thds: 1 tps: 10.22 qps: 209.58 (r/w/o: 144.15/44.98/20.45) lat (ms,95%): 204.11 err/s: 0.00 reconn/s: 0.00
+SQL statistics:
+    queries performed:
+        read:                            1316
+        write:                           376
+        other:                           188
+        total:                           1880
+    transactions:                        94     (22.49 per sec.)
+    queries:                             1880   (449.76 per sec.)
+    ignored errors:                      0      (0.00 per sec.)
+    reconnects:                          0      (0.00 per sec.)
+
+General statistics:
+    total time:                          4.1795s
+    total number of events:              94
+
+Latency (ms):
+         min:                                    6.11
+         avg:                                   43.52
+         max:                                  393.16
+         95th percentile:                      134.90
+         sum:                                 4090.81
+"""
+DISKSTATS = """   1       0 ram0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+ 253       0 rbd0 182 0 9232 190 1130 12 41856 9830 0 2210 10030 0 0 0 0 42 10
+"""
+
+
+@dataclass
+class FakeHost:
+    """Answers by the first words of a command; what it was asked stays in `asked`."""
+
+    answers: dict[str, list[Result]]
+    name: str = "c0"
+    asked: list[str] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, check: bool = True) -> Result:
+        line = " ".join(argv)
+        self.asked.append(line)
+        found = next((results for start, results in self.answers.items() if line.startswith(start)), None)
+        if not found:
+            return said("")
+        return found.pop(0) if len(found) > 1 else found[0]
+
+
+def said(text: str, code: int = 0) -> Result:
+    return Result((), code, text.encode(), b"")
+
+
+def mapper(**answers: str) -> tuple[Mapper, FakeHost]:
+    known = {key.replace("_", " "): [said(text)] for key, text in answers.items()}
+    host = FakeHost(known)
+    return Mapper(cast("Host", host)), host
+
+
+def cache_on(found: Mapper, mode: Mode = Mode.WRITEBACK) -> CacheDevice:
+    slow, fast, meta = (Mapper.path(name) for name in ("slow", "fast", "meta"))
+    return CacheDevice(found, "db", slow, fast, meta, mode)
+
+
+def test_a_caches_counters_are_told_apart() -> None:
+    found = parse_status(STATUS)
+    assert (found.read_hits, found.read_misses, found.write_hits, found.write_misses) == (188, 509, 124, 2705)
+    assert (found.demotions, found.promotions, found.dirty) == (0, 22, 0)
+    assert (found.used, found.total, found.block_sectors) == (22, 1024, 512)
+    assert (found.mode, found.policy, found.metadata_mode, found.needs_check) == ("writeback", "smq", "rw", False)
+    assert found.hit_ratio == pytest.approx(312 / 3526)
+
+
+def test_a_policys_own_arguments_and_a_needed_check_are_seen() -> None:
+    line = STATUS.replace("smq 0 rw -", "cleaner 2 one 1 ro needs_check").replace(
+        "1 writeback", "2 metadata2 passthrough"
+    )
+    found = parse_status(line)
+    assert (found.mode, found.policy, found.metadata_mode, found.needs_check) == ("passthrough", "cleaner", "ro", True)
+
+
+@pytest.mark.parametrize("text", ["Fail", "Error", "", "8 9/4608 512"])
+def test_a_cache_that_failed_is_no_cache_at_rest(text: str) -> None:
+    with pytest.raises(LabBroken, match="does not say"):
+        parse_status(text)
+
+
+def test_a_table_is_what_the_papers_is_but_for_the_policys_name() -> None:
+    found, _ = mapper(blockdev="786432\n")
+    devices = "/dev/mapper/meta /dev/mapper/fast /dev/mapper/slow"
+    assert cache_on(found).table() == f"0 786432 cache {devices} 512 1 writeback smq 0"
+    assert delayed(PurePosixPath("/dev/rbd0"), 8, read_ms=10, write_ms=20) == (
+        "0 8 delay /dev/rbd0 0 10 /dev/rbd0 0 20 /dev/rbd0 0 0"
+    )
+
+
+def test_detaching_waits_for_the_last_dirty_block_before_the_cache_goes() -> None:
+    found, host = mapper(blockdev="786432\n")
+    dirty, clean = STATUS.replace(" 0 22 0 1 ", " 0 22 7 1 "), STATUS
+    host.answers["dmsetup status"] = [said(f"0 786432 cache {text}\n") for text in (dirty, dirty, clean)]
+    assert cache_on(found).detach().dirty == 0
+    loads = [at for at, line in enumerate(host.asked) if line.startswith("dmsetup load")]
+    assert "cleaner" in host.asked[loads[0]]
+    assert "linear /dev/mapper/slow" in host.asked[loads[1]]
+    asked_between = [line for line in host.asked[loads[0] : loads[1]] if line.startswith("dmsetup status")]
+    assert len(asked_between) == 3
+
+
+def test_a_cache_that_stays_dirty_is_not_detached() -> None:
+    found, host = mapper(blockdev="786432\n")
+    host.answers["dmsetup status"] = [said("0 786432 cache " + STATUS.replace(" 0 22 0 1 ", " 0 22 7 1 "))]
+    with pytest.raises(NotReached, match="dirty"):
+        cache_on(found).detach(timeout_s=0.0)
+    assert not [line for line in host.asked if "linear" in line]
+
+
+def test_complaints_about_metadata_are_words_and_none_is_empty() -> None:
+    host = FakeHost({"cache_check": [said("", 0), said("missing mappings [0, 3)\n", 1), said("", 1)]})
+    device = PurePosixPath("/dev/mapper/meta")
+    complaints = [check_metadata(cast("Host", host), device) for _ in range(3)]
+    assert complaints == ["", "missing mappings [0, 3)", "status 1"]
+
+
+def test_metadata_has_room_for_every_block() -> None:
+    assert metadata_bytes(1 << 30, 64) >= (4 << 20) + 16 * (1 << 15)
+    assert dmcache.LEAST_BLOCK_SECTORS * 512 == 32 << 10
+
+
+def test_a_write_cache_counts_what_only_it_has() -> None:
+    found = parse_writecache("0 65280 65000 0 12 3 40 1 2 0 280 0 0 1")
+    assert (found.error, found.dirty, found.writeback) == (0, 280, 0)
+    with pytest.raises(LabBroken, match="does not say"):
+        parse_writecache("Fail")
+
+
+def test_a_write_cache_is_flushed_before_its_last_status_is_taken() -> None:
+    found, host = mapper(blockdev="786432\n", dmsetup_status="0 786432 writecache 0 65280 65280 0\n")
+    last = WriteCache(found, "db", Mapper.path("slow"), Mapper.path("fast")).detach()
+    order = [line.split()[1] for line in host.asked if line.startswith("dmsetup")]
+    assert order == ["message", "load", "suspend", "status", "resume"]
+    assert (last.error, last.dirty) == (0, 0)
+
+
+def test_traffic_is_counted_in_bytes_and_since_a_moment() -> None:
+    found = parse_diskstats(DISKSTATS)[253, 0]
+    assert found == Traffic(182, 9232 * 512, 1130, 41856 * 512)
+    assert found.since(Traffic(180, 0, 1000, 0)).writes == 130
+
+
+@dataclass
+class Ended:
+    """A server that ended at once."""
+
+    pid: int = 7
+
+    def alive(self) -> bool:
+        return False
+
+
+@dataclass
+class ServerHost(FakeHost):
+    """Whose server writes a line to its log, which had one already, and ends."""
+
+    directory: PurePosixPath = field(default_factory=lambda: PurePosixPath("/node"))
+    address: str = "10.0.0.2"
+    log: bytes = b"of the time before\n"
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return str(path).endswith("mariadb.log")
+
+    def read(self, _path: PurePosixPath) -> bytes:
+        return self.log
+
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath) -> Ended:
+        self.asked.append(" ".join(argv))
+        self.log += b"InnoDB: the page is not what was written\n"
+        return Ended()
+
+
+def test_a_server_that_notices_a_loss_says_so_in_its_own_words_of_this_start() -> None:
+    host = ServerHost({})
+    found = MariaDb(cast("Host", host), PurePosixPath("/mnt/db"), PurePosixPath("/node/empty"))
+    with pytest.raises(DatabaseDown) as caught:
+        found.start()
+    assert caught.value.detail == "InnoDB: the page is not what was written\n"
+    assert "--innodb-flush-log-at-trx-commit=1" in host.asked[0]
+    assert "--datadir=/mnt/db/data" in host.asked[0]
+
+
+def test_a_run_of_sysbench_is_read_with_its_seconds() -> None:
+    found = sysbench.parse(SYSBENCH)
+    assert (found.transactions, found.tps, found.seconds) == (94, 22.49, 4.1795)
+    assert (found.mean_ms, found.p95_ms, found.errors, found.reconnects) == (43.52, 134.90, 0, 0)
+    assert [(sample.at_s, sample.tps, sample.p95_ms) for sample in found.samples] == [
+        (1, 10.74, 253.35),
+        (2, 10.22, 204.11),
+    ]
+
+
+def test_a_report_that_was_cut_short_is_no_result() -> None:
+    with pytest.raises(LabBroken, match="to its end"):
+        sysbench.parse(SYSBENCH[: SYSBENCH.index("General")])
+
+
+def test_the_command_has_every_setting_and_a_seed() -> None:
+    argv = Oltp(PurePosixPath("/run/db.sock"), "sbtest", rows=100, threads=3, runtime_s=4, seed=9).argv("run")
+    assert argv[:2] == ["sysbench", "oltp_read_write"]
+    assert {"--threads=3", "--time=4", "--rand-seed=9", "--table-size=100"} <= set(argv)
+    assert argv[-1] == "run"

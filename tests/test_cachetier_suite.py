@@ -1,0 +1,101 @@
+"""The cache-tier suite as records, and the clusters that it asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arch import Arch, host_arch
+from lab.checks import CHECKS
+from lab.errors import SpecError
+from lab.scenario import Tier, Topology
+from lab.spec import DEFAULT_RELEASE, Capability, DiskClass
+from lab.tiers import Settings
+from lab.tierspec import FAST, SLOW, TierLayout
+from suites.cachetier import SCENARIOS
+from suites.cachetier.benefit import hit_share
+from suites.cachetier.stand import PAPER
+
+FOREIGN = next(arch for arch in Arch if arch is not host_arch())
+
+
+def test_names_are_unique_and_checks_exist() -> None:
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(names) == len(set(names))
+    assert {scenario.check for scenario in SCENARIOS} <= set(CHECKS)
+    assert {scenario.suite for scenario in SCENARIOS} == {"cachetier"}
+
+
+def test_the_quick_tier_promotes_misses_and_leaves_on_one_cluster() -> None:
+    quick = [scenario for scenario in SCENARIOS if scenario.tier is Tier.QUICK]
+    topics = {scenario.name.partition(".")[2].partition("[")[0] for scenario in quick}
+    assert {"promotion", "misses", "leaving"} <= topics
+    assert {scenario.topology for scenario in quick} == {PAPER}
+    assert not any(scenario.spoils for scenario in quick)
+
+
+def test_each_server_of_the_paper_has_a_disk_and_an_osd_of_both_classes() -> None:
+    spec = PAPER.spec(DEFAULT_RELEASE)
+    servers = [node for node in spec.nodes if node.osds]
+    assert len(servers) == 3
+    for node in servers:
+        assert [disk.device_class for disk in node.disks] == [SLOW, FAST]
+        assert [osd.block for osd in node.osds] == [disk.name for disk in node.disks]
+        assert node.arch is host_arch()
+    assert [node.arch for node in spec.nodes if not node.osds] == [host_arch(), FOREIGN]
+    assert not spec.needs()
+
+
+def test_limits_make_a_slow_disk_slow_and_give_the_fast_one_a_device_of_its_own() -> None:
+    spec = Topology(cache_tier=TierLayout(servers=2, limited=True)).spec(DEFAULT_RELEASE)
+    assert spec.needs() == {Capability.DISK_LIMIT}
+    for node in spec.nodes:
+        slow, fast = node.disks
+        assert slow.limits.any()
+        assert fast.limits.any()
+        assert (slow.limits.write_iops or 0) * 100 < (fast.limits.write_iops or 0)
+
+
+@pytest.mark.parametrize("fast_native", [True, False])
+def test_apart_each_architecture_has_one_class_and_the_monitor_is_native(fast_native: bool) -> None:
+    layout = TierLayout(servers=2, apart=True, fast_native=fast_native)
+    spec = Topology(cache_tier=layout).spec(DEFAULT_RELEASE)
+    found = {(node.arch, disk.device_class) for node in spec.nodes for disk in node.disks}
+    native, foreign = (FAST, SLOW) if fast_native else (SLOW, FAST)
+    assert found == {(host_arch(), native), (FOREIGN, foreign)}
+    assert [(node.name, node.arch) for node in spec.mons] == [("n0", host_arch())]
+    assert spec.osd_count == 4
+
+
+def test_a_tier_without_servers_is_refused() -> None:
+    with pytest.raises(SpecError, match="0 servers"):
+        TierLayout(servers=0)
+
+
+def test_other_topologies_are_what_they_were() -> None:
+    spec = Topology().spec(DEFAULT_RELEASE)
+    assert {disk.device_class for node in spec.nodes for disk in node.disks} == {DiskClass.SSD}
+
+
+def test_settings_go_by_the_names_of_ceph() -> None:
+    values = Settings(target_max_bytes=1 << 20, read_recency=2).values()
+    assert values["target_max_bytes"] == "1048576"
+    assert values["min_read_recency_for_promote"] == "2"
+    assert values["hit_set_type"] == "bloom"
+    ratios = [values[f"cache_target_{name}_ratio"] for name in ("dirty", "dirty_high", "full")]
+    assert ratios == sorted(ratios)
+
+
+def test_the_share_of_hits_counts_what_was_served_past_the_cache() -> None:
+    counters = {"op_cache_hit": 90.0, "tier_proxy_read": 6.0, "tier_proxy_write": 4.0}
+    assert hit_share(counters) == pytest.approx(0.9)
+    assert hit_share(dict.fromkeys(counters, 0.0)) == 0.0
+
+
+def test_each_architecture_has_the_fast_disks_once() -> None:
+    apart = {scenario.name: scenario.topology for scenario in SCENARIOS if "fast=" in scenario.name}
+    for arch in Arch:
+        named = [topology for name, topology in apart.items() if name.endswith(f"fast={arch}]")]
+        assert named
+        for topology in named:
+            nodes = topology.spec(DEFAULT_RELEASE).nodes
+            assert {node.arch for node in nodes for disk in node.disks if disk.device_class is FAST} == {arch}

@@ -1,0 +1,250 @@
+"""`predict`, `explain`, `validate-model` and `probe` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.world import World
+from lab import probe, rates
+from lab.errors import LabBroken, SpecError, Unavailable
+from lab.home import Home
+from lab.telemetry import demandfile
+from tests.fake_provider import FakeProvider, providers
+from tests.model_parts import demand
+from tuning.profilefile import load_profile
+
+ALTRA = ("--profile", "ampere-altra-4n")
+FIO = {
+    "jobs": [
+        {
+            side: {"iops": iops, "bw_bytes": iops * 4096, "lat_ns": {"mean": 1e9 / iops}}
+            for side, iops in (("read", 2000), ("write", 1000))
+        }
+    ]
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
+
+
+def _cephlab(world: World, *arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), obj=world)
+
+
+def _json(world: World, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_cephlab(world, *arguments, "--json").stdout)
+    return found
+
+
+def test_predict_works_before_anything_was_measured(world: World) -> None:
+    shown = _cephlab(world, "predict", *ALTRA)
+
+    assert shown.exit_code == 0
+    assert "randread of 4 KiB" in shown.stdout
+    assert "randwrite of 4 KiB" in shown.stdout
+    assert "altra: CPU" in shown.stdout
+    assert "shipped with cephlab" in shown.stderr
+    assert "load machines" in shown.stderr
+
+
+def test_predict_shows_what_the_paper_published_beside(world: World) -> None:
+    shown = _cephlab(world, "predict", *ALTRA)
+    found = _json(world, "predict", *ALTRA)
+
+    assert "beside what was published" in shown.stdout
+    assert {one["name"]: one["published"] for one in found["published"]}["random read, many clients"] == 970_000
+    assert _json(world, "predict", "--profile", "ci-hosted-x86")["published"] == []
+
+
+def test_the_newest_measured_demand_comes_first(world: World) -> None:
+    demandfile.save(world.home.demands / "mine.json", [demand(primary_s=0.01, replicas_s=0.02, core_speed=4.0)])
+    found = _json(world, "predict", *ALTRA, "--op", "randwrite")
+
+    assert found["demands"].startswith("measured here less than a minute ago: mine.json; get, put, randread")
+    # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points.
+    assert found["predictions"][0]["ceilings"][0]["ops_s"] == pytest.approx(4 * 64 * 3.56 / 0.12)
+
+
+@pytest.mark.parametrize(("age_s", "said"), [(130, "2 minutes ago"), (3700, "1 hour ago"), (200_000, "2 days ago")])
+def test_how_old_the_costs_are_is_said(world: World, age_s: int, said: str) -> None:
+    path = world.home.demands / "mine.json"
+    demandfile.save(path, [demand(primary_s=0.01, replicas_s=0.02, core_speed=4.0)])
+    os.utime(path, (time.time() - age_s, time.time() - age_s))
+    assert f"measured here {said}: mine.json" in _json(world, "predict", *ALTRA)["demands"]
+
+
+def test_a_sweep_shows_latency_against_depth(world: World) -> None:
+    found = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "1", "--depth", "12", "--sweep", "depth")
+    points = found["sweep"][0]
+
+    assert [point["shape"]["depth"] for point in points] == [1, 2, 4, 8, 12]
+    assert [point["ops_s"] for point in points] == sorted(point["ops_s"] for point in points)
+    assert "ops/s" in _cephlab(world, "predict", *ALTRA, "--sweep", "clients").stdout
+
+
+def test_explain_shows_formulas_and_sources(world: World) -> None:
+    shown = _cephlab(world, "explain", *ALTRA, "--op", "randwrite", "--replicas", "2")
+
+    assert "utilisation law" in shown.stdout
+    assert "SPECrate2017_int_base" in shown.stdout
+    assert "straight line" not in shown.stdout
+    assert _json(world, "explain", *ALTRA)["steps"]
+
+
+def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
+    shown = _cephlab(world, "validate-model")
+    found = _json(world, "validate-model")
+
+    assert shown.exit_code == 0
+    assert "geometric mean error" in shown.stdout
+    assert "beyond the model:" in shown.stdout
+    assert "lost with the graphs" in shown.stdout
+    assert {one["source"] for one in found["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
+    assert all(one["why"] for one in found["figures"] if one["predicted"] is None)
+    assert found["throughput_error"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("predict", "--profile", "nonesuch"), "no profile is named"),
+        (("predict", *ALTRA, "--op", "scrub"), "not known to the model"),
+        (("predict", *ALTRA, "--bs", "4q"), "block size"),
+        (("predict", *ALTRA, "--ec", "4"), "erasure code"),
+        (("predict", *ALTRA, "--sweep", "disks"), "--sweep"),
+        (("predict", *ALTRA, "--demand", "nonesuch.json"), "nonesuch.json cannot be read"),
+        (("probe", "--disk", ".", "--kind", "tape"), "kind of disk"),
+        (("probe", "--disk", ".", "--size", "1k"), "too small"),
+    ],
+)
+def test_wrong_use_is_refused_before_anything_starts(world: World, arguments: Sequence[str], said: str) -> None:
+    shown = _cephlab(world, *arguments)
+
+    assert shown.exit_code == SpecError.exit_code
+    assert said in shown.stderr
+
+
+def test_probe_writes_a_profile_that_predict_reads(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "require_programs": lambda: "7z",
+        "cpu_rating": lambda _: 8160.0,
+        "loopback_bytes_s": lambda _: 5e9,
+        "loopback_rtt_s": lambda: 20e-6,
+        "crc32c_bytes_s": lambda: 8e9,
+        "memory_copy_bytes_s": lambda: 9e9,
+        "disk": lambda *_: probe.DiskFigures(2000, 1000, 2e8, 1e8, 0.001, 0.0005),
+    }.items():
+        monkeypatch.setattr(probe, name, value)
+    shown = _cephlab(world, "probe", "--disk", str(tmp_path), "--size", "64M")
+    made = load_profile(world.home.profiles / "this-machine.toml")
+
+    assert shown.exit_code == 0
+    assert made.nodes[0].points == pytest.approx(10.0, rel=1e-3)
+    assert made.nodes[0].disks[0].write_iops is not None
+    assert not (tmp_path / ".cephlab-probe").exists()
+    assert _cephlab(world, "predict", "--profile", "this-machine").exit_code == 0
+
+
+def test_probe_names_every_program_that_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "which", lambda name: "/usr/bin/fio" if name == "fio" else None)
+    shown = _cephlab(world, "probe", "--disk", ".")
+
+    assert shown.exit_code == Unavailable.exit_code
+    assert "iperf3 (package iperf3), 7z (package 7zip or p7zip-full)" in shown.stderr
+
+
+def test_the_disk_is_measured_through_a_file_that_goes_away(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def run(argv: Sequence[str], _timeout_s: float) -> str:
+        asked.append(" ".join(argv))
+        return "note: something\n" + json.dumps(FIO)
+
+    with probe.scratch(tmp_path, 1 << 20, destroy=False) as path:
+        assert path.exists()
+        found = probe.disk(path, 1 << 20, 1.0, lambda _: None, run)
+
+    assert not path.exists()
+    assert (found.read_iops, found.write_iops) == (2000, 1000)
+    assert found.sync_latency_s == pytest.approx(0.001)
+    # The command by which the Proxmox paper chooses disks.
+    assert any("--rw=write --bs=4K --iodepth=1 --numjobs=1" in one and "--sync=1" in one for one in asked)
+
+
+def test_what_is_no_disk_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="neither a folder nor a device"):
+        probe.scratch(tmp_path / "none", 1 << 10, destroy=False).__enter__()
+
+
+def test_a_disk_without_room_or_in_use_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="too little disk space"), probe.scratch(tmp_path, 1 << 60, destroy=False):
+        pass
+    with (
+        probe.scratch(tmp_path, 1 << 10, destroy=False),
+        pytest.raises(SpecError, match="another probe"),
+        probe.scratch(tmp_path, 1 << 10, destroy=False),
+    ):
+        pass
+
+
+def test_what_a_killed_probe_left_is_used_again_and_removed(tmp_path: Path) -> None:
+    (tmp_path / ".cephlab-probe").write_bytes(b"left")
+    with probe.scratch(tmp_path, 1 << 10, destroy=False):
+        pass
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), probe.scratch(tmp_path, 1 << 10, destroy=False):
+        raise KeyboardInterrupt
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_programs_print_is_read() -> None:
+    assert probe.parse_rating("Avr: 1 2 3\nTot:             183   5790  10490\n", 2) == 10490
+    assert probe.parse_rating("Tot:              60   5000   3000\n", 2) == pytest.approx(10000)
+    assert probe.parse_crc("crc32c:\t\t 8192 MiB/sec\n") == 8192 * (1 << 20)
+    assert probe.parse_iperf('{"end": {"sum_received": {"bits_per_second": 8e9}}}') == 1e9
+    assert probe.parse_fio(json.dumps(FIO), reads=True)["iops"] == 2000
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: probe.parse_rating("Segmentation fault", 2),
+        lambda: probe.parse_crc("fio: bad option"),
+        lambda: probe.parse_iperf("{}"),
+        lambda: probe.parse_iperf('{"end": {"sum_received": {"bits_per_second": 0}}}'),
+        lambda: probe.parse_fio("{}", reads=True),
+        lambda: probe.parse_fio(json.dumps(FIO).replace("2000", "0"), reads=True),
+    ],
+)
+def test_a_program_that_measured_nothing_is_no_result(read: Any) -> None:
+    with pytest.raises(LabBroken):
+        read()
+
+
+def test_the_rate_of_the_erasure_code_is_read() -> None:
+    assert rates.parse_encoding("0.5\t819200\n") == 819200 * 1024 / 0.5
+    for text in ("", "failed to load plugin", "0.0\t0"):
+        with pytest.raises(LabBroken):
+            rates.parse_encoding(text)
+
+
+def test_the_loopback_answers() -> None:
+    assert 0 < probe.loopback_rtt_s() < 0.1

@@ -1,0 +1,217 @@
+"""The command refuses what cannot be served in one sentence, with exit code 2, before anything starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app, run
+from cli.request import Request, parse_disk_size, warnings
+from cli.world import World
+from lab.arch import host_arch
+from lab.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
+from lab.home import Home
+from lab.spec import GIB, build_spec
+from tests.fake_provider import FakeProvider, kept_cluster, providers, trouble
+
+HERE = host_arch().value
+
+
+def up(world: World, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["up", *arguments], obj=world)
+
+
+@pytest.fixture
+def fake() -> FakeProvider:
+    return FakeProvider(broken=AssertionError("a refused request must not launch anything"))
+
+
+@pytest.fixture
+def world(tmp_path: Path, fake: FakeProvider) -> World:
+    return World(Home(tmp_path / "home"), providers(fake))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--release", "hammer"], "unknown release 'hammer'"),
+        (["--nodes", "sparc:1"], "unknown architecture 'sparc'"),
+        (["--nodes", f"{HERE}:0"], "asks for 0 nodes"),
+        (["--nodes", f"{HERE}:many"], "is not ARCH:COUNT"),
+        (["--lab", "moon"], "unknown provider 'moon'"),
+        (["--mons", "5"], "5 monitors do not fit on 3 node(s)"),
+        (["--nodes", f"{HERE}:7", "--mons", "6"], "a cluster needs 1 to 5 monitors"),
+        (["--mgrs", "4"], "4 managers do not fit on 3 node(s)"),
+        (["--osds-per-node", "0"], "--osds-per-node must be 1 or more"),
+        (["--osds-per-node", "1000"], "do not fit into this machine's memory"),
+        (["--disk-size", "huge"], "'huge' is not a size"),
+        (["--disk-size", "5MiB"], "too small for an OSD"),
+        (["--option", "osd_pool_default_size"], "is not KEY=VALUE"),
+        (["--option", "osd_pool_default_size=4"], "4 replicas need 4 hosts with OSDs"),
+        (["--option", "osd pool default size=4"], "4 replicas need 4 hosts with OSDs"),
+        (["--name", "No_Such_Name"], "cannot name a cluster"),
+        (["--spec", "absent.toml"], "absent.toml cannot be read"),
+        (
+            ["--spec", "x.toml", "--mons", "1", "--option", "a=b"],
+            "--spec and --mons, --option cannot be given together",
+        ),
+    ],
+)
+def test_up_refuses(world: World, fake: FakeProvider, arguments: list[str], sentence: str) -> None:
+    result = up(world, *arguments)
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr
+    assert result.stdout == ""
+    assert fake.launched == []
+    assert list(world.runs.all()) == []
+
+
+def test_an_error_is_one_line_its_evidence_and_a_hint(world: World) -> None:
+    lines = up(world, "--nodes", f"{HERE}:0").stderr.splitlines()
+    assert lines == [
+        f"error: --nodes: '{HERE}:0' asks for 0 nodes",
+        "  wanted: a count of 1 or more",
+        "hint: leave the part out",
+    ]
+
+
+def test_with_json_an_error_is_an_object_on_stdout(world: World) -> None:
+    result = up(world, "--nodes", f"{HERE}:0", "--json")
+    assert result.exit_code == 2
+    error = json.loads(result.stdout)["error"]
+    assert sorted(error) == ["detail", "hint", "what"]
+    assert error["what"].endswith("asks for 0 nodes")
+
+
+def test_a_taken_name_is_refused(world: World, fake: FakeProvider) -> None:
+    kept_cluster(world.home, "one")
+    result = up(world, "--name", "one", "--image", "example/ceph:1")
+    assert result.exit_code == 2
+    assert "there is a cluster called 'one' already" in result.stderr
+    assert "cephlab down one" in result.stderr
+    assert fake.launched == []
+
+
+def test_a_cache_folder_that_cannot_be_written_is_refused(tmp_path: Path, fake: FakeProvider) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    result = up(World(Home(tmp_path / "file" / "home"), providers(fake)))
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+    assert "CEPHLAB_HOME" in result.stderr
+
+
+def test_an_engine_that_does_not_answer_is_refused(tmp_path: Path) -> None:
+    silent = FakeProvider("container", reason=Unavailable("the engine does not answer", "refused", "start it"))
+    world = World(Home(tmp_path), providers(silent))
+    result = up(world, "--lab", "container", "--nodes", f"{HERE}:1")
+    assert result.exit_code == 2
+    assert "error: the engine does not answer" in result.stderr
+    assert "hint: start it" in result.stderr
+
+
+def test_an_unknown_key_of_a_spec_file_is_named(world: World, tmp_path: Path) -> None:
+    for text, key in (("noodles = 3\n", "noodles"), ("", "nodes.0.memmory")):
+        line = "" if text else "memmory = 1\n"
+        file = tmp_path / "spec.toml"
+        file.write_text(f'{text}[[nodes]]\nname = "n0"\narch = "{HERE}"\nmon = true\nmgr = true\n{line}')
+        result = up(world, "--spec", str(file))
+        assert result.exit_code == 2
+        assert f"{key}: unknown key" in result.stderr
+
+
+def test_a_spec_without_an_osd_is_refused(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text(f'[[nodes]]\nname = "n0"\narch = "{HERE}"\nmon = true\nmgr = true\n')
+    result = up(world, "--spec", str(file))
+    assert result.exit_code == 2
+    assert "a cluster without an OSD never becomes healthy" in result.stderr
+
+
+def test_an_even_number_of_monitors_is_only_warned_of() -> None:
+    assert warnings(build_spec([(host_arch(), 2)], mons=2)) == [
+        "2 monitors survive no more failures than 1: an odd number is better"
+    ]
+    assert warnings(build_spec([(host_arch(), 3)], mons=3)) == []
+
+
+@pytest.mark.parametrize("error", [trouble(), LabBroken("the bridge is gone"), NotReached("quorum", 3.0, "none")])
+def test_a_launch_that_fails_leaves_nothing(tmp_path: Path, error: LabError) -> None:
+    fake = FakeProvider(broken=error)
+    world = World(Home(tmp_path), providers(fake))
+    result = up(world, "--name", "one", "--image", "example/ceph:1")
+    assert result.exit_code == error.exit_code
+    assert f"error: {error.what}" in result.stderr
+    assert "everything that was started has been removed again" in result.stderr
+    assert fake.launched == ["one"]
+    assert fake.holding == set()
+    assert list(world.runs.all()) == []
+
+
+def test_an_interrupted_launch_leaves_nothing(tmp_path: Path) -> None:
+    fake = FakeProvider(broken=KeyboardInterrupt())
+    world = World(Home(tmp_path), providers(fake))
+    result = up(world, "--name", "one", "--image", "example/ceph:1")
+    assert result.exit_code == 130
+    assert "error: interrupted" in result.stderr
+    assert fake.holding == set()
+    assert list(world.runs.all()) == []
+
+
+def test_what_a_failed_launch_could_not_remove_is_told_with_the_error(tmp_path: Path) -> None:
+    fake = FakeProvider(broken=trouble(), stuck={"one"})
+    world = World(Home(tmp_path), providers(fake))
+    result = up(world, "--name", "one", "--image", "example/ceph:1")
+    assert result.exit_code == 3
+    assert "error: no room for a network" in result.stderr
+    assert "a process does not die" in result.stderr
+    assert [run.id for run in world.runs.all()] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("10GiB", 10 * GIB), ("10g", 10 * GIB), ("1.5 GiB", 3 * GIB // 2), ("2147483648", 2 * GIB)]
+)
+def test_sizes_are_read(text: str, size: int) -> None:
+    assert parse_disk_size(text) == size
+
+
+def test_the_default_is_a_mixed_cluster_where_the_other_architecture_runs() -> None:
+    assert [node.arch is host_arch() for node in Request().build(foreign_runs=True).nodes] == [True, True, False]
+    assert [node.arch is host_arch() for node in Request().build(foreign_runs=False).nodes] == [True, True, True]
+
+
+def test_wrong_use_gives_a_usage_sentence_and_a_suggestion(world: World) -> None:
+    result = up(world, "--nodse", "x")
+    assert result.exit_code == 2
+    assert "Usage: " in result.stderr
+    assert "--nodes" in result.stderr
+
+
+def test_wrong_use_with_json_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["up", "--nodse", "x", "--json"]) == 2
+    assert "--nodes" in json.loads(capsys.readouterr().out)["error"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SpecError("x"), 2),
+        (Unavailable("x"), 2),
+        (LabBroken("x"), 3),
+        (CephTrouble("x"), 1),
+        (DaemonDied("osd.0", "n0", "ceph-osd", "log", "", None), 1),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(tmp_path: Path, error: LabError, code: int) -> None:
+    world = World(Home(tmp_path), providers(FakeProvider(broken=error)))
+    assert up(world, "--image", "example/ceph:1").exit_code == code
+
+
+def test_a_full_disk_is_a_broken_lab_not_a_traceback(tmp_path: Path) -> None:
+    world = World(Home(tmp_path), providers(FakeProvider(broken=OSError(28, "No space left on device", "/lab/disk"))))
+    result = up(world, "--image", "example/ceph:1")
+    assert result.exit_code == 3
+    assert "error: this machine refused: No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,267 @@
+"""Regression verdicts: what is found, what is left alone, and what nobody can tell."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from lab.arch import Arch
+from lab.checks.verdict import Outcome
+from lab.telemetry import demandfile
+from lab.telemetry.compare import Compared, compare, overall, settled
+from lab.telemetry.demand import Demand, Operation, Resource, Role
+from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from lab.telemetry.measure import intervals
+from lab.telemetry.regression import covariates, paired, ratio
+
+OPERATION = Operation("randwrite", 4096, depth=16)
+RETIRED = Resource.INSTRUCTIONS
+CPU = {Role.PRIMARY: 300e-6, Role.REPLICA: 400e-6, Role.CLIENT: 60e-6}
+
+
+def batch(rng: random.Random, *, factor: float = 1.0, mood: float = 1.0, noise: float = 0.02) -> Batch:
+    """A batch whose cost follows the mood of the machine: its switches and its reference work show it."""
+    mood *= rng.uniform(0.9, 1.1)
+    error = rng.gauss(1, noise)
+    costs = {
+        role: {
+            Resource.CPU_USER_S: cpu / 2 * factor * mood * error,
+            Resource.CPU_SYSTEM_S: cpu / 2 * factor * mood * error,
+            Resource.WIRE_SENT_BYTES: 12000.0 * rng.gauss(1, 0.001),
+        }
+        for role, cpu in CPU.items()
+    }
+    return Batch(1000, 2, 16, costs, {"memory": 1e-4 * mood**0.5}, {"switches": 9 * mood, "syncs": 0.5})
+
+
+def measured(
+    seed: int, *, factor: float = 1.0, mood: float = 1.0, noise: float = 0.02, count: int = 14, arch: Arch = Arch.X86_64
+) -> Measurement:
+    rng = random.Random(seed)
+    batches = tuple(batch(rng, factor=factor, mood=mood, noise=noise) for _ in range(count))
+    demand = Demand(OPERATION, "reef", arch, "key", intervals(batches))
+    return Measurement(demand, batches, conditions={"cpu": "one", "provider": "local", "disks": "memory"})
+
+
+def outcome(before: Measurement, after: Measurement) -> Outcome:
+    return overall(compare([before], [after])).outcome
+
+
+def test_the_same_passes() -> None:
+    assert outcome(measured(1), measured(2)) is Outcome.PASS
+
+
+def test_against_a_stored_baseline_only_much_is_found_and_named() -> None:
+    assert outcome(measured(1), measured(2, factor=1.04)) is Outcome.PASS
+    found = overall(compare([measured(1)], [measured(2, factor=1.25)]))
+    assert found.outcome is Outcome.FAIL
+    assert "CPU of" in found.reason
+
+
+def test_a_faster_one_passes() -> None:
+    assert outcome(measured(1), measured(2, factor=0.8)) is Outcome.PASS
+
+
+def test_what_switches_and_pace_explain_is_no_regression() -> None:
+    assert outcome(measured(1), measured(2, mood=1.04)) is Outcome.PASS
+    assert outcome(measured(1), measured(2, mood=1.04, factor=1.3)) is Outcome.FAIL
+
+
+def test_a_machine_that_became_slower_itself_decides_nothing() -> None:
+    assert outcome(measured(1), measured(2, mood=1.3)) is Outcome.INCONCLUSIVE
+    assert outcome(measured(1), measured(2, mood=1.3, factor=1.15)) is Outcome.INCONCLUSIVE
+
+
+def test_noise_is_inconclusive_not_a_pass() -> None:
+    assert outcome(measured(1, noise=0.25), measured(2, noise=0.25)) is Outcome.INCONCLUSIVE
+
+
+def test_other_operations_are_named() -> None:
+    other = replace(measured(2), demand=replace(measured(2).demand, operation=Operation("randread", 4096)))
+    found = overall(compare([measured(1)], [other]))
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "has not measured it" in found.reason
+    assert overall([]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_architectures_are_shown_beside_each_other() -> None:
+    (found,) = compare([measured(1)], [measured(2, factor=2, arch=Arch.AARCH64)])
+    assert found.verdict.outcome is Outcome.PASS
+    assert {change.outcome for change in found.changes} == {None}
+
+
+@pytest.mark.parametrize("key", ["cpu", "provider", "disks"])
+def test_another_machine_says_nothing(key: str) -> None:
+    other = measured(2)
+    (found,) = compare([measured(1)], [replace(other, conditions={**other.conditions, key: "another"})])
+    assert found.verdict.outcome is Outcome.INCONCLUSIVE
+    assert "another" in found.verdict.reason
+
+
+def test_emulated_cpu_is_not_judged() -> None:
+    slow = measured(2)
+    (found,) = compare([measured(1)], [replace(slow, demand=replace(slow.demand, emulated=True))])
+    assert found.verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_wire_that_carries_more_is_found() -> None:
+    after = measured(2)
+    batches = tuple(
+        replace(
+            one,
+            costs={
+                role: {**costs, Resource.WIRE_SENT_BYTES: costs[Resource.WIRE_SENT_BYTES] * 1.2}
+                for role, costs in one.costs.items()
+            },
+        )
+        for one in after.batches
+    )
+    found = compare([measured(1)], [replace(after, batches=batches)])
+    assert overall(found).outcome is Outcome.FAIL
+    assert "sent by" in overall(found).reason
+
+
+def test_more_instructions_are_found_where_they_are_counted() -> None:
+    def counting(found: Measurement, each: float) -> Measurement:
+        rng = random.Random(3)
+        batches = tuple(
+            replace(
+                one, costs={**one.costs, Role.PRIMARY: {**one.costs[Role.PRIMARY], RETIRED: each * rng.gauss(1, 0.003)}}
+            )
+            for one in found.batches
+        )
+        return replace(found, batches=batches, demand=replace(found.demand, costs=intervals(batches)))
+
+    noisy = counting(measured(1, noise=0.2), 5e5), counting(measured(2, noise=0.2), 5.5e5)
+    assert overall(compare([noisy[0]], [noisy[1]])).outcome is Outcome.FAIL
+    assert "instructions by osd.primary" in overall(compare([noisy[0]], [noisy[1]])).reason
+
+
+def side_by_side(seed: int, factor: float, *, starts: int = 16) -> tuple[Measurement, Measurement]:
+    """Two clusters on a machine whose mood moves by tens of percent, both in the same one; a start costs 3 % or so."""
+    rng = random.Random(seed)
+    sides: tuple[list[Batch], list[Batch]] = ([], [])
+    for start in range(starts):
+        mood = rng.uniform(0.7, 1.4)
+        for side, own in zip(sides, (1.0, factor), strict=True):
+            side.append(replace(batch(rng, noise=0), costs=dearer(own * mood * rng.gauss(1, 0.03)), start=start))
+    conditions = {"cpu": "one", "provider": "local", "disks": "memory", PAIR: "one and two"}
+    one, two = (
+        Measurement(
+            Demand(OPERATION, "reef", Arch.X86_64, "key", intervals(tuple(side))), tuple(side), conditions=conditions
+        )
+        for side in sides
+    )
+    return one, two
+
+
+def dearer(factor: float) -> dict[Role, dict[Resource, float]]:
+    return {role: {Resource.CPU_USER_S: cpu * factor} for role, cpu in CPU.items()}
+
+
+def test_what_the_machine_does_to_both_of_a_pair_cancels() -> None:
+    for seed in range(20):
+        assert outcome(*side_by_side(seed, 1.0)) is Outcome.PASS
+        assert outcome(*side_by_side(seed, 1.1)) is Outcome.FAIL
+
+
+def test_a_client_that_is_the_same_shows_what_a_side_was_up_against() -> None:
+    one, two = side_by_side(1, 1.0)
+    rng = random.Random(5)
+    sides = []
+    for side, step in ((one, 1.0), (two, 1.1)):
+        batches = []
+        for each in side.batches:
+            mood = rng.uniform(0.6, 1.6)
+            factors = {Role.PRIMARY: step * mood, Role.REPLICA: step * mood, Role.CLIENT: mood}
+            costs = {role: {Resource.CPU_USER_S: CPU[role] * by * rng.gauss(1, 0.03)} for role, by in factors.items()}
+            batches.append(replace(each, costs=costs))
+        sides.append(replace(side, batches=tuple(batches)))
+    assert outcome(*sides) is Outcome.INCONCLUSIVE
+    same = [replace(side, conditions={**side.conditions, CALIBRATED: "yes"}) for side in sides]
+    assert outcome(*same) is Outcome.FAIL
+    assert "beside the client's" in overall(compare([same[0]], [same[1]])).reason
+    assert settled(same[0].batches, same[1].batches, True) == "CPU of the OSDs is settled: fail"
+
+
+def test_a_pair_ends_early_only_when_it_is_clear() -> None:
+    same, slow = side_by_side(1, 1.0), side_by_side(1, 1.4)
+    assert settled(slow[0].batches[:6], slow[1].batches[:6], False) == "CPU of the OSDs is settled: fail"
+    assert settled(same[0].batches[:3], same[1].batches[:3], False) is None
+    assert settled(slow[0].batches[:1], slow[1].batches[:1], False) is None
+
+
+def test_a_role_alone_fails_or_is_only_shown() -> None:
+    (found,) = compare(*([one] for one in side_by_side(1, 1.0, starts=3)))
+    outcomes = {change.what: change.outcome for change in found.changes}
+    assert outcomes["CPU of osd.primary"] is None
+    assert outcomes["CPU of OSDs"] is not None
+
+
+def test_measurements_of_different_pairs_are_no_pair() -> None:
+    one, two = side_by_side(1, 1.1)
+    other = replace(two, conditions={**two.conditions, PAIR: "one and three"})
+    assert outcome(one, other) is Outcome.INCONCLUSIVE
+
+
+def test_one_start_of_a_pair_has_no_interval() -> None:
+    found = paired([1.0], [1.1])
+    assert found.value == pytest.approx(1.1)
+    assert (found.low, found.high) == (0.0, math.inf)
+
+
+def test_what_wake_ups_explain_is_taken_out_of_a_pair_and_a_step_is_not() -> None:
+    rng = random.Random(4)
+    moods = [rng.gauss(0, 0.2) for _ in range(16)]
+    after = [1.1 * math.exp(0.9 * mood + rng.gauss(0, 0.02)) for mood in moods]
+    beside = ({"switches": [0.0] * 16}, {"switches": moods})
+    plain, found = paired([1.0] * 16, after), paired([1.0] * 16, after, beside)
+    assert found.value == pytest.approx(1.1, rel=0.03)
+    assert found.high - found.low < (plain.high - plain.low) / 3
+    assert found.low < 1.1 < found.high
+
+
+def test_covariates_need_every_batch() -> None:
+    rng = random.Random(1)
+    batches = [batch(rng), replace(batch(rng), reference={})]
+    assert set(covariates(batches)) == {"switches", "syncs"}
+
+
+def test_the_ratio_has_the_right_interval_without_covariates() -> None:
+    found = ratio([1.0, 1.0, 1.0], [2.0, 2.0, 2.0])
+    assert (found.value, found.low, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    assert ratio([1.0], [2.0]).low == 0.0
+
+
+def test_the_spread_between_deployments_widens() -> None:
+    narrow = ratio([1.0, 1.01, 0.99], [1.0, 1.01, 0.99])
+    wide = ratio([1.0, 1.01, 0.99], [1.0, 1.01, 0.99], spread=0.05)
+    assert wide.high > narrow.high > 1
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, 0), (1.2, 1)])
+def test_the_command_ends_as_its_verdict(tmp_path: Path, factor: float, code: int) -> None:
+    demandfile.save(tmp_path / "a.json", [measured(1)])
+    demandfile.save(tmp_path / "b.json", [measured(2, factor=factor)])
+    ended = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    assert ended.exit_code == code, ended.output
+    assert "CPU of OSDs" in ended.output
+
+
+def test_a_file_that_is_none_is_refused() -> None:
+    assert CliRunner().invoke(app, ["compare", "no-such.json", "no-such.json"]).exit_code == 2
+
+
+def compared(found: list[Compared]) -> list[str]:
+    return [change.what for one in found for change in one.changes]
+
+
+def test_every_role_that_works_is_shown() -> None:
+    names = compared(compare([measured(1)], [measured(2)]))
+    assert {"CPU of OSDs", "CPU of osd.primary", "CPU of client", "sent by osd.primary"} <= set(names)

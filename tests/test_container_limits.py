@@ -1,0 +1,166 @@
+"""How a spec's limits become the engine's options, without an engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from pathlib import Path
+
+import docker.errors
+import pytest
+import requests
+
+from lab.arch import Arch
+from lab.errors import LabBroken, LabError, SpecError, Unavailable
+from lab.providers.blockdevices import BlockDevices
+from lab.providers.container import limits, nodes
+from lab.spec import GIB, MIB, Disk, DiskClass, DiskLimits, Node
+
+FREE = Disk("free")
+SLOW = Disk("slow", limits=DiskLimits(write_iops=100))
+SLOWER = Disk("slower", limits=DiskLimits(read_bytes_s=MIB))
+
+
+def test_a_node_without_limits_has_no_options() -> None:
+    assert limits.machine_options(Node("n0", Arch.X86_64)) == {}
+
+
+def test_cores_and_memory_become_options() -> None:
+    options = limits.machine_options(Node("n0", Arch.X86_64, cores=0.5, memory_bytes=2 * GIB))
+    assert options == {"nano_cpus": 500_000_000, "mem_limit": 2 * GIB, "memswap_limit": 2 * GIB}
+
+
+def test_podman_as_root_is_given_this_machines_ceilings() -> None:
+    assert limits.process_options(podman_as_root=False) == {}
+    given = limits.process_options(podman_as_root=True)["ulimits"]
+    ceilings = {limit.name: (limit.soft, limit.hard) for limit in given}
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert ceilings["nofile"] == (files, files)
+    soft, hard = ceilings["nproc"]
+    assert 0 < soft == hard <= int(Path("/proc/sys/kernel/pid_max").read_text())
+
+
+def test_only_podmans_filter_of_system_calls_is_left_out() -> None:
+    assert limits.system_call_options(podman=False) == {}
+    assert limits.system_call_options(podman=True) == {"security_opt": ["seccomp=unconfined"]}
+
+
+def test_every_ceiling_of_a_disk_becomes_its_option() -> None:
+    ceilings = DiskLimits(read_iops=1, write_iops=2, read_bytes_s=3, write_bytes_s=4)
+    assert limits.disk_options({Path("/dev/x"): ceilings}) == {
+        "device_read_iops": [{"Path": "/dev/x", "Rate": 1}],
+        "device_write_iops": [{"Path": "/dev/x", "Rate": 2}],
+        "device_read_bps": [{"Path": "/dev/x", "Rate": 3}],
+        "device_write_bps": [{"Path": "/dev/x", "Rate": 4}],
+    }
+
+
+def test_several_devices_share_an_option() -> None:
+    options = limits.disk_options(
+        {
+            Path("/dev/a"): DiskLimits(write_iops=1),
+            Path("/dev/b"): DiskLimits(write_iops=2),
+            Path("/dev/c"): DiskLimits(),
+        }
+    )
+    assert options == {"device_write_iops": [{"Path": "/dev/a", "Rate": 1}, {"Path": "/dev/b", "Rate": 2}]}
+
+
+@pytest.mark.parametrize(
+    ("disks", "wanted"), [((), False), ((FREE, FREE), False), ((FREE, SLOW), False), ((SLOW, FREE, SLOWER), True)]
+)
+def test_loop_devices_are_for_several_limited_disks(disks: tuple[Disk, ...], wanted: bool) -> None:
+    assert limits.wants_loops(disks) is wanted
+
+
+def loop_tree(tmp_path: Path, *, used: dict[str, str], free: tuple[str, ...]) -> BlockDevices:
+    for name, file in used.items():
+        backing = tmp_path / "block" / name / "loop" / "backing_file"
+        backing.parent.mkdir(parents=True)
+        backing.write_text(file + "\n")
+    for name in (*free, "vda"):
+        (tmp_path / "block" / name).mkdir(parents=True)
+    return BlockDevices(tmp_path)
+
+
+def test_loop_devices_of_a_volume_are_found_also_when_the_file_is_gone(tmp_path: Path) -> None:
+    ours = Path("/volumes/cephlab-a.disks/_data")
+    devices = loop_tree(
+        tmp_path,
+        used={
+            "loop0": f"{ours}/d0/block",
+            "loop1": "/volumes/cephlab-a.disks2/_data/d0/block",
+            "loop2": f"{ours}/d1/block (deleted)",
+        },
+        free=("loop3", "loop4"),
+    )
+    assert devices.loops_below(ours) == [Path("/dev/loop0"), Path("/dev/loop2")]
+    assert devices.free_loops() == 2
+
+
+def test_too_few_loop_devices_are_counted(tmp_path: Path) -> None:
+    devices = loop_tree(tmp_path, used={}, free=("loop0",))
+    reason = limits.loop_obstacle((SLOW, FREE, SLOWER), devices, local=True)
+    assert reason is not None
+    if os.geteuid() == 0:
+        assert "2 loop devices" in reason.what
+        assert "free: 1" in reason.detail
+    else:
+        assert "root" in reason.what
+
+
+def test_an_engine_elsewhere_has_no_loop_devices_for_us(tmp_path: Path) -> None:
+    reason = limits.loop_obstacle((SLOW, SLOWER), loop_tree(tmp_path, used={}, free=("loop0", "loop1")), local=False)
+    assert reason is not None
+    assert "slow, slower" in reason.what
+    assert reason.hint
+
+
+def device_tree(tmp_path: Path, directory: Path, *, partition: bool) -> BlockDevices:
+    number = directory.stat().st_dev
+    disk = tmp_path / "devices" / "nvme0n1"
+    real = disk / "nvme0n1p2" if partition else disk
+    real.mkdir(parents=True)
+    if partition:
+        (real / "partition").write_text("2\n")
+    links = tmp_path / "dev" / "block"
+    links.mkdir(parents=True)
+    (links / f"{os.major(number)}:{os.minor(number)}").symlink_to(real)
+    return BlockDevices(tmp_path)
+
+
+@pytest.mark.parametrize("partition", [False, True])
+def test_the_whole_disk_below_a_folder_is_found(tmp_path: Path, partition: bool) -> None:
+    assert device_tree(tmp_path, tmp_path, partition=partition).below(tmp_path) == Path("/dev/nvme0n1")
+
+
+def test_a_folder_on_no_disk_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="block device") as caught:
+        BlockDevices(tmp_path).below(tmp_path)
+    assert caught.value.hint
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="absent"):
+        BlockDevices(tmp_path).below(tmp_path / "absent")
+
+
+def test_a_disk_survives_being_written_down() -> None:
+    disk = Disk("d0", 5 * GIB, DiskClass.NVME, DiskLimits(read_iops=7, write_bytes_s=9))
+    assert nodes.disk_from("d0", json.loads(json.dumps(nodes.disk_state(disk, Path("/dev/loop3"))))) == disk
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "raised"),
+    [
+        (409, "Conflict", SpecError),
+        (500, "network name cephlab-one already used: network already exists", SpecError),
+        (500, "subnet 10.77.1.0/24 is already used on the host or by another config", LabBroken),
+    ],
+)
+def test_only_a_taken_name_is_the_users_mistake(status: int, words: str, raised: type[LabError]) -> None:
+    response = requests.Response()
+    response.status_code = status
+    with pytest.raises(raised, match="network cephlab-one"), nodes.making("network cephlab-one", "one"):
+        raise docker.errors.APIError("refused", response=response, explanation=words)

@@ -1,0 +1,83 @@
+"""The dm-cache suite's own rules, without a machine: what is lost, what is a gain, and what a topology asks for."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lab.arch import host_arch
+from lab.checks import CHECKS, Outcome
+from lab.history import History
+from lab.scenario import Topology
+from lab.spec import Disk
+from lab.workloads.committed import TABLES, compare, statement, value_of
+from suites.dmcache import SCENARIOS
+from suites.dmcache.benefit import note_gain, ratio
+from suites.dmcache.stand import TOPOLOGY
+
+
+def rows(*numbers: int) -> list[list[str]]:
+    return [[str(number), value_of(number)] for number in numbers]
+
+
+def test_a_ledger_that_is_whole_has_every_acknowledged_transaction_and_maybe_more() -> None:
+    found = compare(4, [0, 2], [rows(0, 1, 2), rows(0, 1, 2)])
+    assert found.whole
+    assert found.unacknowledged == 1
+
+
+@pytest.mark.parametrize(
+    ("tables", "lost", "half", "made_up"),
+    [
+        ([rows(0), rows(0)], (2,), (), 0),
+        ([rows(0, 2), rows(0)], (), (2,), 0),
+        ([rows(0, 2, 9), rows(0, 2, 9)], (), (), 2),
+        ([[["0", "x"], ["2", value_of(2)]], rows(0, 2)], (), (), 1),
+    ],
+)
+def test_what_is_wrong_with_a_ledger_is_told_apart(
+    tables: list[list[list[str]]], lost: tuple[int, ...], half: tuple[int, ...], made_up: int
+) -> None:
+    found = compare(4, [0, 2], tables)
+    assert (found.lost, found.half, len(found.made_up)) == (lost, half, made_up)
+    assert not found.whole
+
+
+def test_a_transaction_is_one_line_that_answers_with_its_number() -> None:
+    text = statement(7)
+    assert "\n" not in text
+    assert all(table in text for table in TABLES)
+    assert text.index("COMMIT") < text.index("SELECT 7;")
+
+
+@pytest.mark.parametrize(
+    ("with_cache", "outcome"),
+    [
+        ((40.0, 41.0, 42.0), Outcome.PASS),
+        ((19.0, 21.0, 20.5), Outcome.INCONCLUSIVE),
+        ((9.0, 10.0, 11.0), Outcome.FAIL),
+    ],
+)
+def test_a_gain_is_judged_by_whole_intervals(with_cache: tuple[float, ...], outcome: Outcome) -> None:
+    recorder = History().recorder("dmcache.gain")
+    recorder.witness("transactions", got=100, least=1)
+    note_gain(recorder, "writeback", {True: with_cache, False: (19.0, 20.0, 21.0)}, judged=True)
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+def test_a_ratio_to_nearly_nothing_has_no_upper_end() -> None:
+    assert ratio((10.0, 11.0), (0.0, 10.0))[2] == math.inf
+
+
+def test_the_client_alone_has_the_disks() -> None:
+    spec = TOPOLOGY.spec("reef")
+    assert [node.name for node in spec.nodes] == ["n0", "c0"]
+    assert [disk.name for disk in spec.nodes[1].disks] == ["cache", "metadata"]
+    assert Topology(client_disks=(Disk("more"),)).spec("reef").nodes[0].disks[0].name == "n0-block0"
+    assert spec.nodes[0].arch is host_arch()
+
+
+def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert all(scenario.name.startswith("dmcache.") and scenario.check in CHECKS for scenario in SCENARIOS)

@@ -1,0 +1,70 @@
+"""A gate with a profile: predictions that say where they are from, and who vouches for which claim."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from cli.gate import chosen, expectation_page
+from fixtures.expectation import SCENARIO, claims, demands_for, note_expectations
+from lab.archive import Ending, Record
+from lab.history import History
+from lab.home import Home
+from lab.series import record_demand
+from lab.telemetry.demandfile import Measurement
+from tuning.demandsets import find_demands
+from tuning.profilefile import find_profile
+
+PASSED = Record(
+    scenario="interop.rbd", suite="interop", ending=Ending.PASS, reason="", derivation=(), began_s=0.0, seconds=1.0
+)
+
+
+def test_predictions_and_claims_go_into_the_history(tmp_path: Path) -> None:
+    history, home = History(), Home(tmp_path)
+    profile = find_profile("ampere-altra-4n", home.profiles)
+    note_expectations(history, profile, home, [PASSED])
+    made = [event.data for event in history.events(SCENARIO) if event.kind == "prediction"]
+    assert len(made) == 4
+    assert all(one["ops_s"] > 0 and one["bottleneck"] for one in made if "ops_s" in one)
+    assert any("ops_s" in one for one in made)
+    assert "shipped" in made[0]["demands"]
+    said = {event.data["by"] for event in history.events(SCENARIO) if event.kind == "claim"}
+    assert said == {"lab", "demand", "model", "nobody"}
+
+
+def test_what_did_not_pass_is_not_claimed(tmp_path: Path) -> None:
+    profile = find_profile("ampere-altra-4n", Home(tmp_path).profiles)
+    text = dict(claims(profile, [replace(PASSED, ending=Ending.FAIL)]))["lab"]
+    assert "nothing that ran" in text
+    assert "interop" in dict(claims(profile, [PASSED]))["lab"]
+
+
+def test_demands_of_the_run_need_this_machines_speed(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    shipped, _ = find_demands(home.demands)
+    history = History()
+    record_demand(history.recorder("block.cost"), Measurement(shipped[0]))
+    _, origin = demands_for(history.events(), home)
+    assert "measured in this run" not in origin
+
+
+def test_a_profile_brings_the_suite_that_measures_costs() -> None:
+    assert chosen((), tier="quick", everything=False) == ("interop",)
+    assert chosen((), tier="quick", everything=False, costs="pve-epyc-3n") == ("interop", "block")
+    assert chosen(("baseline",), tier="quick", everything=False, costs="pve-epyc-3n") == ("baseline",)
+
+
+def test_predictions_are_lines_below_the_verdicts() -> None:
+    known = {
+        "profile": "p",
+        "shape": "randread",
+        "ops_s": 1000.0,
+        "latency_s": 0.002,
+        "bottleneck": "cpu",
+        "demands": "shipped",
+    }
+    text = expectation_page([known, {"profile": "p", "shape": "write", "unknown": "nothing measured"}])
+    assert "1,000/s after 2 ms, limit: cpu" in text
+    assert "not predicted for p, write: nothing measured" in text
+    assert expectation_page([]) == ""

@@ -1,0 +1,170 @@
+"""Faults as values: chosen by seed alone, healed on every way out, told to the history, refused where impossible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
+
+import pytest
+
+from lab.checks import CHECKS, Outcome
+from lab.cluster import Cluster
+from lab.errors import LabBroken, Unavailable
+from lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
+from lab.faults import fault as fault_module
+from lab.faults.full import Level, lowered
+from lab.history import History, Recorder
+from lab.spec import Capability
+
+THREE = Layout(
+    {name: (f"mgr.{name}", f"mon.{name}", f"osd.{index}") for index, name in enumerate(("n0", "n1", "n2"))}, "n0"
+)
+ONE_MON = Layout({"n0": ("mgr.n0", "mon.n0", "osd.0"), "n1": ("osd.1",)}, "n0")
+
+
+def recorder() -> Recorder:
+    return History().recorder("demo")
+
+
+def a_cluster() -> Cluster:
+    """As much of one as `inflict` looks at."""
+    deployer = SimpleNamespace(client_host=lambda: SimpleNamespace(name="n0"))
+    return cast("Cluster", SimpleNamespace(provider_name="local", hosts={"n0": None}, daemons={}, deployer=deployer))
+
+
+class Demo:
+    """A fault that writes down what becomes of it."""
+
+    name: ClassVar[str] = "demo"
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    target = "n0"
+
+    def __init__(self, got: float = 1, breaks: bool = True) -> None:
+        self.got = got
+        self.breaks = breaks
+        self.said: list[str] = []
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Demo | None:
+        return cls()
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset({"n0"})
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        try:
+            self.said.append("harm")
+            if not self.breaks:
+                raise LabBroken("it does not break")
+            yield
+        finally:
+            self.said.append("heal")
+
+    def sign(self, cluster: Cluster) -> Sign:
+        return Sign("things seen", self.got)
+
+
+def phases(events: Recorder) -> list[str]:
+    return [event.data["phase"] for event in events.events() if event.kind == "fault"]
+
+
+def test_a_fault_holds_inside_its_block_and_the_history_says_so() -> None:
+    fault, told = Demo(), recorder()
+    with inflict(fault, a_cluster(), told) as window:
+        assert fault.said == ["harm"]
+    assert fault.said == ["harm", "heal"]
+    assert phases(told) == ["inflicting", "broken", "seen", "healing", "healed"]
+    seen = next(event for event in told.events() if event.data.get("phase") == "seen")
+    assert (window.fault, window.target, window.began_s) == ("demo", "n0", seen.at_s)
+    assert seen.data["nodes"] == ["n0"]
+
+
+def test_an_error_inside_heals_and_passes() -> None:
+    fault, told = Demo(), recorder()
+    with pytest.raises(ZeroDivisionError), inflict(fault, a_cluster(), told):
+        raise ZeroDivisionError
+    assert fault.said == ["harm", "heal"]
+    assert phases(told)[-1] == "healing"
+
+
+def test_a_fault_that_breaks_down_half_way_is_healed() -> None:
+    fault, told = Demo(breaks=False), recorder()
+    with pytest.raises(LabBroken, match="it does not break"), inflict(fault, a_cluster(), told):
+        raise AssertionError("the block must not run")
+    assert fault.said == ["harm", "heal"]
+    assert phases(told) == ["inflicting"]
+
+
+def test_a_fault_that_nobody_saw_leaves_its_scenario_inconclusive() -> None:
+    told = recorder()
+    told.observe("sum", got=2, wanted=2)
+    with inflict(Demo(got=0), a_cluster(), told):
+        pass
+    verdict = CHECKS["witnessed"](told.events())
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "demo of n0: things seen" in verdict.reason
+
+
+def test_what_a_provider_cannot_do_is_refused_before_anything_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    fault, told = Demo(), recorder()
+    monkeypatch.setattr(Demo, "needs", frozenset({Capability.OWN_KERNEL}))
+    refusal = "the local provider cannot do demo: it has no own-kernel"
+    with pytest.raises(Unavailable, match=refusal), inflict(fault, a_cluster(), told):
+        raise AssertionError("the block must not run")
+    assert fault.said == []
+    assert told.events() == ()
+
+
+@pytest.mark.parametrize("kind", FAULTS.values(), ids=lambda kind: str(kind.name))
+class TestEveryKind:
+    def test_has_its_name_and_says_what_it_is(self, kind: Any) -> None:
+        assert FAULTS[kind.name] is kind
+        assert (kind.__doc__ or "").strip()
+        assert kind.needs <= frozenset(Capability)
+
+    def test_its_target_is_chosen_by_the_seed_alone(self, kind: Any) -> None:
+        aimed = [kind.aim(THREE, Random(seed)) for seed in range(40)]
+        assert aimed == [kind.aim(THREE, Random(seed)) for seed in range(40)]
+        assert all(fault is not None and fault.target for fault in aimed)
+
+    def test_it_strikes_nodes_that_there_are(self, kind: Any) -> None:
+        for seed in range(20):
+            assert kind.aim(THREE, Random(seed)).nodes(THREE) <= set(THREE.nodes)
+
+    def test_it_spares_a_sole_monitor_unless_it_strikes_everything(self, kind: Any) -> None:
+        for seed in range(20):
+            fault = kind.aim(ONE_MON, Random(seed))
+            if fault is not None and kind.name != "kill-everything":
+                assert "mon.n0" not in fault.target
+                assert kind.name != "kill-node" or fault.node == "n1"
+
+    def test_it_is_refused_where_a_capability_lacks(self, kind: Any) -> None:
+        reason = obstacle(kind, frozenset(), "bare")
+        assert (reason is None) == (not kind.needs)
+        assert obstacle(kind, frozenset(Capability), "able") is None
+
+
+def test_targets_differ_with_the_seed() -> None:
+    killed = {cast("Any", FAULTS["kill-daemon"].aim(THREE, Random(seed))).daemon for seed in range(60)}
+    assert killed == {name for names in THREE.nodes.values() for name in names}
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_thresholds_stay_in_order_and_mean_the_level(level: Level) -> None:
+    before = {Level.NEARFULL: 0.85, Level.BACKFILLFULL: 0.9, Level.FULL: 0.95}
+    used = 0.004
+    found = lowered(before, level, used)
+    assert found[Level.NEARFULL] < found[Level.BACKFILLFULL] < found[Level.FULL]
+    passed = [each for each in Level if found[each] < used]
+    assert passed[-1] is level
+
+
+def test_looking_ends_with_what_was_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fault_module, "_LOOK_S", 0.0)
+    values = iter([0, 1, 3])
+    assert look_for("things", lambda: next(values), least=2) == Sign("things", 3, 2)
+    assert look_for("things", lambda: 0, timeout_s=0.0).got == 0

@@ -1,0 +1,53 @@
+"""The check of measured figures: each of its three answers, and that it never answers out of nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lab.checks import CHECKS, Outcome
+from lab.history import Event
+
+WITNESS = Event("s", 0, "witness", {"what": "operations", "got": 10.0, "least": 1.0})
+
+
+def figure(value: float = 10.0, **data: Any) -> Event:
+    whole = {"what": "rate", "value": value, "low": value, "high": value, "unit": "1/s", "why": "a paper"}
+    return Event("s", 0, "figure", {**whole, "least": None, "most": None, **data})
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        (figure(), Outcome.PASS),
+        (figure(least=10.0, most=10.0), Outcome.PASS),
+        (figure(least=11.0), Outcome.FAIL),
+        (figure(most=9.0), Outcome.FAIL),
+        (figure(low=8.0, high=12.0, least=8.0, most=12.0), Outcome.PASS),
+        (figure(low=8.0, high=12.0, least=9.0), Outcome.INCONCLUSIVE),
+        (figure(low=8.0, high=12.0, most=11.0), Outcome.INCONCLUSIVE),
+        (figure(low=8.0, high=12.0, least=13.0), Outcome.FAIL),
+        (figure(low=8.0, high=12.0, most=7.0), Outcome.FAIL),
+    ],
+)
+def test_a_figure_is_judged_by_its_whole_interval(event: Event, outcome: Outcome) -> None:
+    assert CHECKS["figures"]([event, WITNESS]).outcome is outcome
+
+
+def test_the_derivation_has_the_figure_the_limit_and_where_it_comes_from() -> None:
+    verdict = CHECKS["figures"]([figure(low=9.0, high=11.0, least=5.0), WITNESS])
+    assert verdict.derivation[0] == "rate: 10 [9 .. 11] 1/s; at least 5 wanted: a paper"
+    assert CHECKS["figures"]([figure(), WITNESS]).derivation[0] == "rate: 10 1/s; no limit: a paper"
+
+
+def test_nothing_measured_and_no_load_are_inconclusive() -> None:
+    assert CHECKS["figures"]([WITNESS]).outcome is Outcome.INCONCLUSIVE
+    assert CHECKS["figures"]([figure()]).outcome is Outcome.INCONCLUSIVE
+    idle = Event("s", 0, "witness", {"what": "operations", "got": 0.0, "least": 1.0})
+    assert CHECKS["figures"]([figure(least=1.0), idle]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_wrong_observation_beside_good_figures_fails() -> None:
+    wrong = Event("s", 0, "observation", {"what": "check value", "got": 1, "wanted": 2})
+    assert CHECKS["figures"]([figure(), WITNESS, wrong]).outcome is Outcome.FAIL

@@ -1,0 +1,81 @@
+"""fio: the command line that is asked for, and results read once into a record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
+
+from lab.errors import LabBroken
+from lab.workloads.fio import FioJob, parse, parse_progress
+
+JOB = FioJob("one", "rbd", "image", "randwrite", 4096, 16, 1 << 28, runtime_s=30, more={"norandommap": "1"})
+
+
+def direction(operations: int) -> dict[str, Any]:
+    return {
+        "io_bytes": operations * 4096,
+        "runtime": 2000,
+        "iops": operations / 2,
+        "total_ios": operations,
+        "lat_ns": {"mean": 5e6},
+        "clat_ns": {"percentile": {"99.000000": 9_000_000}},
+    }
+
+
+def report(error: int = 0) -> bytes:
+    job = {"error": error, "total_err": error, "read": direction(0), "write": direction(1000)}
+    return (
+        b"librados says something first\n" + json.dumps({"fio version": "fio-3.39", "jobs": [job]}, indent=2).encode()
+    )
+
+
+def test_a_job_is_a_command_line() -> None:
+    argv = JOB.argv(PurePosixPath("/out.json"))
+    assert argv[0] == "fio"
+    wanted = {"--rw=randwrite", "--bs=4096", "--iodepth=16", "--time_based=1", "--runtime=30", "--rbdname=image"}
+    assert wanted <= set(argv)
+    assert "--norandommap=1" in argv
+
+
+def test_without_a_time_a_job_ends_after_its_size() -> None:
+    argv = FioJob("one", "p", "", "write", 4096, 1, 4096, engine="rados").argv(PurePosixPath("o"))
+    assert not [word for word in argv if "time" in word or "rbdname" in word]
+
+
+def test_a_result_is_read_once() -> None:
+    found = parse(report())
+    assert found.operations == 1000
+    assert found.iops == 500
+    assert found.main is found.write
+    assert found.write.latency_mean_s == 0.005
+    assert found.write.latency_percentiles_s == {99.0: 0.009}
+    assert found.write.bytes_per_s == 1000 * 4096 / 2
+
+
+@pytest.mark.parametrize("text", [b"", b"no json", b"{\n}", report(error=5)])
+def test_what_is_no_result_is_trouble(text: bytes) -> None:
+    with pytest.raises(LabBroken, match="fio"):
+        parse(text)
+
+
+LOG = "".join(f"{at_ms}, 1, 1, 4096, 0\n" for at_ms in (1000200, 1000000, 1000100, 1000100))
+
+
+def test_a_log_says_how_many_had_ended_by_when() -> None:
+    found = parse_progress(LOG)
+    assert found.between(1000.0, 1000.2) == 3
+    assert found.between(1000.05, 1000.15) == 2
+
+
+@pytest.mark.parametrize(("began", "ended"), [(999.0, 1000.1), (1000.1, 1001.0)])
+def test_what_the_log_does_not_cover_is_not_made_up(began: float, ended: float) -> None:
+    with pytest.raises(LabBroken, match="does not cover"):
+        parse_progress(LOG).between(began, ended)
+
+
+def test_a_timed_job_keeps_a_log() -> None:
+    argv = FioJob("one", "p", "i", "read", 4096, 1, 4096, timed=True).argv(PurePosixPath("/d/out.json"))
+    assert "--write_iops_log=/d/log" in argv

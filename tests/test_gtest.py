@@ -1,0 +1,233 @@
+"""GoogleTest programs: what is read from them, and how a verdict comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from lab.checks import CHECKS, Outcome
+from lab.errors import CommandTimedOut, SpecError
+from lab.history import Event
+from lab.process import Result as Ended
+from lab.workloads import gtest
+from lab.workloads.gtest import Case, Result
+from suites.interop.known_gtest import Known, read_known, reason_for, selection
+
+PROGRAM = "ceph_test_made_up"
+
+LISTED = """did not load config file, using default settings.
+LibRadosIo.
+  SimpleWrite
+  DISABLED_Slow
+Tests/LibRadosWatch.  # TypeParam = int
+  Watch/0  # GetParam() = ""
+  Watch/1  # GetParam() = "cache"
+"""
+
+CRASHED = """[==========] Running 4 tests from 1 test suite.
+[----------] 4 tests from Io
+[ RUN      ] Io.Good
+[       OK ] Io.Good (12 ms)
+[ RUN      ] Io.Skipped
+[  SKIPPED ] Io.Skipped (0 ms)
+[ RUN      ] Io.Bad
+./src/test/io.cc:20: Failure
+[  FAILED  ] Io.Bad (7 ms)
+[ RUN      ] Io.Crashing
+*** Caught signal (Aborted) **
+"""
+
+REPORT = json.dumps(
+    {
+        "testsuites": [
+            {
+                "name": "Io",
+                "testsuite": [
+                    {"name": "Good", "status": "RUN", "result": "COMPLETED", "time": "0.012s"},
+                    {
+                        "name": "Bad",
+                        "status": "RUN",
+                        "result": "COMPLETED",
+                        "time": "0s",
+                        "failures": [{"failure": "x"}],
+                    },
+                    {"name": "Skipped", "status": "RUN", "result": "SKIPPED", "time": "0s"},
+                    {"name": "Filtered", "status": "NOTRUN", "result": "SUPPRESSED", "time": "0s"},
+                ],
+            }
+        ]
+    }
+).encode()
+
+
+class FakeHost:
+    """A host on which one program can be run, as the test says; it refuses everything else."""
+
+    def __init__(self, stdout: str, code: int | None, report: bytes | None) -> None:
+        self._stdout, self._code, self._report = stdout, code, report
+        self._written: bytes | None = b"of an earlier run"
+
+    def run(self, argv: Sequence[str], **options: Any) -> Ended:
+        assert argv[0] == PROGRAM
+        assert "--gtest_output=json:/n/report.json" in argv
+        assert self._written is None, "an earlier report is still there"
+        self._written = self._report
+        if self._code is None:
+            raise CommandTimedOut(argv, 5.0, self._stdout, "", "n0")
+        return Ended(tuple(argv), self._code, self._stdout.encode(), b"")
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return self._written is not None
+
+    def read(self, path: PurePosixPath) -> bytes:
+        assert self._written is not None
+        return self._written
+
+    def remove(self, path: PurePosixPath) -> None:
+        self._written = None
+
+
+def ran(stdout: str, code: int | None, report: bytes | None, wanted: Sequence[str]) -> Mapping[str, Case]:
+    host: Any = FakeHost(stdout, code, report)
+    found = gtest.run_gtest(host, PROGRAM, wanted=wanted, env={}, timeout_s=5, report=PurePosixPath("/n/report.json"))
+    return {case.name: case for case in found.cases}
+
+
+def test_a_list_names_every_case_but_the_disabled_ones() -> None:
+    assert gtest.parse_list(LISTED) == (
+        "LibRadosIo.SimpleWrite",
+        "Tests/LibRadosWatch.Watch/0",
+        "Tests/LibRadosWatch.Watch/1",
+    )
+
+
+def test_a_report_gives_one_result_for_each_case_that_was_selected() -> None:
+    found = ran(CRASHED, 1, REPORT, ["Io.Good", "Io.Bad", "Io.Skipped"])
+    assert {name: case.result for name, case in found.items()} == {
+        "Io.Good": Result.PASS,
+        "Io.Bad": Result.FAIL,
+        "Io.Skipped": Result.SKIP,
+    }
+    assert found["Io.Good"].seconds == 0.012
+    assert found["Io.Bad"].message == "x"
+
+
+def test_after_a_crash_every_case_is_accounted_for() -> None:
+    found = ran(CRASHED, -6, None, ["Io.Good", "Io.Bad", "Io.Skipped", "Io.Crashing", "Io.Later"])
+    assert {name: case.result for name, case in found.items()} == {
+        "Io.Good": Result.PASS,
+        "Io.Bad": Result.FAIL,
+        "Io.Skipped": Result.SKIP,
+        "Io.Crashing": Result.UNFINISHED,
+        "Io.Later": Result.MISSING,
+    }
+    assert "signal 6" in found["Io.Crashing"].message
+    assert "signal 6" in found["Io.Later"].message
+
+
+def test_a_hang_is_no_pass() -> None:
+    found = ran(CRASHED, None, None, ["Io.Good", "Io.Crashing"])
+    assert found["Io.Good"].result is Result.PASS
+    assert found["Io.Crashing"].result is Result.UNFINISHED
+    assert "did not end in its time" in found["Io.Crashing"].message
+
+
+# The check
+
+
+def case(name: str, result: str, known: str | None = None) -> Event:
+    data = {"program": PROGRAM, "case": name, "result": result, "seconds": 0.1, "message": "why", "known": known}
+    return Event("s", 0.0, "gtest_case", data)
+
+
+def judged(*cases: Event, code: int | None = 0, share: float = 1.0) -> tuple[Outcome, str, str]:
+    program = {"program": PROGRAM, "code": code, "ending": f"it ended with status {code}", "tail": "last words"}
+    events = [
+        *cases,
+        Event("s", 0.0, "gtest_program", program),
+        Event("s", 0.0, "observation", {"what": "client", "got": 1, "wanted": 1}),
+        Event("s", 0.0, "witness", {"what": "share of primaries", "got": share, "least": 0.95}),
+    ]
+    verdict = CHECKS["gtest"](events)
+    return verdict.outcome, verdict.reason, "\n".join(verdict.derivation)
+
+
+def test_passing_cases_pass() -> None:
+    outcome, reason, _ = judged(case("Io.Good", "pass"), case("Io.Skipped", "skip"))
+    assert outcome is Outcome.PASS
+    assert "1 of 2 cases passed, 1 skipped" in reason
+
+
+@pytest.mark.parametrize("result", ["fail", "unfinished", "missing"])
+def test_one_bad_case_fails_and_is_named(result: str) -> None:
+    outcome, reason, _ = judged(case("Io.Good", "pass"), case("Io.Bad", result), code=1)
+    assert outcome is Outcome.FAIL
+    assert reason == f"{PROGRAM}: Io.Bad: why"
+
+
+def test_a_known_case_may_fail_and_its_pass_is_said() -> None:
+    assert judged(case("Io.Good", "pass"), case("Io.Bad", "fail", "too small"), code=1)[0] is Outcome.PASS
+    outcome, _, derivation = judged(case("Io.Good", "pass", "too small"))
+    assert outcome is Outcome.PASS
+    assert "Io.Good passes although it is listed as one that cannot (too small)" in derivation
+
+
+def test_no_case_is_inconclusive() -> None:
+    assert judged(case("Io.Good", "missing"), code=1)[0] is Outcome.INCONCLUSIVE
+    assert judged()[0] is Outcome.INCONCLUSIVE
+    assert CHECKS["gtest"]([]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_bad_status_behind_passing_cases_fails() -> None:
+    outcome, reason, derivation = judged(case("Io.Good", "pass"), code=-11)
+    assert outcome is Outcome.FAIL
+    assert "every case passed, and yet" in reason
+    assert "last words" in derivation
+
+
+def test_primaries_elsewhere_make_it_inconclusive() -> None:
+    outcome, reason, _ = judged(case("Io.Good", "pass"), share=0.2)
+    assert outcome is Outcome.INCONCLUSIVE
+    assert "share of primaries" in reason
+
+
+# The list of known cases
+
+
+def test_the_list_of_known_cases_is_valid() -> None:
+    entries = read_known()
+    assert len({(entry.program, entry.case) for entry in entries}) == len(entries)
+
+
+def test_a_filter_leaves_out_what_must_not_run() -> None:
+    why = "it takes an hour, which is too long"
+    known = (
+        Known(program=PROGRAM, case="Io.Hangs", reason=why, run=False),
+        Known(program=PROGRAM, case="Io.Fails*", reason=why),
+        Known(program="ceph_test_other", case="Io.Good", reason=why, run=False),
+    )
+    assert selection(known, PROGRAM, "*") == "*-Io.Hangs"
+    assert selection(known, PROGRAM, "Io.*-Io.Slow") == "Io.*-Io.Slow:Io.Hangs"
+    assert selection((), PROGRAM, "*") == "*"
+    assert reason_for(known, PROGRAM, "Io.FailsHere") == why
+    assert reason_for(known, PROGRAM, "Io.Good") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[known]]\nprogram = "ceph_test_x"\ncase = "A.B"\nreason = "short"',
+        '[[known]]\nprogram = "ceph_test_x"\ncase = "A"\nreason = "it takes an hour, which is too long"',
+        '[[known]]\nprogram = "ceph_test_x"\ncase = "A.B"\nreason = "it takes an hour, which is too long"\nwhy = 1',
+        "[[known",
+    ],
+)
+def test_a_bad_list_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "known.toml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=r"known\.toml"):
+        read_known(path)

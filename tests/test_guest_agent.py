@@ -1,0 +1,183 @@
+"""The agent of guests, run here as an ordinary process: programs, files, daemons and channels over its frames."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from lab import clock
+from lab.arch import host_arch
+from lab.errors import CommandFailed, CommandTimedOut, LabBroken
+from lab.providers.guest import boot, network
+from lab.providers.guest.host import GuestHost
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestHost]:
+    """The real agent on a port of the loopback interface, with this machine's own files."""
+    folder = tmp_path_factory.mktemp("guest")
+    agent = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"], stdout=subprocess.PIPE, text=True
+    )
+    keeper = subprocess.Popen(
+        [sys.executable, "-I", str(network.KEEPER), str(folder), "keeper"], stdout=subprocess.PIPE, text=True
+    )
+    with agent, keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == "ready\n"
+        assert agent.stdout is not None
+        line = agent.stdout.readline()
+        assert boot.READY in line.encode()
+        port = int(line.split()[-1])
+        kept = network.Network(folder, "10.78.0.0/24", {})
+        made = GuestHost(
+            "n0",
+            host_arch(),
+            "127.0.0.1",
+            control="127.0.0.1",
+            emulated=False,
+            port=port,
+            connect=kept.connect,
+            running=lambda: agent.poll() is None,
+            folder=folder,
+        )
+        yield made
+        made.hang_up()
+        agent.kill()
+        keeper.kill()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> PurePosixPath:
+    return PurePosixPath(tmp_path)
+
+
+def test_outputs_status_environment_and_folder_are_a_programs_own(host: GuestHost, path: PurePosixPath) -> None:
+    argv = ("sh", "-c", 'echo "$WORD"; pwd >&2; exit 3')
+    found = host.run(argv, env={"WORD": "雪"}, cwd=path, check=False)
+    assert (found.stdout, found.stderr, found.code) == ("雪\n", f"{path}\n", 3)
+    with pytest.raises(CommandFailed, match="n0"):
+        host.run(argv)
+    with pytest.raises(LabBroken, match="no-such-program"):
+        host.run(("no-such-program",))
+
+
+def test_input_and_output_go_both_ways_at_once(host: GuestHost) -> None:
+    data = os.urandom(3_000_000)
+    assert host.run(("cat",), stdin=data).stdout_bytes == data
+    for _ in range(20):
+        assert host.run(("true",), stdin=data).code == 0
+
+
+def test_a_timeout_kills_the_whole_session(host: GuestHost) -> None:
+    with pytest.raises(CommandTimedOut) as caught:
+        host.run(("sh", "-c", "sleep 301 & echo $!; wait"), timeout_s=0.3)
+    assert not Path(f"/proc/{caught.value.stdout.strip()}").exists()
+
+
+def test_whoever_waits_for_a_machine_that_lost_its_power_is_let_go(host: GuestHost) -> None:
+    ended: list[LabBroken] = []
+
+    def wait() -> None:
+        with pytest.raises(LabBroken, match="went away") as caught:
+            host.run(("sleep", "302"), timeout_s=60.0)
+        ended.append(caught.value)
+
+    waiting = threading.Thread(target=wait)
+    before = len(host._links)
+    waiting.start()
+    clock.wait(
+        lambda: len(host._links), lambda count: count > before, what="the program", timeout_s=10, interval_s=0.01
+    )
+    host.let_go()
+    waiting.join(timeout=10)
+    assert len(ended) == 1
+    assert host.run(("true",)).code == 0
+
+
+def test_files_appear_whole_with_their_mode(host: GuestHost, path: PurePosixPath) -> None:
+    target = path / "below" / "grüße"
+    host.push(b"first", target, mode=0o600)
+    host.push(b"second" * 100_000, target, mode=0o640)
+    assert host.read(target) == b"second" * 100_000
+    assert Path(target).stat().st_mode & 0o777 == 0o640
+    assert [found.name for found in Path(path / "below").iterdir()] == ["grüße"]
+    with pytest.raises(LabBroken, match="File exists"):
+        host.push(b"lost" * 1_000_000, target / "below a file")
+    with pytest.raises(LabBroken, match="nothing-here"):
+        host.read(path / "nothing-here")
+    host.remove(path / "below")
+    assert not host.exists(path / "below")
+
+
+def test_a_daemon_is_found_again_and_tells_how_it_ended(host: GuestHost, path: PurePosixPath) -> None:
+    daemon = host.spawn(
+        ("sh", "-c", "trap 'exit 4' TERM; echo up; while :; do sleep 0.01; done"), log=path / "d" / "log"
+    )
+    again = host.find(daemon.ref)
+    assert again.alive()
+    assert again.exit_code() is None
+    while host.read(path / "d" / "log") != b"up\n":
+        assert again.alive()
+    again.signal(signal.SIGTERM)
+    assert daemon.wait(5)
+    assert (daemon.exit_code(), again.alive()) == (4, False)
+    stale = host.find({**daemon.ref, "boot": "another boot"})
+    assert not stale.alive()
+
+
+def test_a_channel_answers_line_by_line_and_says_why_it_ended(host: GuestHost) -> None:
+    channel = host.channel(("sh", "-c", 'while read -r line; do echo "$line!"; done; echo because >&2; exit 3'))
+    assert channel.ask(b"x" * 300_000, timeout_s=5) == b"x" * 300_000 + b"!"
+    assert channel.alive()
+    channel.close()
+    assert not channel.alive()
+    ended = host.channel(("sh", "-c", "echo because >&2; exit 3"))
+    with pytest.raises(CommandFailed, match="status 3") as caught:
+        ended.ask(b"hello", timeout_s=5)
+    assert "because" in caught.value.stderr
+    ended.close()
+
+
+def test_a_channel_that_does_not_answer_is_killed(host: GuestHost) -> None:
+    channel = host.channel(("sleep", "301"))
+    with pytest.raises(CommandTimedOut):
+        channel.ask(b"hello", timeout_s=0.2)
+    assert not channel.alive()
+    channel.close()
+
+
+@pytest.mark.parametrize(("script", "wanted"), [("tr a-z A-Z; exit 5", 5), ("kill -TERM $$", 128 + 15)])
+def test_streams_of_this_machine_are_carried(host: GuestHost, script: str, wanted: int) -> None:
+    words = host.interactive(("sh", "-c", script), terminal=False)
+    done = subprocess.run(words, input=b"hello", capture_output=True, check=False, timeout=20)
+    assert done.returncode == wanted, done.stderr
+    assert done.stdout in (b"HELLO", b"")
+
+
+def test_a_disk_gets_a_name_only_where_there_is_one(host: GuestHost) -> None:
+    with pytest.raises(LabBroken, match="d0"):
+        host.disk("d0")
+
+
+def test_a_program_on_a_terminal_has_it_to_itself(host: GuestHost) -> None:
+    link = host.link()
+    script = "tty; stty size; read -r line; echo got $line; exit 6"
+    link.request("run", 5, argv=["sh", "-c", script], env={}, cwd=None, terminal=[33, 77])
+    link.send(b"0", b"word\n")
+    frames = [link.receive()]
+    while frames[-1].kind != b"x":
+        frames.append(link.receive())
+    shown = b"".join(frame.payload for frame in frames[:-1]).decode()
+    assert "/dev/pts/" in shown
+    assert "33 77" in shown
+    assert "got word" in shown
+    assert frames[-1].payload == b'{"code": 6}'
+    link.close()

@@ -1,0 +1,169 @@
+"""Guests without any machine: what they boot from, their command lines, their network's names, their refusals."""
+
+from __future__ import annotations
+
+import lzma
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.arch import Arch, host_arch
+from lab.errors import LabBroken, SpecError
+from lab.home import Home
+from lab.images.kernels import Kernel
+from lab.images.recipe import read_recipes
+from lab.images.resolve import include_options
+from lab.providers.guest import boot, network, qemu, uml
+from lab.providers.guest.lab import claim_subnet
+from lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Parts
+from lab.providers.guest.provider import qemu as qemu_provider
+from lab.providers.guest.provider import uml as uml_provider
+from lab.runs import Runs
+from lab.spec import Capability, build_spec
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    tree = tmp_path / "root/usr/lib/modules/6.1"
+    (tree / "kernel").mkdir(parents=True)
+    (tree / "modules.dep").write_text(
+        "kernel/rbd.ko.xz: kernel/libceph.ko kernel/dns-resolver.ko\nkernel/libceph.ko: kernel/dns-resolver.ko\n"
+        "kernel/dns-resolver.ko:\n"
+    )
+    (tree / "kernel/rbd.ko.xz").write_bytes(lzma.compress(b"rbd"))
+    for name in ("libceph", "dns-resolver"):
+        (tree / f"kernel/{name}.ko").write_bytes(name.encode())
+    (tmp_path / "root/usr/bin").mkdir()
+    (tmp_path / "root/usr/bin/busybox").write_bytes(b"busybox")
+    return Kernel("cloud", host_arch(), "k" * 64, tmp_path, tmp_path / "vmlinuz", "6.1", tree)
+
+
+def order(folder: Path, arch: Arch) -> Boot:
+    return Boot(
+        name="n0",
+        arch=arch,
+        folder=folder,
+        executable=folder / "kernel",
+        initramfs=folder / "initramfs",
+        fixed=((folder / "root", False), (folder / "store", True), (folder / "modules", False)),
+        disks={FIRST_DISK: folder / "d0", FIRST_DISK + 2: folder / "d1"},
+        interfaces=(Interface("lab0", "02:4c:0a:4e:00:0a"), Interface("control0", "02:4c:a9:fe:4e:00")),
+        memory_bytes=1024 * MIB,
+        cores=2,
+        words={"address": "10.78.0.10/24"},
+        console=folder / "console.log",
+        inside=("nsenter", "--"),
+        marks={},
+    )
+
+
+def test_modules_come_after_what_they_need_and_uncompressed(kernel: Kernel) -> None:
+    wanted = [("dns_resolver.ko", b"dns-resolver"), ("libceph.ko", b"libceph"), ("rbd.ko", b"rbd")]
+    assert kernel.load_order(["rbd", "libceph", "built-in"]) == wanted
+
+
+def test_an_initramfs_is_what_the_kernel_unpacks(kernel: Kernel, tmp_path: Path) -> None:
+    made = boot.initramfs(Home(tmp_path / "home"), kernel, ["libceph"])
+    assert boot.initramfs(Home(tmp_path / "home"), kernel, ["libceph"]) == made
+    content = made.read_bytes()
+    assert b"modules/order\0" in content
+    assert b"dns_resolver.ko\nlibceph.ko\n" in content
+    assert (boot.AGENT / "__main__.py").read_bytes() in content
+
+
+def test_the_archive_names_sizes_and_ends() -> None:
+    made = boot.archive(("bin",), {"init": (b"#!\n", 0o755)})
+    assert made.startswith(b"070701")
+    assert made.count(b"070701") == 3
+    assert len(made) % 4 == 0
+    assert b"TRAILER!!!" in made[-40:]
+
+
+def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
+    book = read_recipes()
+    found = book.find_kernel("uml", Arch.X86_64)
+    assert found.bare
+    assert include_options(found) == ["--include=busybox-static,user-mode-linux"]
+    assert not book.find("reef", Arch.X86_64).bare
+    with pytest.raises(SpecError, match="aarch64"):
+        book.find_kernel("uml", Arch.AARCH64)
+    with pytest.raises(SpecError, match="none-such"):
+        book.find_kernel("none-such", Arch.X86_64)
+
+
+def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("lab.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
+    uml.UmlMachines().start(order(tmp_path, Arch.X86_64))
+    (argv,) = started
+    assert argv[:3] == ["nsenter", "--", str(tmp_path / "kernel")]
+    disks = [word for word in argv if word.startswith("ubd")]
+    files = [tmp_path / name for name in ("root", "store", "modules", "d0", "d1")]
+    assert disks == [
+        f"{name}={path}" for name, path in zip(("ubdarc", "ubdbc", "ubdcrc", "ubddc", "ubdfc"), files, strict=True)
+    ]
+    assert "mem=1024M" in argv
+    assert uml.UmlMachines().place(FIRST_DISK + 2) == "ubdf"
+
+
+def test_qemu_emulates_what_this_machine_is_not(tmp_path: Path) -> None:
+    machines = qemu.QemuMachines()
+    foreign = next(arch for arch in Arch if arch is not host_arch())
+    words = machines.command(order(tmp_path, foreign))
+    assert words[0] == f"qemu-system-{foreign}"
+    assert words[words.index("-accel") + 1] == "tcg,thread=multi"
+    assert sum("scsi-hd" in word for word in words) == 2
+    assert machines.emulated(foreign)
+    assert machines.cores(1.5) == 2
+
+
+def test_without_a_kvm_that_boots_there_is_none(
+    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = Parts(kernel, tmp_path / "initramfs", tmp_path / "root")
+    monkeypatch.setattr("os.access", lambda *_arguments: True)
+    home = Home(tmp_path / "home").ensure()
+    said = ["nothing"]
+    monkeypatch.setattr("lab.process.run", lambda argv, **_rest: subprocess.CompletedProcess(argv, 0, said[0], ""))
+    machines = qemu.QemuMachines()
+    machines.prepare(home, parts)
+    assert machines.emulated(host_arch())
+    said[0] = "cephlab: the kernel runs\n"
+    machines.prepare(home, parts)
+    assert machines.emulated(host_arch()), "it is remembered until the next boot of this machine"
+    machines.prepare(Home(tmp_path / "other").ensure(), parts)
+    assert not machines.emulated(host_arch())
+
+
+def test_runs_of_a_home_have_subnets_of_their_own(tmp_path: Path) -> None:
+    runs = Runs(Home(tmp_path))
+    first, second = runs.create("uml"), runs.create("uml")
+    assert (claim_subnet(first), claim_subnet(second)) == ("10.78.0.0/24", "10.78.1.0/24")
+    runs.forget(first)
+    assert claim_subnet(runs.create("uml")) == "10.78.0.0/24"
+    with pytest.raises(LabBroken, match="no subnet"):
+        network.free_subnet([str(net) for net in network.POOL.subnets(new_prefix=24)])
+
+
+def test_paths_that_no_command_line_can_hold_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(LabBroken, match="comma"):
+        boot.refuse_odd_path(tmp_path / "a,b")
+    boot.refuse_odd_path(tmp_path)
+
+
+def test_a_provider_names_what_it_cannot_do_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.providers.guest.provider.shutil.which", lambda _name: None)
+    monkeypatch.setattr("lab.providers.guest.provider.host_arch", lambda: Arch.X86_64)
+    for provider in (uml_provider(), qemu_provider()):
+        lacking = provider.unavailable(build_spec([(Arch.X86_64, 1), (Arch.AARCH64, 1)]))
+        assert lacking is not None
+        assert "qemu-system" in lacking.hint
+        assert Capability.FOREIGN_ARCH not in provider.capabilities()
+        assert {Capability.OWN_KERNEL, Capability.POWER_CUT} <= provider.capabilities()
+    monkeypatch.setattr("lab.providers.guest.provider.host_arch", lambda: Arch.AARCH64)
+    elsewhere = uml_provider().unavailable()
+    assert elsewhere is not None
+    assert "x86_64" in elsewhere.what

@@ -1,0 +1,65 @@
+"""The scenario over ceph-dencoder's types, with a stand-in for the program: no Debian image has the types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from lab.arch import Arch
+from lab.checks import Verdict
+from lab.errors import Unavailable
+from lab.history import History
+from lab.scenario import Stage, run_scenario
+from suites.interop import dencoder
+from tests.fake_dencoder import DencoderHost, cluster_of
+
+TYPES = {"pg_t": 3, "osd_info_t": 1, "hobject_t": 2 * dencoder.BATCH}
+COUNT = sum(TYPES.values())
+
+
+def judged(tmp_path: Path, **flaws: Any) -> tuple[Verdict, Mapping[str, Any], dict[Arch, DencoderHost]]:
+    """The verdict with flaws in the aarch64 program, the last observation, and the hosts."""
+    hosts = {}
+    for arch in Arch:
+        (tmp_path / arch).mkdir()
+        own = flaws if arch is Arch.AARCH64 else {}
+        hosts[arch] = DencoderHost(arch, tmp_path / arch, **{"types": TYPES, **own})
+    recorder = History().recorder("s")
+    stage = Stage(cluster_of(hosts), recorder, Random(1), tmp_path)  # type: ignore[arg-type]
+    verdict = run_scenario(dencoder.SCENARIOS[0], stage)
+    seen = [event.data for event in recorder.events() if event.kind == "observation"]
+    return verdict, seen[-1], hosts
+
+
+def test_both_alike_pass_in_few_processes(tmp_path: Path) -> None:
+    verdict, last, hosts = judged(tmp_path)
+    assert verdict.outcome == "pass"
+    assert last["compared"] == COUNT
+    assert [len(host.started) for host in hosts.values()] == [2 + 2 * 3] * 2
+
+
+def test_a_type_read_differently_fails_and_is_named(tmp_path: Path) -> None:
+    verdict, _, _ = judged(tmp_path, misreads=frozenset({"pg_t"}))
+    assert verdict.outcome == "fail"
+    assert "pg_t #1" in verdict.reason
+
+
+def test_an_instance_that_ends_the_program_costs_only_itself(tmp_path: Path) -> None:
+    verdict, _, _ = judged(tmp_path, crashes=frozenset({("hobject_t", 7)}))
+    assert verdict.outcome == "fail"
+    assert "hobject_t #7" in verdict.reason
+    assert "hobject_t #8" not in str(verdict.derivation)
+
+
+def test_a_type_that_one_lacks_fails(tmp_path: Path) -> None:
+    verdict, _, _ = judged(tmp_path, types={**TYPES, "new_t": 1})
+    assert verdict.outcome == "fail"
+
+
+def test_without_types_it_is_unavailable(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="aarch64 image's ceph-dencoder has no type modules"):
+        judged(tmp_path, types={})

@@ -1,0 +1,92 @@
+"""The bench's look for leftovers finds what names the home, and only that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.leftovers import Leftovers, files, loops, names, processes
+from tests.bench.reliability import KILL_EVERY, PLANS, read_ledger, summary
+
+HOME = Path("/srv/lab")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("overlay /srv/lab/runs/r1/merged overlay rw", True),
+        ("CEPHLAB_RUN_HOME=/srv/lab\0PATH=/bin", True),
+        ("tmpfs /srv/lab tmpfs rw", True),
+        ("x /srv/lab/images/abc/root overlay", False),
+        ("x /srv/laboratory/runs/r1", False),
+        ("x /srv/other", False),
+    ],
+)
+def test_what_names_a_home(text: str, found: bool) -> None:
+    assert names(text, HOME) is found
+
+
+def process(proc: Path, pid: int, environment: str, command: str) -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "environ").write_text(environment)
+    (folder / "cmdline").write_text(command)
+
+
+def test_processes_of_the_home_by_environment_and_command(tmp_path: Path) -> None:
+    process(tmp_path, 1, "CEPHLAB_RUN_HOME=/srv/lab\0A=b\0", "ceph-osd\0-f")
+    process(tmp_path, 2, "A=b\0", "python3\0/srv/lab/runs/r1/nodes/n0/agent.py")
+    process(tmp_path, 3, "CEPHLAB_RUN_HOME=/srv/lab2\0", "ceph-osd\0")
+    process(tmp_path, 4, "CEPHLAB_HOME=/srv/lab\0", "bench\0")
+    (tmp_path / "5").mkdir()  # it ended while it was looked at
+    assert [line.split()[0] for line in processes(HOME, tmp_path)] == ["1", "2"]
+
+
+def test_loops_over_files_of_ours(tmp_path: Path) -> None:
+    for number, file in enumerate(
+        ("/srv/lab/runs/r1/d", "/var/v/cephlab-r2.disks/x", "/var/v/cephlab-old.disks/x (deleted)", "/home/me/disk")
+    ):
+        (tmp_path / f"loop{number}/loop").mkdir(parents=True)
+        (tmp_path / f"loop{number}/loop/backing_file").write_text(file + "\n")
+    found = [line.split()[0] for line in loops(HOME, ("cephlab-r2.disks",), tmp_path)]
+    assert found == ["loop0", "loop1", "loop2"]
+
+
+def test_files_but_for_what_is_to_stay(tmp_path: Path) -> None:
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    for path in (home / "runs/r1/disks", home / "images/abc", home / "archive/a", temporary / "pytest-of-me"):
+        path.mkdir(parents=True)
+    (home / "runs/.subnets.lock").touch()
+    (home / "runs/r1/disks/d").touch()
+    (temporary / "cephlab-0-r1").touch()
+    found = [Path(line).relative_to(tmp_path).as_posix() for line in files(home, temporary)]
+    assert found == ["home/runs/r1", "home/runs/r1/disks", "home/runs/r1/disks/d", "tmp/cephlab-0-r1"]
+
+
+def test_the_figure_tells_what_was_left_and_of_which_run() -> None:
+    clean = Leftovers()
+    dirty = Leftovers(loops=("loop0 /x",))
+    lines = [
+        {"number": 0, "plan": "a", "killed": False, "code": 0, "prune": 0},
+        {"number": 1, "plan": "b", "killed": True, "code": -9, "prune": 0},
+    ]
+    made = [
+        {**line, "before_prune": left.counts(), "left": left.counts(), "lines": left.lines()}
+        for line, left in zip(lines, (clean, dirty), strict=True)
+    ]
+    said = "\n".join(summary(made))
+    assert "2 runs, 1 of them killed; 1 of the other 1 passed" in said
+    assert "1 loops" in said
+    assert "run 1 (b): code -9, prune 0, ['loops: loop0 /x']" in said
+    assert "run 0" not in said
+
+
+def test_every_plan_is_killed_now_and_then() -> None:
+    killed = {number % len(PLANS) for number in range(100) if number % KILL_EVERY == KILL_EVERY - 1}
+    assert killed == set(range(len(PLANS)))
+    assert sum(number % KILL_EVERY == KILL_EVERY - 1 for number in range(100)) == 33
+
+
+def test_a_ledger_that_is_not_there_is_empty(tmp_path: Path) -> None:
+    assert read_ledger(tmp_path / "none.jsonl") == []

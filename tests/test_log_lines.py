@@ -1,0 +1,221 @@
+"""Daemon logs: which lines complain, what is allowed and when, and where a scenario's part begins."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+import pytest
+
+from lab import process
+from lab.ceph.daemon import Daemon, crash_cause, crash_records
+from lab.ceph.logs import Allowed, Complaint, When, complaints, expected_lines, mark, read_allowed, since, sort_out
+from lab.errors import SpecError
+from lab.host import Host
+from lab.process import Result
+
+ROOT = Path(__file__).resolve().parent.parent
+STAMP = "2026-11-21T09:20:12.080+0000 7f3bacced6c0"
+
+LOG = f"""\
+{STAMP}  0 osd.0 9 done with init
+{STAMP} -1 osd.0 9 bad crc in data 123 != exp 456
+{STAMP}  0 log_channel(cluster) log [ERR] : 2.1 shard 0 soid 2:x : candidate had a read error
+{STAMP}  0 log_channel(cluster) log [WRN] : Health check failed: 1 osds down (OSD_DOWN)
+{STAMP}  0 log_channel(cluster) log [DBG] : fine
+{STAMP}  1 -- a line that says -1 error in its text
+a line of a dump
+qemu: uncaught target signal 11 (Segmentation fault) - core dumped
+"""
+
+
+def test_only_complaints_are_taken() -> None:
+    assert [(one.level, one.text) for one in complaints("osd.0", LOG)] == [
+        ("error", "osd.0 9 bad crc in data 123 != exp 456"),
+        ("ERR", "log_channel(cluster) log [ERR] : 2.1 shard 0 soid 2:x : candidate had a read error"),
+        ("WRN", "log_channel(cluster) log [WRN] : Health check failed: 1 osds down (OSD_DOWN)"),
+        ("error", "qemu: uncaught target signal 11 (Segmentation fault) - core dumped"),
+    ]
+
+
+@dataclass
+class FakeHost:
+    """A host with files and nothing else."""
+
+    name: str = "n0"
+    directory: PurePosixPath = field(default_factory=lambda: PurePosixPath("/n0"))
+    files: dict[str, bytes] = field(default_factory=dict)
+    alive: bool = True
+
+    def up(self) -> bool:
+        return self.alive
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return str(path) in self.files
+
+    def read(self, path: PurePosixPath) -> bytes:
+        assert self.alive, "a host that is down was read"
+        return self.files[str(path)]
+
+
+def osd(host: FakeHost) -> Daemon:
+    return Daemon("osd.0", cast("Host", host), ("ceph-osd",))
+
+
+def line(text: str) -> bytes:
+    return f"{STAMP} -1 {text}\n".encode()
+
+
+def test_only_what_was_written_after_the_mark_counts() -> None:
+    host = FakeHost(files={"/n0/log/osd.0.log": line("old")})
+    marks = mark([osd(host)])
+    assert since(marks, [osd(host)]) == []
+    host.files["/n0/log/osd.0.log"] += line("new")
+    assert [one.text for one in since(marks, [osd(host)])] == ["new"]
+
+
+def test_a_log_that_did_not_exist_counts_from_its_beginning() -> None:
+    host = FakeHost()
+    marks = mark([osd(host)])
+    host.files["/n0/log/osd.0.log"] = line("first words")
+    assert [one.text for one in since(marks, [osd(host)])] == ["first words"]
+
+
+def test_own_output_counts_for_what_the_log_does_not_say() -> None:
+    host = FakeHost()
+    marks = mark([osd(host)])
+    host.files["/n0/log/osd.0.log"] = line("said")
+    host.files["/n0/log/osd.0.out"] = line("said") + b"qemu: uncaught target signal 11\n"
+    assert [one.text for one in since(marks, [osd(host)])] == ["said", "qemu: uncaught target signal 11"]
+
+
+def test_a_host_that_is_down_is_not_read() -> None:
+    host = FakeHost(files={"/n0/log/osd.0.log": line("old")})
+    marks = mark([osd(host)])
+    host.alive = False
+    assert since(marks, [osd(host)]) == []
+
+
+DOWN = Complaint("mon.n0", "WRN", "log_channel(cluster) log [WRN] : Health check failed: 1 osds down (OSD_DOWN)")
+
+
+@pytest.mark.parametrize(
+    ("entry", "stopped", "covered"),
+    [
+        (Allowed(pattern="OSD_DOWN", reason="a reason given"), False, True),
+        (Allowed(pattern="OSD_UP", reason="a reason given"), False, False),
+        (Allowed(pattern="OSD_DOWN", reason="a reason given", daemons=("osd",)), False, False),
+        (Allowed(pattern="OSD_DOWN", reason="a reason given", when=When.AFTER_STOP), False, False),
+        (Allowed(pattern="OSD_DOWN", reason="a reason given", when=When.AFTER_STOP), True, True),
+    ],
+)
+def test_an_entry_covers_what_it_says(entry: Allowed, stopped: bool, covered: bool) -> None:
+    unexpected, reasons = sort_out([DOWN], [entry], stopped=stopped)
+    assert (unexpected == []) is covered
+    assert reasons == ({"a reason given": 1} if covered else {})
+
+
+def test_a_scenario_may_name_what_it_causes() -> None:
+    allowed = expected_lines({r"1 osds down": "the scenario pauses one"})
+    assert sort_out([DOWN, DOWN], allowed, stopped=False) == ([], {"the scenario pauses one": 2})
+
+
+BAD_LISTS = (
+    ('[[line]]\npattern = "abcd"\n', "line.0.reason"),
+    ('[[line]]\npattern = "("\nreason = "long enough"\n', "line.0.pattern"),
+    ('[[line]]\npattern = "a(bc"\nreason = "long enough"\n', "line.0.pattern"),
+    ('[[line]]\npattern = "abcd"\nreason = "long enough"\nwhen = "never"\n', "line.0.when"),
+    ('[[line]]\npattern = "abcd"\nreason = "long enough"\nregex = "x"\n', "line.0.regex"),
+    ("[[lines]]\n", "lines"),
+    ("[[line\n", "is not TOML"),
+)
+
+
+@pytest.mark.parametrize(("text", "place"), BAD_LISTS)
+def test_a_list_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, text: str, place: str) -> None:
+    path = tmp_path / "allowed.toml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as error:
+        read_allowed(path)
+    assert place in str(error.value)
+
+
+def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
+    allowed = read_allowed(ROOT / "suites/allowed-log-lines.toml")
+    starts = [
+        Complaint("osd.0", "error", "Falling back to public interface"),
+        Complaint("osd.0", "error", "osd.0 36 log_to_monitors true"),
+    ]
+    assert sort_out(starts, allowed, stopped=False)[0] == []
+    assert sort_out([DOWN], allowed, stopped=True)[0] == []
+    grave = [
+        DOWN,
+        Complaint("osd.0", "error", "osd.0 9 bad crc in data"),
+        Complaint("osd.0", "ERR", "log_channel(cluster) log [ERR] : 2.1 scrub 1 errors"),
+        Complaint("mon.n0", "ERR", "log_channel(cluster) log [ERR] : Health check failed: 1 scrub errors"),
+    ]
+    assert sort_out(grave, allowed, stopped=False)[0] == grave
+
+
+def test_what_a_daemon_wrote_before_it_moved_or_was_taken_away_counts() -> None:
+    old, new = FakeHost(files={"/n0/log/osd.0.log": line("before")}), FakeHost("n1", PurePosixPath("/n1"))
+    marks = mark([osd(old)])
+    old.files["/n0/log/osd.0.log"] += line("on n0")
+    new.files["/n1/log/osd.0.log"] = line("on n1")
+    assert [one.text for one in since(marks, [osd(new)])] == ["on n0", "on n1"]
+    assert [one.text for one in since(marks, [])] == ["on n0"]
+    old.alive = False
+    assert [one.text for one in since(marks, [osd(new)])] == ["on n1"]
+
+
+class PythonHost(FakeHost):
+    """Runs Python on this machine, as the lister of crash records wants it."""
+
+    def run(self, argv: Sequence[str], **_options: object) -> Result:
+        return process.run([sys.executable, *argv[1:]])
+
+
+def crashed(folder: Path, **metas: str) -> Daemon:
+    for name, text in metas.items():
+        (folder / "crash" / name).mkdir(parents=True)
+        (folder / "crash" / name / "meta").write_text(text)
+    return osd(PythonHost(directory=PurePosixPath(folder)))
+
+
+def test_crash_records_that_are_not_whole_are_told_too(tmp_path: Path) -> None:
+    whole = {"entity_name": "osd.0", "backtrace": []}
+    daemon = crashed(
+        tmp_path,
+        a=json.dumps({**whole, "assert_msg": "it is empty\n"}),
+        b=json.dumps(whole),
+        c=json.dumps({**whole, "backtrace": ["frame 1", "frame 2"]}),
+        d='{"entity_name": "osd.0", "backtr',
+        e="",
+        f="null",
+    )
+    assert daemon.crashes() == ["a: it is empty", "b: without a backtrace", "c: frame 1"]
+    found = {str(record["crash_id"]): crash_cause(record) for record in crash_records(daemon.host)}
+    assert sorted(found) == ["a", "b", "c", "d", "e", "f"]
+    assert all("is not whole" in found[name] for name in "def")
+
+
+def test_a_module_that_is_loaded_all_the_same_is_no_crash(tmp_path: Path) -> None:
+    noted = {
+        "entity_name": "mgr.n0",
+        "backtrace": [],
+        "mgr_module": "volumes",
+        "mgr_module_caller": "PyModule::load_subclass_of",
+        "mgr_python_exception": "AttributeError",
+    }
+    daemon = crashed(
+        tmp_path,
+        harmless=json.dumps(noted),
+        missing=json.dumps({**noted, "mgr_python_exception": "ImportError"}),
+        serving=json.dumps({**noted, "mgr_module_caller": "PyModuleRunner::serve"}),
+        deep=json.dumps({**noted, "backtrace": ["frame 1"]}),
+    )
+    assert [record["crash_id"] for record in crash_records(daemon.host)] == ["deep", "missing", "serving"]

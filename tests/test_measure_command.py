@@ -1,0 +1,116 @@
+"""`cephlab measure` refuses before it starts, and what it measures on is laid out for that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.measure import Request, file_name, parse_bytes, parse_op
+from lab.arch import Arch, host_arch
+from lab.errors import SpecError
+from lab.providers.local import memory
+from lab.scenario import Topology
+from lab.spec import Capability
+from lab.telemetry.place import client_name, measuring_spec
+from lab.telemetry.plan import Load
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--op", "trim"], "'trim'"),
+        (["--bs", "4x"], "'4x'"),
+        (["--op", "read:0"], "'0'"),
+        (["--ec", "1+1"], "'1+1'"),
+        (["--arch", "sparc"], "'sparc'"),
+        (["--lab", "cloud"], "'cloud'"),
+        (["--disks", "tape"], "'tape'"),
+        (["--release", "argonaut"], "'argonaut'"),
+        (["--op", "write:1g", "--size", "256M"], "smaller than an operation"),
+    ],
+)
+def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path))
+    ended = CliRunner().invoke(app, ["measure", "--json", *arguments])
+    assert ended.exit_code == 2, ended.output
+    assert named in ended.output
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+def test_operations_may_name_their_size() -> None:
+    assert parse_op("randread:16k", "4k") == ("randread", 16 << 10)
+    assert parse_op("write", "4M") == ("write", 4 << 20)
+    assert parse_bytes("--bs", "512") == 512
+    with pytest.raises(SpecError, match="--bs"):
+        parse_op("write", "tiny")
+
+
+def test_osds_stand_apart_from_everything_else() -> None:
+    spec = measuring_spec(Arch.AARCH64, osds=2, clients=2)
+    alone = [node for node in spec.nodes if node.osds]
+    assert {node.arch for node in alone} == {Arch.AARCH64}
+    assert all(not node.mon and not node.mgr for node in alone)
+    assert [node.name for node in spec.nodes if not node.osds] == ["control", client_name(0), client_name(1)]
+    assert all(node.arch is host_arch() for node in spec.nodes if not node.osds)
+
+
+def test_each_client_has_a_node_and_the_lower_load_is_one_of_them() -> None:
+    request = Request(
+        operations=(("randread", 4096),),
+        depth=8,
+        clients=3,
+        low_depth=None,
+        arch=host_arch().value,
+        replicas=2,
+        coding=(0, 0),
+        release="reef",
+        lab="local",
+        image=None,
+        image_bytes=1 << 20,
+        within=0.03,
+        budget_s=10,
+        options={},
+    )
+    (plan,) = request.plans()
+    assert plan.nodes == (client_name(0), client_name(1), client_name(2))
+    assert (plan.load, plan.low) == (Load(8, 3), Load(8))
+    assert set(plan.nodes) <= {node.name for node in request.spec().nodes}
+    assert replace(request, low_depth=2).low() == Load(2, 3)
+    assert replace(request, clients=1).low() == Load(2)
+    assert replace(request, low_depth=0).low() is None
+    assert file_name(request, "0123456789abcdef").endswith("-d8-c3-x2.json")
+
+
+def test_disks_in_memory_are_asked_of_the_provider() -> None:
+    assert Capability.MEMORY_DISK in measuring_spec(Arch.X86_64, in_memory=True).needs()
+    assert Capability.MEMORY_DISK not in measuring_spec(Arch.X86_64).needs()
+
+
+def test_a_topology_may_be_for_measuring() -> None:
+    spec = Topology(native=3, foreign=0, measured=2).spec("reef", in_memory=True)
+    assert spec == measuring_spec(host_arch(), clients=2, release="reef", in_memory=True)
+
+
+def test_a_disk_in_memory_is_removed_with_its_run(tmp_path: Path) -> None:
+    room, disks = tmp_path / "shm", tmp_path / "disks"
+    room.mkdir()
+    disks.mkdir()
+    memory.make(disks / "n0-block", "cephlab:abc:r1", 1 << 20, room)
+    assert (disks / "n0-block").stat().st_size == 1 << 20
+    assert memory.marked("cephlab:abc:", room) == {"r1"}
+    assert memory.marked("cephlab:other:", room) == frozenset()
+    assert memory.remove("cephlab:abc:r1", room) == [str(room / "cephlab-abc-r1")]
+    assert memory.remove("cephlab:abc:r1", room) == []
+    assert list(room.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_direct_io_is_named(tmp_path: Path) -> None:
+    memory.obstacle.cache_clear()
+    found = memory.obstacle(tmp_path / "missing")
+    memory.obstacle.cache_clear()
+    assert found is not None
+    assert "takes no direct I/O" in found

@@ -1,0 +1,157 @@
+"""MicroCeph on an inventory's machines: what is refused, what is left for those who attach, and its end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from cli.world import World
+from lab.deploy import machines as machines_module
+from lab.home import Home
+from lab.inventory import Machine as InventoryMachine
+from lab.inventory import load_inventory
+from tests.test_microceph import Machine, text, token
+
+INVENTORY = """
+user = "ubuntu"
+architecture = "x86_64"
+
+[[hosts]]
+name = "n0"
+address = "10.0.0.0"
+roles = ["mon", "mgr", "osd"]
+
+[[hosts]]
+name = "n1"
+address = "10.0.0.1"
+architecture = "aarch64"
+roles = ["osd"]
+
+[[hosts]]
+name = "load"
+address = "10.0.0.9"
+roles = ["client"]
+"""
+
+
+class Lab:
+    """Stands for SshLab: a machine of answers for each one of the inventory."""
+
+    known: dict[str, Machine]
+
+    def __init__(self, _run: object, _machines: object) -> None:
+        self.hosts: dict[str, Machine] = {}
+
+    def add_machine(self, machine: InventoryMachine) -> Machine:
+        self.hosts[machine.name] = self.known[machine.name]
+        return self.hosts[machine.name]
+
+    def restore(self, state: dict[str, Any]) -> None:
+        for name in state["nodes"]:
+            self.hosts[name] = self.known[name]
+
+    def hang_up(self) -> None:
+        """Nothing is connected."""
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Machine]:
+    answers = {
+        "microceph status": (0, text("microceph-status-multi.txt")),
+        "microceph disk list --json": (0, text("microceph-disk-list.json")),
+        "cat /var/snap/microceph/current/conf/ceph.conf": (0, "[global]\n"),
+        "cat /var/snap/microceph/current/conf/ceph.client": (0, "[client.admin]\n"),
+    }
+    found = {f"n{number}": Machine(f"n{number}", f"10.0.0.{number}", dict(answers)) for number in range(2)}
+    monkeypatch.setattr(Lab, "known", found, raising=False)
+    monkeypatch.setattr(machines_module, "SshLab", Lab)
+    path = tmp_path / "inventory.toml"
+    path.write_text(INVENTORY)
+    machines = {one.name: one for one in load_inventory(path).machines if one.name in found}
+    monkeypatch.setattr(machines_module, "recorded", lambda _directory: machines)
+    return found
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(Home(tmp_path / "home"), {})
+
+
+def up(world: World, *options: str, folder: Path | None = None) -> Result:
+    inventory = (f"--inventory={folder / 'inventory.toml'}",) if folder else ()
+    return CliRunner().invoke(app, ["up", "--deploy", "microceph", "--json", *inventory, *options], obj=world)
+
+
+def said(done: Result) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_it_stands_is_described_and_goes_with_its_run(world: World, known: dict[str, Machine], tmp_path: Path) -> None:
+    done = up(world, "--name=demo", "--disk-size=2GiB", "--osds-per-node=2", "--gateway=n1:8080", folder=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "microceph disk add loop,2048M,2" in known["n0"].ran
+    assert f"microceph cluster join {token('vm-n1')} --microceph-ip 10.0.0.1" in known["n1"].ran
+    assert "microceph enable rgw --port 8080" in known["n1"].ran
+    found = said(done)
+    assert found["members"] == ["node-01", "node-02", "node-03"]
+    described = load_inventory(Path(found["inventory"]))
+    assert [(one.name, one.user, one.arch.value) for one in described.machines] == [
+        ("n0", "ubuntu", "x86_64"),
+        ("n1", "ubuntu", "aarch64"),
+        ("load", "ubuntu", "x86_64"),
+    ]
+    assert described.ceph is not None
+    assert described.ceph.keyring.read_bytes() == b"[client.admin]\n"
+    assert described.ceph.keyring.stat().st_mode & 0o777 == 0o600
+    gone = CliRunner().invoke(app, ["down", "demo", "--json"], obj=world)
+    assert gone.exit_code == 0, gone.output
+    assert {machine.ran[-1] for machine in known.values()} == {"snap remove microceph --purge"}
+
+
+def test_devices_are_given_to_the_machines_that_have_them(
+    world: World, known: dict[str, Machine], tmp_path: Path
+) -> None:
+    assert up(world, "--device=n1:/dev/sdb", "--device=n1:/dev/sdc", folder=tmp_path).exit_code == 0
+    assert "microceph disk add /dev/sdb /dev/sdc --wipe" in known["n1"].ran
+    assert not any("disk add" in line for line in known["n0"].ran)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--nodes=x86_64:1"], "--nodes"),
+        (["--device=n1:sdb"], "n1:sdb"),
+        (["--gateway=n1:0"], "n1:0"),
+        (["--device=n9:/dev/sdb"], "n9"),
+        (["--release=pacific"], "MicroCeph has no pacific"),
+        (["--snap=/nowhere.snap"], "/nowhere.snap"),
+        (["--deploy=ansible"], "ansible"),
+    ],
+)
+def test_wrong_input_is_named_and_nothing_is_installed(
+    world: World, known: dict[str, Machine], tmp_path: Path, options: list[str], words: str
+) -> None:
+    done = up(world, *options, folder=tmp_path)
+    assert done.exit_code == 2, done.output
+    assert words in said(done)["error"]["what"]
+    assert not any("install" in line for machine in known.values() for line in machine.ran)
+    assert list(world.runs.all()) == []
+
+
+def test_a_machine_without_snap_is_named(world: World, known: dict[str, Machine], tmp_path: Path) -> None:
+    known["n1"].answers = {"snap version": (127, "not found")}
+    done = up(world, folder=tmp_path)
+    assert said(done)["error"]["what"] == "n1 has no snap"
+    assert list(world.runs.all()) == []
+
+
+def test_without_machines_it_is_refused(world: World) -> None:
+    assert "needs machines that have snapd" in said(up(world))["error"]["what"]
+    other = CliRunner().invoke(app, ["up", "--gateway", "n0:80", "--json"], obj=world)
+    assert "--gateway: for --deploy microceph only" in said(other)["error"]["what"]

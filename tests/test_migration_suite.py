@@ -1,0 +1,101 @@
+"""The migration suite as records: what runs in which tier, and what a replaced node becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arch import Arch, host_arch
+from lab.checks import CHECKS
+from lab.checks.figures import figures
+from lab.checks.service import service
+from lab.checks.verdict import Outcome
+from lab.history import Event
+from lab.scenario import Tier, Topology
+from lab.spec import DEFAULT_RELEASE, Capability
+from suites.migration import SCENARIOS
+from suites.migration.backfills import Leg, Move, figure_of
+from suites.migration.paper import REUSE, SWAP, at_scale
+from suites.migration.swap import NATIVE_3, successor
+
+FOREIGN = next(arch for arch in Arch if arch is not host_arch())
+QUICK_AT_MOST = 3
+"""Each raises and spoils a cluster: about a minute on two cores."""
+
+
+def test_names_are_unique_and_checks_exist() -> None:
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(names) == len(set(names))
+    assert {scenario.check for scenario in SCENARIOS} <= set(CHECKS)
+    assert {scenario.suite for scenario in SCENARIOS} == {"migration"}
+
+
+def test_the_quick_tier_is_short_and_has_both_of_the_papers_ways() -> None:
+    quick = [scenario.name for scenario in SCENARIOS if scenario.tier is Tier.QUICK]
+    assert len(quick) <= QUICK_AT_MOST
+    assert any(name.startswith("migration.swap[") for name in quick)
+    assert any(name.startswith("migration.reuse[") for name in quick)
+
+
+def test_a_cluster_that_changes_its_machines_is_used_by_nobody_else() -> None:
+    assert all(scenario.spoils for scenario in SCENARIOS)
+    assert all(Capability.FOREIGN_ARCH in scenario.needs for scenario in SCENARIOS)
+
+
+def test_clients_have_machines_of_their_own_of_both_architectures() -> None:
+    spec = NATIVE_3.spec(DEFAULT_RELEASE)
+    bare = [node for node in spec.nodes if not (node.osds or node.mon or node.mgr)]
+    assert [(node.name, node.arch, node.disks) for node in bare] == [("c0", host_arch(), ()), ("c1", FOREIGN, ())]
+    assert all(scenario.topology.clients for scenario in SCENARIOS)
+
+
+def test_a_successor_has_as_many_disks_of_the_same_sizes_under_names_of_its_own() -> None:
+    old = Topology(native=3, foreign=0, separate_db=True).spec(DEFAULT_RELEASE).nodes[2]
+    new = successor(old, FOREIGN, "m0")
+    assert [disk.size_bytes for disk in new.disks] == [disk.size_bytes for disk in old.disks]
+    assert [disk.name for disk in new.disks] == ["m0-block0", "m0-db0"]
+    assert (new.osds[0].block, new.osds[0].db) == ("m0-block0", "m0-db0")
+    assert (new.arch, new.mon, new.mgr) == (FOREIGN, False, False)
+
+
+@pytest.mark.parametrize(
+    ("procedure", "moved", "outcome"),
+    [
+        (SWAP, 1.0, Outcome.PASS),
+        (SWAP, 1.6, Outcome.FAIL),  # as without the flags that stop backfill: 75 minutes would not do
+        (REUSE, 0.0, Outcome.PASS),
+        (REUSE, 0.2, Outcome.FAIL),  # nothing like that is copied in five minutes
+    ],
+)
+def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved: float, outcome: Outcome) -> None:
+    found = at_scale(procedure, moved * 1e6, 1e6)
+    events = [
+        Event("s", 0.0, "figure", {"metric": "paper_recovery_s", "value": found.seconds, "unit": "s"}),
+        Event(
+            "s", 0.0, "limit", {"metric": "paper_recovery_s", "high": found.published_s, "unit": "s", "why": found.why}
+        ),
+    ]
+    assert service(events).outcome is outcome
+
+
+def leg(backfills: int, *rates: int) -> Leg:
+    return Leg(backfills, tuple(Move(rate, rate, 1.0) for rate in rates))
+
+
+@pytest.mark.parametrize(
+    ("rates", "outcome"),
+    [
+        ((40, 44), Outcome.PASS),
+        ((19, 18), Outcome.FAIL),  # predicted is 40, trusted to a factor of two
+        ((19, 24), Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], outcome: Outcome) -> None:
+    slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
+    figure = Event("s", 0.0, "figure", figure_of(leg(4, *rates), slowest, fastest))
+    witness = Event("s", 0.0, "witness", {"what": "moved", "got": 1, "least": 1})
+    assert figures([figure, witness]).outcome is outcome
+
+
+def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
+    slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
+    assert [figure_of(one, slowest, fastest)["least"] for one in (slowest, fastest)] == [None, None]

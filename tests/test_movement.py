@@ -1,0 +1,57 @@
+"""The least that a change of maps has to move: by hand for small placements, and its parsing of osdmaptool's words."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.movement import Movement, Pg, held_bytes, least_movement, named, parse_mappings
+
+DUMP = """osdmaptool: osdmap file 'osdmap'
+pool 2 pg_num 4
+2.0\t[0,2,1]\t0
+2.1\t[2,2147483647,0]\t2
+2.a\t[]\t-1
+ osd.0 count 2
+"""
+
+
+def pg(stores: str, size: int = 90, shards: int = 0, pgid: str = "2.0") -> Pg:
+    return Pg(pgid, tuple("" if store == "-" else store for store in stores), size, shards)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "least", "copies"),
+    [
+        (pg("abc"), pg("abc"), 0, 0),
+        (pg("abc"), pg("cab"), 0, 0),  # whole copies: order means nothing
+        (pg("abc"), pg("abd"), 90, 1),
+        (pg("ab"), pg("cd"), 180, 2),
+        (pg("ab"), pg("a"), 0, 0),
+        (pg("a-"), pg("ab"), 90, 1),
+        (pg("abc", shards=2), pg("abd", shards=2), 45, 1),
+        (pg("abc", shards=2), pg("bac", shards=2), 90, 2),  # shards differ: a change of places moves both
+        (pg("abc", shards=2), pg("ab-", shards=2), 0, 0),
+        (pg("abc", size=30), pg("abd", size=90), 90, 1),  # what is there now has to be moved
+    ],
+)
+def test_the_least_that_has_to_move(before: Pg, after: Pg, least: float, copies: int) -> None:
+    assert least_movement([before], [after]) == Movement(least, copies, 1 if copies else 0)
+
+
+def test_pgs_add_up_and_new_ones_do_not_count() -> None:
+    before = [pg("ab", pgid="2.0"), pg("bc", pgid="2.1")]
+    after = [pg("ad", pgid="2.0"), pg("bd", pgid="2.1", size=10), pg("ad", pgid="2.2")]
+    assert least_movement(before, after) == Movement(100, 2, 2)
+
+
+def test_osdmaptools_words_are_read() -> None:
+    mapped = parse_mappings(DUMP)
+    assert mapped == {"2.0": (0, 2, 1), "2.1": (2, -1, 0), "2.a": ()}
+    assert named(mapped["2.1"], {0: "u0", 2: "u2"}) == ("u2", "", "u0")
+
+
+def test_a_store_holds_whole_copies_or_shards_of_what_it_serves() -> None:
+    pgs = [pg("ab"), pg("bc", size=30), pg("cab", shards=2)]
+    assert held_bytes(pgs, {"a"}) == 90 + 45
+    assert held_bytes(pgs, {"a", "b"}) == 2 * 90 + 30 + 2 * 45
+    assert held_bytes(pgs, {"gone"}) == 0

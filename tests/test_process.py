@@ -1,0 +1,208 @@
+"""Processes of this machine: what ends by itself meanwhile, and files that threads write at once."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lab import clock
+from lab.errors import LabBroken, unwritable
+from lab.home import Home
+from lab.process import LocalProcess, birth_of, recall, start_detached
+from lab.runs import Runs, write_json, write_private
+
+
+class _SeenAlive(LocalProcess):
+    """One that ends right after it was seen alive."""
+
+    def alive(self) -> bool:
+        return True
+
+
+def test_a_process_that_ends_by_itself_does_not_stop_a_clean_up(tmp_path: Path) -> None:
+    ended = start_detached(["true"], log=tmp_path / "log")
+    assert ended.wait(5)
+    _SeenAlive(ended.pid, ended.birth).kill()
+
+
+def test_a_killed_process_is_dead(tmp_path: Path) -> None:
+    sleeper = start_detached(["sleep", "60"], log=tmp_path / "log")
+    sleeper.kill()
+    assert sleeper.wait(5)
+
+
+_WITHOUT_FIRST_THREAD = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_lives_while_any_of_its_threads_does(tmp_path: Path) -> None:
+    """For a moment so is one of which another thread executes a program, such as a manager that begins anew."""
+    started = start_detached([sys.executable, "-c", _WITHOUT_FIRST_THREAD], log=tmp_path / "log")
+    try:
+        first_thread = psutil.Process(started.pid)
+        clock.wait(first_thread.status, lambda status: status == psutil.STATUS_ZOMBIE, what="its end", timeout_s=10)
+        assert recall(started.ref).alive()
+    finally:
+        started.kill()
+        assert started.wait(5)
+    assert not recall(started.ref).alive()
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[LocalProcess]:
+    started = start_detached(["sleep", "60"], log=tmp_path / "log")
+    yield started
+    started.kill()
+    assert started.wait(5)
+
+
+def test_a_step_of_the_clock_does_not_make_another_process_of_it(
+    sleeper: LocalProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = json.loads(json.dumps(sleeper.ref))
+    began = psutil.Process(sleeper.pid).create_time()
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _self: began + 3600)
+    assert recall(record).alive()
+
+
+def test_another_process_of_the_same_pid_is_not_taken_for_it(sleeper: LocalProcess) -> None:
+    boot, _, ticks = sleeper.birth.partition("/")
+    assert not LocalProcess(sleeper.pid, f"{boot}/{int(ticks) - 1}").alive()
+    assert not LocalProcess(sleeper.pid, f"another-boot/{ticks}").alive()
+
+
+def test_a_record_of_an_older_cephlab_still_finds_its_process(sleeper: LocalProcess) -> None:
+    began = psutil.Process(sleeper.pid).create_time()
+    assert recall({"pid": sleeper.pid, "start_time": began + 0.5}).birth == sleeper.birth
+    assert not recall({"pid": sleeper.pid, "start_time": began - 5}).alive()
+    assert not recall({"pid": sleeper.pid}).alive()
+
+
+def test_what_never_was_is_not_alive() -> None:
+    nobody = 2**22 + 1
+    assert birth_of(nobody) == ""
+    assert not LocalProcess(nobody, "").alive()
+
+
+def test_a_name_with_spaces_and_parentheses_does_not_move_the_fields(tmp_path: Path) -> None:
+    program = tmp_path / "a) b (c"
+    program.symlink_to("/bin/sleep")
+    started = start_detached([str(program), "60"], log=tmp_path / "log")
+    try:
+        assert LocalProcess(started.pid, birth_of(started.pid)).alive()
+        assert birth_of(started.pid).partition("/")[0] == birth_of(os.getpid()).partition("/")[0]
+    finally:
+        started.kill()
+        assert started.wait(5)
+
+
+def test_threads_that_save_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
+    target = tmp_path / "state.json"
+    errors: list[OSError] = []
+
+    def save(number: int) -> None:
+        try:
+            for _ in range(100):
+                write_json(target, {"number": number})
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert json.loads(target.read_text())["number"] in range(6)
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_file_that_cannot_be_written_leaves_no_scratch_behind(tmp_path: Path) -> None:
+    (tmp_path / "state.json").mkdir()
+    with pytest.raises(LabBroken, match=r"state\.json"):
+        write_json(tmp_path / "state.json", {})
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_file_is_private_before_anything_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a file of another mode, or somebody who has it open, was there before."""
+    target = tmp_path / "keyring"
+    target.write_text("old")
+    target.chmod(0o644)
+    modes: list[int] = []
+    real = os.fdopen
+
+    class Watched:
+        def __init__(self, descriptor: int) -> None:
+            self.sink = real(descriptor, "wb")
+
+        def __enter__(self) -> Watched:
+            return self
+
+        def __exit__(self, *_error: object) -> None:
+            self.sink.close()
+
+        def write(self, content: bytes) -> None:
+            modes.append(os.fstat(self.sink.fileno()).st_mode & 0o777)
+            self.sink.write(content)
+
+    monkeypatch.setattr(os, "fdopen", lambda descriptor, _mode: Watched(descriptor))
+    with target.open() as reader:
+        write_private(target, b"secret")
+        assert reader.read() == "old"
+    assert modes == [0o600]
+    assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"secret", 0o600)
+
+
+def test_a_full_disk_is_named() -> None:
+    with pytest.raises(LabBroken, match=r"the disk of state\.json is full"):
+        raise unwritable("state.json", OSError(errno.ENOSPC, "No space left on device"))
+
+
+def test_a_run_is_forgotten_although_files_of_it_go_away_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    run = Runs(home).create("local", "one")
+    for name in ("a", "b", "c"):
+        (run.directory / name).write_text("x")
+    real = os.unlink
+
+    def gone_already(path: str, **options: int) -> None:
+        real(path, **options)
+        if path == "a":
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "unlink", gone_already)
+    Runs(home).forget(run)
+    assert not run.directory.exists()
+    Runs(home).forget(run)
+
+
+def test_what_cannot_be_forgotten_is_named_and_the_rest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path)
+    run = Runs(home).create("local", "one")
+    for name in ("a", "b", "c"):
+        (run.directory / name).write_text("x")
+    real = os.unlink
+
+    def stuck(path: str, **options: int) -> None:
+        if path == "a":
+            raise PermissionError(path)
+        real(path, **options)
+
+    monkeypatch.setattr(os, "unlink", stuck)
+    with pytest.raises(LabBroken, match="one/a"):
+        Runs(home).forget(run)
+    assert [path.name for path in run.directory.iterdir()] == ["a"]

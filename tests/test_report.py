@@ -1,0 +1,188 @@
+"""The report: everything a reader needs on one page, nothing from elsewhere, nothing executable."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.archive import Ending, Record, Writer, read_archive
+from lab.report import limits_of, overall, render_report, seconds_text
+from tests.test_archive import ENDED, FINE, MANIFEST, began, saw
+
+CLUSTER: dict[str, Any] = {
+    "name": "c1",
+    "provider": "local",
+    "why": "local: the cheapest provider that can do this",
+    "spec": {},
+    "hosts": {"n0": {"arch": "x86_64", "emulated": False}, "n2": {"arch": "aarch64", "emulated": True}},
+    "daemons": {"mon.n0": "n0", "osd.2": "n2"},
+    "patience": 11.5,
+    "raise_s": 18.25,
+    "images": {
+        "aarch64": {
+            "release": "reef",
+            "key": "d" * 64,
+            "reference": None,
+            "ceph_version": "18.2.7+ds-1",
+            "packages": {"ceph-osd": "18.2.7+ds-1", "librados2": "18.2.7+ds-1"},
+        }
+    },
+}
+NASTY = "<script>alert('x')</script>"
+
+
+class Page(HTMLParser):
+    """What a page refers to, which tags it has, and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str] = []
+        self.texts: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in {"href", "src", "srcset", "action", "data"}]
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def page(directory: Path, *records: Record, **manifest: Any) -> Page:
+    writer = Writer(directory / "a", {**MANIFEST, "clusters": [CLUSTER], **manifest})
+    for record in records:
+        for kind, data in (began(), saw(1), saw(3), ENDED, ("aftermath", {**FINE, "allowed": {"harmless here": 2}})):
+            writer.history.record(record.scenario, kind, data)
+        writer.add(record)
+    writer.save()
+    return Page(render_report(read_archive(directory / "a")))
+
+
+FAILED = Record(
+    "interop.objects[client=x86_64,primary=aarch64,pool=ec21]",
+    "interop",
+    Ending.FAIL,
+    "sha256 differs",
+    ("object-3: got a, wanted b",),
+    goal="Objects are the same.",
+    method="Write and read.",
+    seconds=65.4,
+    logs="logs/interop.objects",
+)
+PASSED = Record(
+    "interop.objects[client=aarch64,primary=aarch64,pool=ec21]", "interop", Ending.PASS, "42 observations hold"
+)
+
+
+def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+    found = page(tmp_path, FAILED, PASSED)
+    assert not {"script", "img", "link", "iframe", "object", "form"} & set(found.tags)
+    outside = [link for link in found.links if not link.startswith(("#", "logs/"))]
+    assert outside == []
+    html = render_report(read_archive(tmp_path / "a"))
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "@import" not in html
+    assert "url(" not in html
+
+
+def test_the_page_says_what_a_reader_wants_to_know(tmp_path: Path) -> None:
+    text = page(tmp_path, FAILED, PASSED).text
+    for wanted in (
+        "Failed. Something that must hold does not.",
+        "1 passed",
+        "1 failed",
+        "sha256 differs",
+        "object-3: got a, wanted b",
+        "Objects are the same.",
+        "Write and read.",
+        "1 min 5 s",
+        "3, wanted 1",
+        "harmless here",
+        "cephlab gate --tier quick --seed 7",
+        "aarch64, emulated",
+        "osd.2",
+        "18.2.7+ds-1",
+        "librados2",
+        "took 3 min 20 s",
+    ):
+        assert wanted in text, wanted
+
+
+def test_every_inner_link_has_its_target(tmp_path: Path) -> None:
+    found = page(tmp_path, FAILED, PASSED)
+    html = render_report(read_archive(tmp_path / "a"))
+    inner = [link for link in found.links if link.startswith("#")]
+    assert len(inner) >= 3
+    assert [link for link in inner if f'id="{link[1:]}"' not in html] == []
+
+
+def test_the_matrix_puts_each_variant_in_its_place(tmp_path: Path) -> None:
+    text = page(tmp_path, FAILED, PASSED).text
+    matrix = text.partition("Across architectures")[2].partition("Scenarios")[0]
+    # One column, because both have an aarch64 primary, and two rows.
+    assert " ".join(matrix.split()) == "interop.objects client ↓ primary → aarch64 x86_64 ✗ ec21 aarch64 ✓ ec21"
+
+
+def test_what_comes_from_outside_is_text(tmp_path: Path) -> None:
+    nasty = Record("demo.x", "demo", Ending.FAIL, NASTY, (NASTY,), goal=NASTY, method=NASTY)
+    found = page(tmp_path, nasty, replay=NASTY, trouble=[NASTY], unexpected_skips=[NASTY])
+    assert "script" not in found.tags
+    assert found.text.count(NASTY) >= 6
+
+
+@pytest.mark.parametrize(
+    ("endings", "changes", "kind"),
+    [
+        (["pass"], {}, Ending.PASS),
+        (["pass", "fail", "error"], {}, Ending.FAIL),
+        (["pass", "error", "inconclusive"], {}, Ending.ERROR),
+        (["pass"], {"trouble": ["left a process"]}, Ending.ERROR),
+        (["pass", "skip"], {"unexpected_skips": ["demo.1: no engine"]}, Ending.FAIL),
+        (["pass", "inconclusive"], {}, Ending.INCONCLUSIVE),
+        (["skip"], {}, Ending.INCONCLUSIVE),
+        ([], {}, Ending.INCONCLUSIVE),
+        (["pass"], {"state": "interrupted"}, Ending.INCONCLUSIVE),
+        (["pass"], {"state": "running"}, Ending.INCONCLUSIVE),
+    ],
+)
+def test_the_headline_follows_the_worst(
+    tmp_path: Path, endings: list[str], changes: dict[str, Any], kind: Ending
+) -> None:
+    records = [Record(f"demo.{n}", "demo", Ending(ending), "r") for n, ending in enumerate(endings)]
+    page(tmp_path, *records, **changes)
+    assert overall(read_archive(tmp_path / "a"))[0] == kind
+
+
+def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
+    skipped = Record("demo.s", "demo", Ending.SKIP, "no engine")
+    page(tmp_path, PASSED, skipped, state="interrupted", ended=None)
+    said = " ".join(limits_of(read_archive(tmp_path / "a")))
+    assert "Nodes n2 (aarch64) were emulated: they are judged on correctness and liveness only." in said
+    assert "multiplied by 11.5, as measured" in said
+    assert "1 scenario(s) were skipped" in said
+    assert "did not come to its end" in said
+    assert "quick tier leaves out" in said
+
+
+def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:
+    native = {**CLUSTER, "hosts": {"n0": {"arch": "x86_64", "emulated": False}}, "provider": "container"}
+    page(tmp_path, PASSED, clusters=[native], tier="full")
+    said = limits_of(read_archive(tmp_path / "a"))
+    assert len(said) == 1
+    assert "no figure here is a throughput" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.04, "0.0 s"), (59.9, "59.9 s"), (60.0, "1 min 0 s"), (None, "not measured")]
+)
+def test_durations_read_well(value: float | None, text: str) -> None:
+    assert seconds_text(value) == text

@@ -1,0 +1,37 @@
+"""What a spec refuses before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.arch import Arch
+from lab.errors import SpecError
+from lab.spec import ClusterSpec, Disk, Node, Osd
+
+
+def spec(node: str = "n0", disk: str = "n0-block0", size: int = 1 << 30, **options: str) -> ClusterSpec:
+    made = Node(node, Arch.X86_64, (Disk(disk, size),), (Osd(disk),), mon=True, mgr=True)
+    return ClusterSpec((made,), options={key.replace("_", " "): value for key, value in options.items()})
+
+
+def test_ordinary_names_are_taken() -> None:
+    assert spec("rack1_A-2", "nvme0").nodes[0].name == "rack1_A-2"
+
+
+@pytest.mark.parametrize("name", ["", "/dev/sda", "../n0", "a/b", "a b", "-n0", "n.0", "x" * 61])
+def test_a_path_is_no_name(name: str) -> None:
+    with pytest.raises(SpecError, match="cannot name a disk"):
+        spec(disk=name)
+    with pytest.raises(SpecError, match="cannot name a node"):
+        spec(node=name)
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_a_disk_has_a_size(size: int) -> None:
+    with pytest.raises(SpecError, match="has no size"):
+        spec(size=size)
+
+
+def test_replicas_are_counted_however_ceph_spells_the_option() -> None:
+    with pytest.raises(SpecError, match="2 replicas need 2 hosts"):
+        spec(osd_pool_default_size="2")

@@ -1,0 +1,187 @@
+"""Accounting, Ceph's counters, intervals: what a measurement is made of, without a cluster."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+
+import psutil
+import pytest
+
+from lab.errors import LabBroken, SpecError
+from lab.telemetry import accounting, counters, describe
+from lab.telemetry.awake import kept_awake
+from lab.telemetry.bench import operations_of, per_operation
+from lab.telemetry.demand import Interval, Operation, Resource, Role
+from lab.telemetry.meter import Spent
+from lab.telemetry.plan import Load, Plan
+from lab.telemetry.statistics import Stop, interval, linearity, width
+from lab.workloads.fio import Progress
+
+STAT = (
+    "18253 (ceph-osd (x)) S 1 1 1 0 -1 4194304 68138 0 1 0 200 100 0 0 20 0 53 0 1261740 787161088 1000 1 " + "0 " * 27
+)
+IO = "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 1024\n"
+
+
+def test_the_kernels_text_is_read() -> None:
+    found = accounting.parse_usage(STAT, IO)
+    assert (found.user_s, found.system_s) == (200 * accounting.TICK_S, 100 * accounting.TICK_S)
+    assert (found.read_bytes, found.write_bytes) == (4096, 7168)
+    assert found.resident_bytes == 1000 * accounting.PAGE_BYTES
+
+
+def test_the_finer_clock_is_split_as_the_ticks_are() -> None:
+    found = accounting.parse_usage(STAT, IO, cpu_s=6.0)
+    assert (found.cpu_s, found.user_s, found.system_s) == (6.0, 4.0, 2.0)
+
+
+def test_before_the_first_tick_everything_counts_as_user_time() -> None:
+    found = accounting.parse_usage(STAT.replace(" 200 100 ", " 0 0 "), IO, cpu_s=0.004)
+    assert (found.user_s, found.system_s) == (0.004, 0.0)
+
+
+def test_the_clock_of_a_process_is_its_own() -> None:
+    before = accounting.clock_s(os.getpid())
+    until = time.process_time() + 0.02
+    while time.process_time() < until:
+        pass
+    assert accounting.clock_s(os.getpid()) - before == pytest.approx(0.02, abs=0.015)
+
+
+def test_this_process_is_accounted_for_with_its_threads() -> None:
+    found = accounting.usage_of(accounting.tree(os.getpid()))
+    assert found.cpu_s > 0
+    assert found.resident_bytes > 1 << 20
+    assert found.threads
+    assert found.since(found).cpu_s == 0
+
+
+def test_a_process_that_ended_is_trouble_not_zero() -> None:
+    with pytest.raises(LabBroken, match="ended"):
+        accounting.tree(4_000_001)
+    with pytest.raises(LabBroken, match="4000001"):
+        accounting.usage_of([4_000_001])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("msgr-worker-1", "msgr-worker"), ("rocksdb:low0", "rocksdb:low"), ("tp_osd_tp", "tp_osd_tp")]
+)
+def test_threads_of_one_kind_are_one(name: str, kind: str) -> None:
+    assert accounting.thread_kind(name) == kind
+
+
+def test_interfaces_are_summed_without_loopback() -> None:
+    text = "head\nhead\n    lo: 9 9 0 0 0 0 0 0 9 9 0\n  eth0: 100 2 0 0 0 0 0 0 300 4 0 0 0 0 0 0\n"
+    wanted = {"received_bytes": 100, "received_packets": 2, "sent_bytes": 300, "sent_packets": 4}
+    assert accounting.interface_counters(text) == wanted
+
+
+DUMP = {
+    "AsyncMessenger::Worker-0": {"msgr_send_bytes": 10, "msgr_recv_bytes": 1},
+    "AsyncMessenger::Worker-1": {"msgr_send_bytes": 5},
+    "bluestore": {"write_big_blobs": 7, "write_big_deferred": 3, "kv_sync_lat": {"avgcount": 4, "sum": 0.5}},
+    "bluefs": {"write_disk_count": 2, "flat": {"some": 1}},
+}
+
+
+def test_a_perf_dump_becomes_flat_and_workers_one() -> None:
+    found = counters.flatten(DUMP)
+    assert found["msgr.msgr_send_bytes"] == 15
+    assert (found["bluestore.kv_sync_lat"], found["bluestore.kv_sync_lat.sum"]) == (4, 0.5)
+
+
+def test_device_requests_are_what_bluestore_issued() -> None:
+    moved = counters.traffic(counters.flatten(DUMP))
+    assert (moved.writes, moved.sent_bytes, moved.received_bytes) == (4 + 2, 15, 1)
+
+
+def test_only_changes_are_kept() -> None:
+    assert counters.since({"a": 3.0, "b": 1.0}, {"a": 1.0, "b": 1.0}) == {"a": 2.0}
+
+
+def test_an_interval_is_students() -> None:
+    found = interval([1.0, 2.0, 3.0])
+    # t(0.975, 2) = 4.3027 (Student's table), standard error 1 / sqrt(3).
+    assert found.mean == 2.0
+    assert found.high - found.mean == pytest.approx(4.3027 / math.sqrt(3), rel=1e-4)
+    assert width(found) == pytest.approx((found.high - 2) / 2)
+
+
+def test_one_batch_has_no_interval() -> None:
+    assert interval([2.0]) == Interval(2.0, -math.inf, math.inf, 1)
+
+
+def test_measuring_ends_when_narrow_or_when_the_budget_is_spent() -> None:
+    stop = Stop(narrow=0.05, budget_s=30, least=3)
+    assert stop.reason([1.0, 1.0], 99) is None
+    assert "narrow enough" in (stop.reason([1.0, 1.01, 0.99], 6) or "")
+    assert stop.reason([1.0, 2.0, 3.0], 6) is None
+    assert "budget of 30 s is spent" in (stop.reason([1.0, 2.0, 3.0], 30) or "")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        ([1e-4, 1.01e-4, 1e-4], [1.02e-4, 1.03e-4, 1.02e-4], "linear in load within 10%"),
+        ([1e-4, 1.01e-4, 1e-4], [2e-4, 2.01e-4, 2e-4], "not linear in load"),
+        ([1e-4, 1.5e-4, 0.7e-4], [1e-4, 1.6e-4, 0.7e-4], "cannot be told"),
+    ],
+)
+def test_linearity_is_told_by_the_interval_of_the_ratio(low: list[float], high: list[float], words: str) -> None:
+    found = linearity(low, high, low_load="depth 4", high_load="depth 16")
+    assert words in found
+    assert "depth 4" in found
+
+
+def test_several_clients_have_nodes_of_their_own_and_one_count() -> None:
+    operation = Operation("randread", 4096, depth=8, clients=2)
+    plan = Plan(operation, ("client", "client1"), low=Load(8))
+    assert str(plan.load) == "2 clients of depth 8"
+    assert plan.load.in_flight == 16
+    with pytest.raises(SpecError, match="2 clients on 1 nodes"):
+        Plan(operation, ("client",))
+    with pytest.raises(SpecError, match="more clients than there are"):
+        Plan(Operation("randread", 4096), ("client",), low=Load(4, clients=2))
+    done = operations_of([Progress((1.0, 2.0, 3.0, 9.0)), Progress((0.5, 2.5, 8.0))])
+    assert done(1.5, 3.5) == 3
+
+
+def test_idle_cost_is_taken_off_and_each_counter_has_its_own_time() -> None:
+    used = Spent(
+        times=(10.0, 12.0),
+        ceph_times={Role.PRIMARY: (10.5, 11.5)},
+        usage={},
+        ceph={},
+        costs={Role.PRIMARY: {Resource.CPU_USER_S: 1.0}},
+        ceph_costs={Role.PRIMARY: {Resource.WIRE_SENT_BYTES: 5000.0}},
+        harness_s=0.0,
+    )
+    idle = {Role.PRIMARY: {Resource.CPU_USER_S: 0.25}}
+    found = per_operation(used, idle, lambda began, ended: 50 * (ended - began))
+    assert found == {Role.PRIMARY: {Resource.CPU_USER_S: 0.005, Resource.WIRE_SENT_BYTES: 100.0}}
+
+
+def test_an_unknown_operation_is_refused() -> None:
+    with pytest.raises(SpecError, match="'trim'"):
+        Plan(Operation("trim", 4096), ("client",))
+
+
+def test_figures_carry_their_units() -> None:
+    assert describe.amount(1.5e-4, Resource.CPU_USER_S) == "150.0 us"
+    assert describe.amount(0.02, Resource.CPU_USER_S) == "20.00 ms"
+    assert describe.amount(4096.4, Resource.WIRE_SENT_BYTES) == "4096 B"
+    assert describe.size_text(4 << 20) == "4 MiB"
+    assert describe.operation_text(Operation("read", 4096, 2, k=2, m=1)) == "read 4 KiB at depth 2 on EC 2+1"
+
+
+def test_cpus_are_kept_awake_only_inside_the_block() -> None:
+    def fillers() -> int:
+        mine = psutil.Process().children()
+        return sum(1 for child in mine if child.status() != psutil.STATUS_ZOMBIE)
+
+    before = fillers()
+    with kept_awake():
+        assert fillers() == before + len(os.sched_getaffinity(0))
+    assert fillers() == before

@@ -1,0 +1,101 @@
+"""Charts of a scenario's course: what is drawn is what was recorded."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from itertools import pairwise
+
+import pytest
+
+from lab.history import Event
+from lab.operations import Act, Operation, Outcome, pack
+from lab.plot import Axis, Mark, Panel, Series, chart, short
+from lab.timeline import rates, timeline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def operation(ended_s: float, outcome: Outcome = Outcome.OK, act: Act = Act.WRITE) -> Operation:
+    return Operation("l", "c0", 0, act, 1, 1, ended_s - 0.01, ended_s, outcome)
+
+
+def parsed(svg: str) -> ET.Element:
+    return ET.fromstring(svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1))
+
+
+def test_a_chart_is_whole_svg_with_a_line_a_series_and_a_number_a_mark() -> None:
+    panels = [
+        Panel("a & b", (Series("one", ((0, 0), (10, 5))), Series("two", ((0, 5), (10, 0))))),
+        Panel("c", (Series("three", ((2, 1.0),)),)),
+    ]
+    root = parsed(chart(panels, [Mark(3, "<off>"), Mark(5, "on", until=7)]))
+    assert len(root.findall(f"{SVG}polyline")) == 3
+    assert [title.text for title in root.iter(f"{SVG}title")] == ["<off>", "on", "on"]
+    texts = [text.text for text in root.iter(f"{SVG}text")]
+    assert {"a & b", "c", "one", "two", "1", "2"} <= set(texts)
+
+
+def test_marks_that_follow_quickly_have_their_numbers_beside_each_other() -> None:
+    marks = [Mark(3 + number / 1000, f"step {number}") for number in range(4)]
+    root = parsed(chart([Panel("p", (Series("s", ((0, 0), (10, 5))),))], marks))
+    places = [float(text.attrib["x"]) for text in root.iter(f"{SVG}text") if text.text in {"1", "2", "3", "4"}]
+    numbers = [x for x in places if x > Axis(0, 10, 0, 960).at(2)]
+    assert len(numbers) == 4
+    assert min(later - earlier for earlier, later in pairwise(numbers)) > 10
+
+
+def test_points_are_where_their_values_say() -> None:
+    line = parsed(chart([Panel("p", (Series("s", ((0, 0), (5, 10), (10, 10))),))])).find(f"{SVG}polyline")
+    assert line is not None
+    (x0, y0), (x1, y1), (x2, y2) = (tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split())
+    assert x1 - x0 == pytest.approx(x2 - x1)
+    assert y0 > y1 == y2
+
+
+def test_a_stepped_line_holds_its_value_until_the_next() -> None:
+    line = parsed(chart([Panel("p", (Series("s", ((0, 0), (5, 10)), stepped=True),))])).find(f"{SVG}polyline")
+    assert line is not None
+    assert len(line.attrib["points"].split()) == 3
+
+
+def test_nothing_to_draw_is_nothing() -> None:
+    assert chart([Panel("p", ())]) == ""
+    assert timeline([Event("s", 0, "observation", {"what": "x", "got": 1, "wanted": 1})]) is None
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 7.3), (12, 13), (0, 1234567)])
+def test_ticks_are_few_round_and_within(low: float, high: float) -> None:
+    ticks = Axis(low, high, 0, 100).ticks()
+    assert 1 <= len(ticks) <= 6
+    assert all(low <= tick <= high * (1 + 1e-9) for tick in ticks)
+
+
+def test_large_values_are_shortened() -> None:
+    assert [short(value) for value in (0, 12.5, 1500, 20e6, 3e9)] == ["0", "12.5", "1.5k", "20M", "3G"]
+
+
+def test_rates_count_what_was_acknowledged_only() -> None:
+    done = [operation(1 + number / 100) for number in range(100)]
+    refused = [operation(1.5, Outcome.FAIL)] * 50
+    found = rates([*done, *refused], origin=0.0)
+    assert dict(found)[1.0] == pytest.approx(100, rel=0.1)
+    assert found[0] == (0.0, 0.0)
+
+
+def test_the_steps_of_a_scenario_are_numbered_beside_its_operations() -> None:
+    events = [
+        *(Event("s", 9.0, "operations", data) for data in pack([operation(2.0), operation(4.0), operation(9.0)])),
+        Event("s", 3.0, "step", {"name": "switch off", "phase": "began"}),
+        Event("s", 3.5, "step", {"name": "switch off", "phase": "ended", "seconds": 0.5}),
+        Event("s", 5.0, "step", {"name": "never ends", "phase": "began"}),
+        Event("s", 2.5, "sample", {"recovering_bytes_s": 5, "degraded": 2, "misplaced": 1}),
+        Event("s", 3.5, "sample", {"unavailable": "no quorum"}),
+    ]
+    found = timeline(events)
+    assert found is not None
+    assert [(step.number, step.name, step.seconds) for step in found.steps] == [
+        (1, "switch off", 0.5),
+        (2, "never ends", None),
+    ]
+    assert found.steps[0].at_s == pytest.approx(1.01)
+    assert len(parsed(found.svg).findall(f"{SVG}polyline")) == 4

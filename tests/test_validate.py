@@ -1,0 +1,218 @@
+"""References, validation, limits and the scalability law."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab.checks.verdict import Outcome
+from lab.errors import SpecError
+from lab.telemetry.demand import Interval
+from tests.model_parts import demand, disks, machine, profile
+from tuning.demandsets import find_demands
+from tuning.limits import Limit, judge, latency_limit, recovery_limit, throughput_limit, trusted_factor
+from tuning.model import predict
+from tuning.profilefile import find_profile
+from tuning.recovery import recovery_time
+from tuning.references import FigureKind, load_reference, load_references
+from tuning.usl import Scalability, fit
+from tuning.validate import RATES, geometric_error, validate
+from tuning.workload import Shape, parse_block, parse_ec
+
+PAGE = Path(__file__).resolve().parent.parent / "docs/model.md"
+
+REFERENCE = """
+title = "A paper"
+profile = "test"
+
+[[figures]]
+name = "writes"
+kind = "throughput"
+value = 10000
+unit = "ops/s"
+where = "page 1"
+load = { op = "randwrite", bs = "4k", clients = 50, depth = 20 }
+
+[[figures]]
+name = "reads"
+kind = "throughput"
+value = 1
+unit = "ops/s"
+where = "page 2"
+load = { op = "randread", bs = "4k", clients = 1, depth = 1 }
+
+[[figures]]
+name = "watts"
+kind = "power"
+value = 225
+unit = "W"
+where = "page 3"
+beyond = "nothing derives it"
+
+[[figures]]
+name = "rebuilt"
+kind = "recovery"
+value = 1000
+unit = "s"
+where = "page 4"
+recovery = { bytes = "1 TB" }
+"""
+
+
+def _reference(folder: Path, text: str = REFERENCE) -> Path:
+    path = folder / "paper.toml"
+    path.write_text(text)
+    return path
+
+
+def test_shipped_references_name_profiles_that_are_shipped(tmp_path: Path) -> None:
+    found = load_references()
+
+    assert {one.name for one in found} == {"ampere-altra", "rhcs-10b", "incerta", "pve-epyc", "kunpeng920"}
+    for one in found:
+        assert find_profile(one.profile, tmp_path).name == one.profile
+        assert one.lost
+        assert all(figure.where for figure in one.figures)
+
+
+def test_each_figure_is_predicted_or_told_why_not(tmp_path: Path) -> None:
+    reference = load_reference(_reference(tmp_path))
+    nodes = profile(machine(disk=(disks(seq_write=1e9, seq_read=1e9),)))
+    found = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: nodes)
+    by_name = {one.figure.name: one for one in found.comparisons}
+
+    assert by_name["writes"].ratio == pytest.approx(1.5, rel=0.01)
+    assert by_name["reads"].predicted is None
+    assert "randread" in by_name["reads"].why
+    assert by_name["watts"].why == "nothing derives it"
+    assert by_name["rebuilt"].predicted is not None
+    assert found.error(RATES) == pytest.approx(1.5, rel=0.01)
+    assert found.worst([FigureKind.POWER]) is None
+
+
+def test_the_geometric_error_counts_both_ways() -> None:
+    assert geometric_error([2.0, 0.5]) == pytest.approx(2.0)
+    assert geometric_error([1.0, 1.0]) == 1.0
+    assert geometric_error([]) is None
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes", "wanted"),
+    [
+        ('kind = "power"', 'kind = "smell"', "figures.2.kind"),
+        ('beyond = "nothing derives it"', "", "exactly one of load, recovery and beyond"),
+        ("depth = 20 }", "depth = 20, dept = 1 }", "unknown key"),
+        ("clients = 50", "clients = 0", "greater than or equal to 1"),
+    ],
+)
+def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, becomes: str, wanted: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_reference(_reference(tmp_path, REFERENCE.replace(was, becomes, 1)))
+
+    assert wanted in caught.value.detail
+
+
+def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> None:
+    demands, origin = find_demands(tmp_path)
+    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
+
+    assert "shipped" in origin
+    assert all(one.core_speed > 0 for one in demands)
+    assert len(found.of(RATES)) >= 6
+    ratios = [one.ratio for one in found.of(RATES) if one.ratio]
+    assert all(0.2 < ratio < 5 for ratio in ratios)
+
+
+def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
+    demands, _ = find_demands(tmp_path)
+    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
+    page = PAGE.read_text()
+
+    for one in found.of(RATES):
+        assert re.search(rf"^\| {one.reference} \| {one.figure.name} \| .* \| {one.ratio:.2f} \| ", page, re.MULTILINE)
+    assert f"Geometric mean error {found.error(RATES):.2f} over {len(found.of(RATES))} of" in page
+
+
+def test_a_user_without_demands_is_sent_to_measure(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="cephlab measure"):
+        find_demands(tmp_path / "none", tmp_path / "nonesuch.json")
+
+
+def test_limits_against_a_profile_carry_their_derivation() -> None:
+    made = predict([demand(primary_s=0.001, replicas_s=0.001)], profile(), Shape("randwrite", 4096, 50, 20))
+
+    low = throughput_limit(made, 2.0)
+    assert low.low == pytest.approx(made.ops / 2)
+    assert "n: CPU" in low.why
+    assert low.derivation.lines()[-1].startswith("limit: ")
+    assert latency_limit(made, 2.0).high == pytest.approx(made.latency_s * 2)
+    rebuilt = recovery_time(profile(machine(disk=(disks(seq_write=1e9, seq_read=1e9),))), 1e12)
+    assert recovery_limit(rebuilt, 1.5).high == pytest.approx(rebuilt.seconds * 1.5)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "samples", "outcome"),
+    [
+        (101.0, 110.0, 5, Outcome.PASS),
+        (80.0, 99.0, 5, Outcome.FAIL),
+        (95.0, 105.0, 5, Outcome.INCONCLUSIVE),
+        (150.0, 150.0, 1, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_verdict_is_by_interval(low: float, high: float, samples: int, outcome: Outcome) -> None:
+    limit = Limit("throughput", 100.0, None, "ops/s", "because")
+
+    assert judge(limit, Interval((low + high) / 2, low, high, samples)).outcome is outcome
+
+
+def test_above_the_highest_is_a_failure() -> None:
+    limit = Limit("latency", None, 0.01, "s", "because")
+
+    assert judge(limit, Interval(0.02, 0.015, 0.025, 5)).outcome is Outcome.FAIL
+    assert judge(limit, Interval(0.005, 0.004, 0.006, 5)).outcome is Outcome.PASS
+
+
+def test_the_model_is_trusted_as_far_as_it_was_validated() -> None:
+    assert trusted_factor([]) == 2.0
+    assert trusted_factor([1.0, 1.1]) == 1.25
+    assert trusted_factor([0.5, 1.1]) == 2.0
+
+
+def test_the_scalability_law_is_found_again() -> None:
+    law = Scalability(rate=1000, contention=0.05, coherency=0.001, error=0)
+    found = fit([(n, law.throughput(n)) for n in (1, 2, 4, 8, 16, 32)])
+
+    assert found.contention == pytest.approx(0.05)
+    assert found.coherency == pytest.approx(0.001)
+    assert found.peak == pytest.approx((0.95 / 0.001) ** 0.5)
+
+
+def test_clients_that_do_not_disturb_each_other_have_no_peak() -> None:
+    found = fit([(n, 500.0 * n) for n in (1, 2, 3, 4)])
+
+    assert found.contention == pytest.approx(0, abs=1e-9)
+    assert found.coherency == pytest.approx(0, abs=1e-9)
+    assert found.rate == pytest.approx(500)
+
+
+def test_three_points_do_not_support_the_law() -> None:
+    with pytest.raises(SpecError, match="too few points"):
+        fit([(1, 3958.62), (2, 5383.28), (3, 6078.49)])
+
+
+@pytest.mark.parametrize(("text", "bytes_"), [("4k", 4096), ("4KiB", 4096), ("4M", 4 << 20), ("512", 512)])
+def test_block_sizes(text: str, bytes_: int) -> None:
+    assert parse_block(text) == bytes_
+
+
+def test_what_is_no_shape_is_refused() -> None:
+    with pytest.raises(SpecError, match="block size"):
+        parse_block("4x")
+    with pytest.raises(SpecError, match="erasure code"):
+        parse_ec("4-2")
+    with pytest.raises(SpecError, match="not known"):
+        Shape("scrub", 4096, 1, 1)
+    assert parse_ec("4+2") == (4, 2)
+    assert parse_ec("") == (0, 0)

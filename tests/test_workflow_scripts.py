@@ -1,0 +1,128 @@
+"""The scripts that workflows and the action call, with a stand-in for the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+CI = Path(__file__).resolve().parent.parent / "ci"
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Path:
+    """A `cephlab` that prints its arguments, or what an `up --json` prints."""
+    path = tmp_path / "cephlab"
+    made = json.dumps({"name": "action", "conf": "/run/c/ceph.conf", "keyring": "/run/c/keyring"})
+    path.write_text(f'#!/bin/sh\nif [ "$1" = up ]; then echo \'{made}\'; else echo "$@"; fi\n')
+    path.chmod(0o755)
+    return path
+
+
+def run(script: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", **env}
+    return subprocess.run(
+        [str(CI / script), *args], env=environment, capture_output=True, text=True, timeout=20, check=False
+    )
+
+
+def test_a_summary_goes_to_the_runs_page_and_annotations_to_the_log(tmp_path: Path, command: Path) -> None:
+    (tmp_path / "manifest.json").touch()
+    page = tmp_path / "page.md"
+    done = run("summary", str(tmp_path), CEPHLAB=str(command), GITHUB_STEP_SUMMARY=str(page))
+    assert (done.returncode, done.stdout) == (0, f"summary --annotate {tmp_path}\n")
+    assert page.read_text() == f"summary {tmp_path}\n"
+
+
+def test_a_gate_that_never_began_is_said(tmp_path: Path, command: Path) -> None:
+    done = run("summary", str(tmp_path / "none"), CEPHLAB=str(command))
+    assert done.returncode == 0
+    assert done.stdout.startswith("::warning title=cephlab::there is no archive")
+
+
+def test_a_summary_of_nothing_is_wrong_use() -> None:
+    done = run("summary")
+    assert (done.returncode, done.stderr) == (2, "usage: ci/summary DIR\n")
+
+
+def test_the_action_hands_the_clusters_files_on(tmp_path: Path, command: Path) -> None:
+    outputs = tmp_path / "outputs"
+    asked = {"NODES": "x86_64:1", "RELEASE": "reef", "LAB": "local", "NAME": "action"}
+    done = run("action/up", CEPHLAB=str(command), GITHUB_OUTPUT=str(outputs), **asked)
+    assert done.returncode == 0, done.stderr
+    assert outputs.read_text() == "conf=/run/c/ceph.conf\nkeyring=/run/c/keyring\n"
+
+
+def test_an_action_whose_cluster_fails_fails(tmp_path: Path) -> None:
+    broken = tmp_path / "cephlab"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    asked = {"NODES": "x86_64:1", "RELEASE": "reef", "LAB": "local", "NAME": "action"}
+    assert run("action/up", CEPHLAB=str(broken), **asked).returncode == 3
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> dict[str, str]:
+    """A home and stand-ins for what ci/microceph calls beside cephlab; all of them write what they were given."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    programs = {
+        "sudo": 'case "$*" in *"osd stat") echo "$STAT";; *) echo "$@";; esac',
+        "ssh-keygen": 'while [ "$1" != -f ]; do shift; done; echo "ed25519 KEY cephlab-ci-microceph" >"$2.pub"',
+        "ssh-keyscan": "echo scanned",
+        "cephlab": 'echo "$@"; [ "$1" = up ] && cat "$5" >"$HOME/inventory.toml"; true',
+        "sleep": "true",
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    path = f"{folder}:/usr/bin:/bin"
+    return {"PATH": path, "HOME": str(tmp_path), "CEPHLAB": str(folder / "cephlab"), "ADDRESS": "10.1.0.4"}
+
+
+def test_microceph_is_raised_awaited_and_taken_away(tmp_path: Path, machine: dict[str, str]) -> None:
+    done = run("microceph", "squid", **machine, STAT="3 osds: 3 up (since 4s), 3 in (since 6s); epoch: e9")
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("systemctl")]
+    assert lines[0].startswith("up --deploy microceph --inventory ")
+    assert lines[0].endswith("--release squid --name microceph --osds-per-node 3 --disk-size 4GiB")
+    assert lines[-1] == "down microceph"
+    described = tomllib.loads((tmp_path / "inventory.toml").read_text())
+    assert described["hosts"] == [{"name": "n0", "address": "10.1.0.4", "roles": ["mon", "mgr", "osd", "client"]}]
+    assert (tmp_path / ".ssh" / "authorized_keys").read_text() == ""
+
+
+def test_microceph_whose_osds_do_not_come_fails_and_is_taken_away(machine: dict[str, str]) -> None:
+    done = run("microceph", "squid", **machine, STAT="3 osds: 2 up (since 4s), 3 in (since 6s); epoch: e9")
+    assert done.returncode == 1
+    assert "::error title=microceph::3 OSDs were not up within 180 s: 3 osds: 2 up" in done.stdout
+    assert done.stdout.splitlines()[-1] == "down microceph"
+
+
+def test_lxd_of_a_runner_is_installed_once_and_its_socket_is_the_users(machine: dict[str, str]) -> None:
+    snap = Path(machine["CEPHLAB"]).with_name("snap")
+    snap.write_text("#!/bin/sh\nexit 1\n")
+    snap.chmod(0o755)
+    done = run("lxd-runner", **machine, CEPHLAB_HOME="/cache")
+    assert done.returncode == 0, done.stderr
+    installed, group, *rest = done.stdout.splitlines()
+    assert installed == "snap install lxd --channel 5.21/stable"
+    assert group.startswith("snap set lxd daemon.group=")
+    assert rest == ["snap restart lxd.daemon", "iptables -P FORWARD ACCEPT", f"env CEPHLAB_HOME=/cache {CI / 'lxd'}"]
+    snap.write_text("#!/bin/sh\nexit 0\n")
+    assert "snap install" not in run("lxd-runner", **machine).stdout
+
+
+def test_the_archives_of_a_run_are_added_and_the_rates_published(tmp_path: Path, command: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "archives" / name).mkdir(parents=True)
+        (tmp_path / "archives" / name / "manifest.json").touch()
+    page = tmp_path / "page.md"
+    done = run("track", str(tmp_path / "archives"), "kept", CEPHLAB=str(command), GITHUB_STEP_SUMMARY=str(page))
+    assert done.returncode == 0, done.stderr
+    assert page.read_text() == f"track {tmp_path}/archives/a {tmp_path}/archives/b --kept kept\n"
+    none = run("track", str(tmp_path / "none"), "kept", CEPHLAB=str(command))
+    assert "::warning title=cephlab::there is no archive" in none.stdout
