@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,6 +16,7 @@ from lab.history import Event
 from lab.process import Result as Ended
 from lab.workloads import gtest
 from lab.workloads.gtest import Case, Result
+from suites.interop import cephtests
 from suites.interop.known_gtest import Known, read_known, reason_for, selection
 
 PROGRAM = "ceph_test_made_up"
@@ -231,3 +233,22 @@ def test_a_bad_list_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(SpecError, match=r"known\.toml"):
         read_known(path)
+
+
+def selects(filter_text: str, case: str) -> bool:
+    """Whether a GoogleTest filter takes a case: patterns, then a dash, then what is taken away again."""
+    wanted, _, unwanted = filter_text.partition("-")
+    return any(fnmatchcase(case, one) for one in wanted.split(":")) and not any(
+        fnmatchcase(case, one) for one in unwanted.split(":")
+    )
+
+
+@pytest.mark.parametrize("case", ["TestLibRBD.CreateAndStat", "DiffIterateTest/0.DiffIterate", "TestGroup.add_image"])
+def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
+    assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
+
+
+def test_librbd_is_told_the_features_that_images_have_by_default() -> None:
+    layering, exclusive_lock, object_map, fast_diff, deep_flatten = 1, 4, 8, 16, 32
+    wanted = str(layering | exclusive_lock | object_map | fast_diff | deep_flatten)
+    assert {dict(part.environ)["RBD_FEATURES"] for part in cephtests.LIBRBD} == {wanted}
