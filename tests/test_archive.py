@@ -7,6 +7,7 @@ import json
 import resource
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -300,25 +301,30 @@ def test_half_an_event_elsewhere_is_not_tolerated(tmp_path: Path) -> None:
         read_archive(directory)
 
 
-@pytest.fixture
-def small_files() -> Iterator[Callable[[int], None]]:
-    """Lets this process write files up to so many bytes only, as a disk that is full by then."""
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """Within it this process writes files up to so many bytes only, as on a disk that is full by then.
+
+    A block and no fixture: pytest writes a test's result before it ends the test's fixtures, and when its output is
+    a file already larger than that, the whole session ends there without a word.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_fails_half_way_leaves_no_half_line(tmp_path: Path, small_files: Callable[[int], None]) -> None:
+def test_a_write_that_fails_half_way_leaves_no_half_line(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     history = History(path)
     history.record("demo.0", "first", {})
     whole = path.read_bytes()
-    small_files(len(whole) + 10)
-    with pytest.raises(LabBroken, match=r"history\.jsonl cannot be written"):
+    with files_up_to(len(whole) + 10), pytest.raises(LabBroken, match=r"history\.jsonl cannot be written"):
         history.record("demo.0", "second", {"data": "x" * 100})
     assert path.read_bytes() == whole
     assert [event.kind for event in history.events()] == ["first"]
-    small_files(1 << 20)
     history.record("demo.0", "third", {})
     assert [event.kind for event in load_events(path)] == ["first", "third"]
 
@@ -328,13 +334,13 @@ def test_a_full_disk_is_said_to_be_full() -> None:
         History(Path("/dev/full")).record("demo.0", "first", {})
 
 
-def test_an_archive_that_the_disk_has_no_room_for_says_so(tmp_path: Path, small_files: Callable[[int], None]) -> None:
+def test_an_archive_that_the_disk_has_no_room_for_says_so(tmp_path: Path) -> None:
     writer = write(tmp_path / "a", GOOD)
-    small_files(5000)  # as large as anything but the report
-    with pytest.raises(LabBroken, match=r"report\.html cannot be written"):
+    size = 5000  # as large as anything but the report
+    with files_up_to(size), pytest.raises(LabBroken, match=r"report\.html cannot be written"):
         writer.seal(render_report)
     assert not (tmp_path / "a/report.html").exists()
-    with pytest.raises(LabBroken, match=r"osd\.log cannot be written"):
+    with files_up_to(size), pytest.raises(LabBroken, match=r"osd\.log cannot be written"):
         writer.add_logs("demo.0", {"osd.log": b"x" * 6000})
 
 
