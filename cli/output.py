@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.errors import LabBroken, LabError
+from lab.errors import LabBroken, LabError, interruption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -124,15 +124,21 @@ def reporting(as_json: bool) -> Iterator[Output]:
     out = Output(as_json=as_json)
     try:
         yield out
+    except KeyboardInterrupt as error:
+        raise _interrupted(out, error) from error
     except LabError as error:
-        raise _ended(out, error, error.exit_code) from error
+        stopped = interruption(error)
+        ended = _ended(out, error, error.exit_code) if stopped is None else _interrupted(out, stopped)
+        raise ended from error
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
         raise _ended(out, _machine_refused(error), LabBroken.exit_code) from error
-    except KeyboardInterrupt as error:
-        number = int(getattr(error, "number", 2))
-        raise _ended(out, LabError("interrupted", "; ".join(getattr(error, "__notes__", ()))), 128 + number) from error
+
+
+def _interrupted(out: Output, error: KeyboardInterrupt) -> Exception:
+    number = int(getattr(error, "number", 2))
+    return _ended(out, LabError("interrupted", "; ".join(getattr(error, "__notes__", ()))), 128 + number)
 
 
 def _ended(out: Output, error: LabError, code: int) -> Exception:

@@ -98,6 +98,27 @@ class CleanupFailed(LabBroken):
         )
 
 
+def interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption that an error comes of: when one ends a scenario, its clean-up may fail and hide it."""
+    seen: list[BaseException] = []
+    ahead = [error]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, KeyboardInterrupt):
+            return one
+        seen.append(one)
+        ahead.extend(before for before in (one.__cause__, one.__context__) if before and before not in seen)
+    return None
+
+
+def prefer_interruption(error: BaseException) -> None:
+    """Raise the interruption that an error comes of, with the error as a note; return when it comes of none."""
+    stopped = interruption(error)
+    if stopped is not None and stopped is not error:
+        stopped.add_note(f"and after that: {getattr(error, 'what', error)}")
+        raise stopped from None
+
+
 def unwritable(path: object, error: OSError) -> LabBroken:
     """What to raise when a file of the lab cannot be written; a full disk has its remedy."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -26,11 +26,16 @@ class Pg:
 
 @dataclass(frozen=True)
 class Movement:
-    """least_bytes: what has to be written to stores that did not have it; copies: how many copies or shards that is."""
+    """least_bytes: what has to be written to stores that did not have it; copies: how many copies or shards that is.
+
+    counted_bytes: what Ceph adds to `num_bytes_recovered` for it: each copy; of erasure code the whole object, once for
+    all of its shards that are rebuilt together (`ECBackend::continue_recovery_op`).
+    """
 
     least_bytes: float
     copies: int
     moved_pgs: int
+    counted_bytes: float = 0.0
 
 
 def least_movement(before: Sequence[Pg], after: Sequence[Pg]) -> Movement:
@@ -46,7 +51,20 @@ def least_movement(before: Sequence[Pg], after: Sequence[Pg]) -> Movement:
         least_bytes=sum(new_copies[pg.pgid] * pg.size_bytes / max(1, pg.shards) for pg in after if pg.pgid in old),
         copies=sum(new_copies.values()),
         moved_pgs=sum(1 for count in new_copies.values() if count),
+        counted_bytes=sum(_counted(pg, new_copies[pg.pgid]) for pg in after if pg.pgid in old),
     )
+
+
+def moved_bytes(recovered_bytes: int, legs: Sequence[Movement], shards: int) -> float:
+    """What was written to stores, from what Ceph counted as recovered over some legs, of a pool with k = `shards`."""
+    counted = sum(leg.counted_bytes for leg in legs)
+    if not counted:
+        return recovered_bytes / max(1, shards)
+    return recovered_bytes * sum(leg.least_bytes for leg in legs) / counted
+
+
+def _counted(pg: Pg, new_copies: int) -> int:
+    return pg.size_bytes * (min(1, new_copies) if pg.shards else new_copies)
 
 
 def _new_copies(before: Pg, after: Pg) -> int:

@@ -213,6 +213,14 @@ def interrupted(stage: Stage) -> None:
     raise KeyboardInterrupt
 
 
+def interrupted_untidily(stage: Stage) -> None:
+    """Its clean-up fails, and the error of that is what comes out."""
+    try:
+        raise KeyboardInterrupt
+    finally:
+        raise LabBroken("the client is gone")
+
+
 def drawing(stage: Stage) -> None:
     stage.recorder.observe("drawn", got=stage.rng.randrange(10**9), wanted=0)
 

@@ -132,6 +132,14 @@ def test_an_interruption_has_the_signals_exit_code(gate: Gate) -> None:
     assert read_archive(result.archive).manifest["state"] == "interrupted"
 
 
+def test_an_interruption_is_one_also_when_the_clean_up_fails(gate: Gate) -> None:
+    gate.suite("untidy", "'untidy.a', fake.interrupted_untidily", "'untidy.b', fake.good")
+    result = gate.run()
+    assert result.code == 130
+    assert [record.ending for record in result.records] == [Ending.INCONCLUSIVE]
+    assert gate.raiser.did == ["raise c1 with 1 mons", "close c1"]
+
+
 def test_an_interruption_while_a_cluster_is_raised_ends_the_same_way(gate: Gate) -> None:
     gate.suite("early", "'early.a', fake.good", "'early.b', fake.good")
     gate.raiser.raise_error = KeyboardInterrupt()

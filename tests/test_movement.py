@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.movement import Movement, Pg, held_bytes, least_movement, named, parse_mappings
+from lab.movement import Movement, Pg, held_bytes, least_movement, moved_bytes, named, parse_mappings
 
 DUMP = """osdmaptool: osdmap file 'osdmap'
 pool 2 pg_num 4
@@ -35,13 +35,15 @@ def pg(stores: str, size: int = 90, shards: int = 0, pgid: str = "2.0") -> Pg:
     ],
 )
 def test_the_least_that_has_to_move(before: Pg, after: Pg, least: float, copies: int) -> None:
-    assert least_movement([before], [after]) == Movement(least, copies, 1 if copies else 0)
+    # Of shards Ceph counts the object that they are rebuilt from, once.
+    counted = after.size_bytes if after.shards and copies else least
+    assert least_movement([before], [after]) == Movement(least, copies, 1 if copies else 0, counted)
 
 
 def test_pgs_add_up_and_new_ones_do_not_count() -> None:
     before = [pg("ab", pgid="2.0"), pg("bc", pgid="2.1")]
     after = [pg("ad", pgid="2.0"), pg("bd", pgid="2.1", size=10), pg("ad", pgid="2.2")]
-    assert least_movement(before, after) == Movement(100, 2, 2)
+    assert least_movement(before, after) == Movement(100, 2, 2, 100)
 
 
 def test_osdmaptools_words_are_read() -> None:
@@ -55,3 +57,12 @@ def test_a_store_holds_whole_copies_or_shards_of_what_it_serves() -> None:
     assert held_bytes(pgs, {"a"}) == 90 + 45
     assert held_bytes(pgs, {"a", "b"}) == 2 * 90 + 30 + 2 * 45
     assert held_bytes(pgs, {"gone"}) == 0
+
+
+def test_what_moved_is_told_from_what_ceph_counted() -> None:
+    copied = [least_movement([pg("abc")], [pg("abd")])] * 2
+    assert moved_bytes(180, copied, 0) == 180
+    assert moved_bytes(270, copied, 0) == 270  # one copy more than had to be
+    rebuilt = [least_movement([pg("abc", shards=2)], [pg("abd", shards=2)])] * 2
+    assert moved_bytes(180, rebuilt, 2) == 90
+    assert moved_bytes(90, [least_movement([pg("abc", shards=2)], [pg("abc", shards=2)])], 2) == 45

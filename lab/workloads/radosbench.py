@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lab.cluster import Cluster
 from lab.errors import LabBroken
+from lab.workers import Workers
 
 _MARGIN_S = 60.0
 _FIGURE = re.compile(r"^([A-Z][^:\n]*):\s+(-?[\d.]+(?:e[+-]?\d+)?)\s*$", re.MULTILINE)
@@ -85,5 +85,5 @@ def run(cluster: Cluster, node: str, job: BenchJob) -> BenchResult:
 
 def run_all(cluster: Cluster, jobs: Sequence[tuple[str, BenchJob]]) -> list[BenchResult]:
     """Run (node, job) at the same time; results in their order."""
-    with ThreadPoolExecutor(max_workers=len(jobs), thread_name_prefix="rados-bench") as pool:
+    with Workers(max_workers=len(jobs), thread_name_prefix="rados-bench") as pool:
         return list(pool.map(lambda pair: run(cluster, pair[0], pair[1]), jobs))

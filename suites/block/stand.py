@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from lab import pools
@@ -11,6 +10,7 @@ from lab.cluster import Cluster
 from lab.history import Recorder
 from lab.scenario import Stage, Tier, Topology
 from lab.telemetry.place import client_name
+from lab.workers import Workers
 from lab.workloads import fio, image
 from lab.workloads.fio import FioJob, FioResult
 from lab.workloads.image import BlockImage
@@ -74,7 +74,7 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
         node, wanted = pair
         return fio.run(cluster.hosts[node], wanted, timeout_s=(wanted.runtime_s + _MARGIN_S) * cluster.patience)
 
-    with ThreadPoolExecutor(max_workers=len(jobs), thread_name_prefix="fio") as workers:
+    with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
         return list(workers.map(one, jobs))
 
 

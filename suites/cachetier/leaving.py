@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from lab.faults.daemons import KillDaemon
 from lab.scenario import Scenario, Stage, Tier
 from lab.telemetry.watch import watched
 from lab.tiers import Drained, Pair
+from lab.workers import Workers
 from lab.workloads.recorded import Load, RecordedLoad
 from suites.cachetier.stand import PAPER, POOL, cached
 from suites.migration.trial import client_nodes
@@ -171,7 +171,7 @@ def with_fault(stage: Stage, pair: Pair) -> None:
     with step(stage, "cache mode proxy"):
         tiers.set_mode(cluster, pair, "proxy")
     full = len(cached(cluster, pair))
-    with step(stage, f"flush and evict, osd.{victim} killed meanwhile"), ThreadPoolExecutor(1) as aside:
+    with step(stage, f"flush and evict, osd.{victim} killed meanwhile"), Workers(1) as aside:
         draining = aside.submit(tiers.drain, cluster, pair)
         left = begun(stage, pair, full)
         with inflict(KillDaemon(f"osd.{victim}"), cluster, recorder):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 from lab import clock
@@ -11,6 +10,7 @@ from lab.blockstack import diskstats
 from lab.blockstack.diskstats import Traffic
 from lab.blockstack.mariadb import DATABASE
 from lab.scenario import Stage
+from lab.workers import Workers
 from lab.workloads import sysbench
 from lab.workloads.sysbench import Oltp, SysbenchResult
 from suites.dmcache.stand import Stand
@@ -38,7 +38,7 @@ def measured(stand: Stand, stage: Stage, label: str, wanted: Oltp) -> SysbenchRe
     """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load."""
     recorder = stage.recorder
     before = diskstats.traffic(stand.host, stand.layers)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="sysbench") as worker:
+    with Workers(max_workers=1, thread_name_prefix="sysbench") as worker:
         running = worker.submit(sysbench.run, stand.host, wanted)
 
         def look() -> bool:

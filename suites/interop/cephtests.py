@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +15,7 @@ from lab.errors import Unavailable
 from lab.history import Recorder
 from lab.host import Host
 from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.workers import Workers
 from lab.workloads.gtest import Run, list_cases, run_gtest
 from suites.interop.known_gtest import read_known, reason_for, selection
 from suites.interop.matrix import observe_client, other
@@ -156,7 +156,7 @@ def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool =
     with (
         pools.led_by(cluster, other(client)),
         counted_operations(stage, other(client), wanted=any(program.objects for program in programs)),
-        ThreadPoolExecutor(AT_ONCE, thread_name_prefix="gtest") as workers,
+        Workers(AT_ONCE, thread_name_prefix="gtest") as workers,
     ):
         for ran in workers.map(partial(run_program, cluster, host, core=core), programs):
             record_run(stage.recorder, ran)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -11,6 +10,7 @@ from itertools import combinations
 from lab.arch import Arch
 from lab.errors import Unavailable
 from lab.scenario import Scenario, Stage, Tier
+from lab.workers import Workers
 from suites.interop.mirror import difference
 from suites.interop.sides import Side, agree, each, other, sides
 
@@ -171,7 +171,7 @@ def decode_all(
         found = ((lost, decode(own, profile, lost)) for lost in losses[number::WORKERS])
         return [f"without {lost}: {mended}" for lost, content in found if (mended := compare(content, data)) != "equal"]
 
-    with ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="decode") as pool:
+    with Workers(max_workers=WORKERS, thread_name_prefix="decode") as pool:
         return [line for lines in pool.map(worker, range(WORKERS)) for line in lines]
 
 

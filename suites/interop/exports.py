@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from lab.errors import LabBroken
 from lab.history import Recorder
 from lab.pools import PoolKind
 from lab.scenario import Scenario, Stage
+from lab.workers import Workers
 from suites.interop.pg_export import Exported, read_export
 from suites.interop.sides import Side, sha, sides
 
@@ -139,7 +139,7 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, Side]) -> dict[st
         store(taker, journey.taker, "export", "--pgid", journey.pgid, "--file", str(taker.path("again")))
         return taker.get("again")
 
-    with ThreadPoolExecutor(max_workers=len(journeys), thread_name_prefix="journey") as pool:
+    with Workers(max_workers=len(journeys), thread_name_prefix="journey") as pool:
         sent = list(pool.map(leave, journeys))
         listed = list(pool.map(arrive, journeys, sent))
         kept = list(pool.map(leave_again, journeys))

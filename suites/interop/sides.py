@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,6 +15,7 @@ from lab.ceph.offline import run_tool
 from lab.cluster import Cluster
 from lab.history import Recorder
 from lab.host import Host
+from lab.workers import Workers
 
 T = TypeVar("T")
 _TOOL_S = 120.0  # an emulated tool that maps 10,000 PGs needs half a minute on a busy machine; this hangs before
@@ -72,7 +72,7 @@ def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, Side]]:
 
 def each(between: Mapping[Arch, Side], work: Callable[[Side], T]) -> dict[Arch, T]:
     """Let every side do the same, all at once; what each made of it."""
-    with ThreadPoolExecutor(max_workers=len(between), thread_name_prefix="side") as pool:
+    with Workers(max_workers=len(between), thread_name_prefix="side") as pool:
         futures = {arch: pool.submit(work, side) for arch, side in between.items()}
         return {arch: future.result() for arch, future in futures.items()}
 

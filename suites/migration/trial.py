@@ -56,6 +56,9 @@ EXPECTED = {
     r"mgr get_metadata_python Requested missing service osd\.\d+$": (
         "The scenario took that OSD out of the cluster, and a module of the manager still asks for it."
     ),
+    r"_scan_rollback_obs: queueing trans to clean up obsolete rollback objs$": (
+        "Scrub of an erasure-coded PG removes objects kept for a rollback that its log no longer reaches."
+    ),
     **DEAD_COUNT,
 }
 
@@ -73,7 +76,7 @@ class Trial:
     recovered_before: int = 0
     legs: list[Movement] = field(default_factory=list)
     disturbed_s: float = 0.0
-    moved_bytes: int = 0
+    moved_bytes: float = 0.0
     replaced_bytes: float = 0.0
     """What the nodes that were replaced held of the pool that nobody writes to."""
 
@@ -209,7 +212,8 @@ def note_movement(running: Trial) -> None:
     cluster.settle()
     least = sum(leg.least_bytes for leg in running.legs)
     copies = sum(leg.copies for leg in running.legs)
-    moved = running.moved_bytes = recovered_bytes(cluster, STILL) - running.recovered_before
+    recovered = recovered_bytes(cluster, STILL) - running.recovered_before
+    moved = running.moved_bytes = movement.moved_bytes(recovered, running.legs, running.kind.k)
     held = sum(pg.size_bytes for pg in running.before)
     recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
     recorder.record("figure", metric="moved_bytes", value=moved, unit="B")

@@ -91,10 +91,10 @@ def loaded(
             before = under_way(load)
             yield load
             returned(stage.cluster, stage.recorder)
-            got = load.completed() - before
-            stage.recorder.witness("operations since the load was under way", got=got, least=LEAST_OPERATIONS)
             if not restarted:
                 goes_on(load)
+            got = load.completed() - before
+            stage.recorder.witness("operations since the load was under way", got=got, least=LEAST_OPERATIONS)
         if restarted:
             with load.running():
                 goes_on(load)
