@@ -184,6 +184,25 @@ def test_no_case_is_inconclusive() -> None:
     assert CHECKS["gtest"]([]).outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("cases", "code"),
+    [
+        ([case("Io.A", "fail", "it aborts"), case("Io.B", "missing", "it aborts"), case("Io.C", "missing", "so")], -6),
+        ([case("Io.A", "unfinished", "it aborts")], -6),
+        ([case("Io.A", "skip"), case("Io.B", "fail", "too small")], 1),
+    ],
+)
+def test_no_passing_case_is_inconclusive_whatever_is_known(cases: list[Event], code: int) -> None:
+    outcome, reason, _ = judged(*cases, code=code)
+    assert outcome is Outcome.INCONCLUSIVE
+    assert f"0 of {len(cases)} cases passed" in reason
+    assert judged(*cases, case("Io.Good", "pass"), code=code)[0] is Outcome.PASS
+
+
+def test_no_passing_case_does_not_hide_one_that_nobody_knows() -> None:
+    assert judged(case("Io.A", "fail", "too small"), case("Io.B", "fail"), code=1)[0] is Outcome.FAIL
+
+
 def test_a_bad_status_behind_passing_cases_fails() -> None:
     outcome, reason, derivation = judged(case("Io.Good", "pass"), code=-11)
     assert outcome is Outcome.FAIL

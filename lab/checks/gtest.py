@@ -18,7 +18,7 @@ def gtest(events: Sequence[Event]) -> Verdict:
     """Judge `gtest_case` ({program, case, result, message, known}) and `gtest_program` ({program, code, ending, tail}).
 
     known: why the case cannot pass here, or None. Observations and witnesses beside them are judged as in `witnessed`.
-    A program that ran no case is inconclusive; so is no program at all.
+    A program of which no case passed is inconclusive, whatever was expected of its cases; so is no program at all.
     """
     programs = [event.data for event in events if event.kind == "gtest_program"]
     cases = [event.data for event in events if event.kind == "gtest_case"]
@@ -39,6 +39,9 @@ def _program(program: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> 
         return Verdict(Outcome.FAIL, f"{name}: {_line(bad[0])}{more}", tuple(_lines(bad[:_SHOWN])))
     if program["code"] != 0 and not any(case["result"] in _BAD for case in cases):
         return Verdict(Outcome.FAIL, f"{name}: every case passed, and yet {ending}", tail)
+    if not any(case["result"] == "pass" for case in cases):
+        # A list of known cases may name them all; that nothing worked here is no sign that Ceph does.
+        return Verdict(Outcome.INCONCLUSIVE, f"{name}: {_counts(cases)}: {ending}", (*_notes(name, cases), *tail))
     return Verdict(Outcome.PASS, f"{name}: {_counts(cases)}", tuple(_notes(name, cases)))
 
 
