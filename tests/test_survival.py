@@ -40,7 +40,7 @@ def events(rows: tuple[Row, ...], *, clock_error_s: float = 0.0, others: tuple[E
 
 GOOD: dict[str, tuple[Row, ...]] = {
     "written and read back": (("w", 1, 2, 1, "o"), ("f", 9, 10, 1, "o")),
-    "overwritten": (("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "o"), ("f", 9, 10, 2, "o")),
+    "overwritten": (("w", 1, 2, 1, "o"), ("r", 2, 2, 1, "o"), ("w", 3, 4, 2, "o"), ("f", 9, 10, 2, "o")),
     "read while it is being overwritten, old": (
         ("w", 1, 2, 1, "o"),
         ("w", 3, 6, 2, "o"),
@@ -49,15 +49,22 @@ GOOD: dict[str, tuple[Row, ...]] = {
     ),
     "read while it is being overwritten, new": (
         ("w", 1, 2, 1, "o"),
+        ("r", 2, 3, 1, "o"),
         ("w", 3, 6, 2, "o"),
         ("r", 4, 5, 2, "o"),
         ("f", 9, 10, 2, "o"),
     ),
     "nothing there before the first write ended": (("w", 1, 3, 1, "o"), ("r", 1.5, 2, 0, "o"), ("f", 9, 10, 1, "o")),
     "an unknown write that never happened": (("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "u"), ("f", 9, 10, 1, "o")),
-    "an unknown write that happened": (("w", 1, 2, 1, "o"), ("w", 3, None, 2, "u"), ("f", 9, 10, 2, "o")),
+    "an unknown write that happened": (
+        ("w", 1, 2, 1, "o"),
+        ("r", 2, 3, 1, "o"),
+        ("w", 3, None, 2, "u"),
+        ("f", 9, 10, 2, "o"),
+    ),
     "an unknown write that happened late": (
         ("w", 1, 2, 1, "o"),
+        ("r", 2, 3, 1, "o"),
         ("w", 3, 4, 2, "u"),
         ("w", 5, 6, 3, "o"),
         ("f", 9, 10, 2, "o"),
@@ -84,6 +91,14 @@ BAD: dict[str, tuple[tuple[Row, ...], str]] = {
     "an unknown write, seen, overwritten, and seen again": (
         (("w", 1, 2, 1, "u"), ("r", 2, 3, 1, "o"), ("w", 4, 5, 2, "o"), ("f", 9, 10, 1, "o")),
         "lost: n0 at 9.000 s found version 1 although version 2",
+    ),
+    "lost, and then overwritten": (
+        (("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "o"), ("r", 5, 6, 1, "o"), ("w", 7, 8, 3, "o"), ("f", 9, 10, 3, "o")),
+        "stale read: n0 at 5.000 s found version 1 although version 2 had been acknowledged",
+    ),
+    "what cannot be read any more": (
+        (("w", 1, 2, 1, "o"), ("f", 9, 10, 0, "f")),
+        "lost: n0 at 9.000 s could not read back what had been acknowledged",
     ),
     "a torn value": ((("w", 1, 2, 1, "o"), ("f", 9, 10, -1, "o")), "found what nobody wrote: torn"),
     "a version nobody wrote": ((("w", 1, 2, 1, "o"), ("f", 9, 10, 7, "o")), "version 7, which nobody wrote"),
@@ -125,6 +140,8 @@ def test_doubt_is_doubt() -> None:
     assert survival(events((("w", 1, 2, 1, "u"), ("f", 3, 4, 1, "o")))).reason == "no write was acknowledged"
     unread = survival(events((("w", 1, 2, 1, "o"), ("w2", 1, 2, 1, "o"), ("f", 3, 4, 1, "o"))))
     assert unread.reason == "1 of 2 keys were not read back at the end, e.g. l.2"
+    replaced = survival(events((("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "o"), ("f", 5, 6, 2, "o"))))
+    assert replaced.reason == "1 acknowledged writes were overwritten before anybody read them, e.g. version 1 of l.1"
     too_early = survival(events((("w", 1, 2, 1, "o"), ("f", 3, 4, 1, "o"), ("w", 5, 6, 2, "o"))))
     assert too_early.outcome is Outcome.INCONCLUSIVE
     cut = Event("s", 1.0, "load_cut_short", {"load": "l", "client": "n0", "said": "Killed"})

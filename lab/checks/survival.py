@@ -20,9 +20,10 @@ Key = tuple[str, int]
 def survival(events: Sequence[Event]) -> Verdict:
     """Judge `operations` events: no acknowledged write lost, no value nobody wrote, no read older than one before it.
 
-    Inconclusive without an acknowledged write, without a final read of every key that was written, or where a load
-    was cut short by something else than its own end. A write of unknown outcome may take effect at any time after its
-    beginning, or never. Across clients, times count only as far as their clocks agree.
+    A final read that fails is a loss of what had been acknowledged. Inconclusive without an acknowledged write, without
+    a final read of every key that was written, where an acknowledged value was overwritten before anybody read it, or
+    where a load was cut short by something else than its own end. A write of unknown outcome may take effect at any
+    time after its beginning, or never. Across clients, times count only as far as their clocks agree.
     """
     operations = operations_of(events)
     by_key: dict[Key, list[Operation]] = defaultdict(list)
@@ -44,6 +45,10 @@ def judge_key(key: Key, operations: Sequence[Operation]) -> Iterator[str]:
     for read in reads:
         yield from _made_up(key, read, writes)
     yield from _gone_back(key, [read for read in reads if read.version in {NOTHING, *writes}], writes)
+    acknowledged = [one for one in writes.values() if one.outcome is Ended.OK]
+    failed = [one for one in operations if one.act is Act.FINAL and one.outcome is Ended.FAIL]
+    for read in failed if acknowledged else ():
+        yield f"{_name(key)}: lost: {_reader(read)} could not read back what had been acknowledged: {read.note}"
 
 
 def _made_up(key: Key, read: Operation, writes: Mapping[int, Operation]) -> Iterator[str]:
@@ -112,6 +117,32 @@ def _missing(
     unread = [key for key, found in sorted(by_key.items()) if not _read_back(found)]
     if unread:
         yield f"{len(unread)} of {len(by_key)} keys were not read back at the end, e.g. {_name(unread[0])}"
+    unseen = [(key, one) for key, found in sorted(by_key.items()) for one in _unseen(found)]
+    if unseen:
+        key, one = unseen[0]
+        yield (
+            f"{len(unseen)} acknowledged writes were overwritten before anybody read them, "
+            f"e.g. version {one.version} of {_name(key)}"
+        )
+
+
+def _unseen(found: Sequence[Operation]) -> Iterator[Operation]:
+    """Acknowledged writes that nobody read before the next one began: nobody could tell whether such a one was lost.
+
+    The last one of a key is for its final read; those that were written side by side are for each other's.
+    """
+    writes = sorted((one for one in found if one.act is Act.WRITE), key=lambda one: one.began_s)
+    reads = [one for one in found if one.act is not Act.WRITE and one.outcome is Ended.OK]
+    for number, write in enumerate(writes):
+        later = (one for one in writes[number + 1 :] if one.began_s >= _end(write) and one.outcome is not Ended.FAIL)
+        following = next(later, None)
+        if write.outcome is not Ended.OK or following is None:
+            continue
+        if not any(
+            read.version == write.version or (_end(write) <= read.began_s and _end(read) <= following.began_s)
+            for read in reads
+        ):
+            yield write
 
 
 def _read_back(found: Sequence[Operation]) -> bool:

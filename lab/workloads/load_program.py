@@ -30,6 +30,8 @@ REFUSED = {
 """A write that ends with one of these was not carried out; after any other error it may have been."""
 
 POLL_S = 0.05
+GIVE_UP = 2
+"""Reads at the end that fail, of one worker, before it stops reading."""
 
 
 def content(load, key, version, size):
@@ -135,37 +137,50 @@ def write(target, log, worker, key, version, config):
 
 
 def read(target, log, worker, key, act, config):
-    """One read, and what it found in the log."""
+    """One read, and what it found in the log; whether it was answered."""
     log.begin(worker, act, key, 0)
     try:
         version, note = version_of(config["load"], key, target.read(key))
         log.end(worker, "o", version, note)
+        return True
     except (rados.Error, rbd.Error) as error:
         log.end(worker, "f", 0, "%s %s %s" % (type(error).__name__, getattr(error, "errno", ""), error))
+        return False
 
 
 def work(target, log, worker, config, stopping):
-    """Operations until told to stop: which ones is a function of seed, client and worker alone."""
+    """Operations until told to stop: which ones is a function of seed, client and worker alone.
+
+    No value is overwritten before it was read: one that is lost could not be told from one that was replaced.
+    """
     rng = random.Random("%s/%d/%d" % (config["seed"], config["client"], worker))
     first = config["client"] * config["keys"]
     own = [key for key in range(first, first + config["keys"]) if key % config["workers"] == worker]
     version = config["first_version"]
+    unread = set(own)
     while not stopping.is_set():
         reads, elsewhere = rng.random() < config["read_share"], rng.random() < 0.5
         mine, any_key = rng.choice(own), rng.randrange(config["clients"] * config["keys"])
-        if reads:
-            read(target, log, worker, any_key if elsewhere else mine, "r", config)
-        else:
+        key = any_key if elsewhere else mine
+        if reads or mine in unread:
+            key = key if reads else mine
+            if read(target, log, worker, key, "r", config):
+                unread.discard(key)
+        if not reads and mine not in unread:
             write(target, log, worker, mine, version, config)
+            unread.add(mine)
             version += 1
         if config["pause_s"]:
             stopping.wait(config["pause_s"])
 
 
 def verify(target, log, worker, config, _stopping):
-    """Read every key once."""
+    """Read every key once; after some that cannot be read, the others are left, as each may take its whole time."""
+    failed = 0
     for key in range(worker, config["clients"] * config["keys"], config["workers"]):
-        read(target, log, worker, key, "f", config)
+        failed += not read(target, log, worker, key, "f", config)
+        if failed == GIVE_UP:
+            return
 
 
 def size_chooser(config):

@@ -22,6 +22,8 @@ PROGRAM = Path(__file__).with_name("load_program.py")
 _START_S = 60.0
 _DRAIN_S = 30.0
 _VERIFY_S = 300.0
+_FINAL_S = 60
+"""Before patience: a final read of a healthy cluster that takes longer has failed, it will not be waited for."""
 _RUN_BITS = 24
 """A load that is started again numbers its versions from run << 24, so that no value is written twice."""
 
@@ -179,20 +181,25 @@ class RecordedLoad:
             "seed": load.seed,
             "first_version": (self._runs << _RUN_BITS) + 1,
             "acknowledge_early": load.acknowledge_early,
-            "options": {**_OPTIONS, **load.options},
+            "options": {**_OPTIONS, **load.options, **self._limits(mode)},
             "connect_s": _START_S,
             "drain_s": _DRAIN_S,
             "log": str(files["log"]),
             "stop": str(files["stop"]),
         }
 
+    def _limits(self, mode: str) -> dict[str, str]:
+        return {"rados_osd_op_timeout": str(round(_FINAL_S * self.cluster.patience))} if mode == "verify" else {}
+
     def _finish(self, timeout_s: float) -> None:
-        """Wait for every client's end and record what each did."""
+        """Wait for every client's end and record what each did, also of those that do not end: LabBroken names them."""
+        endless = [one for one in self._clients if not one.process.wait(timeout_s * self.cluster.patience)]
         for client in self._clients:
-            if not client.process.wait(timeout_s * self.cluster.patience):
-                raise LabBroken(f"the load on {client.node} does not end", self._words(client))
             self._collect(client)
         self._clients = []
+        if endless:
+            names = ", ".join(client.node for client in endless)
+            raise LabBroken(f"the load on {names} does not end", "\n".join(map(self._words, endless)))
 
     def _collect(self, client: Running) -> None:
         offset, error_s = self._clock(client.node)
