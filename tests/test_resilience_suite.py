@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -91,3 +92,10 @@ def test_fifty_rounds_may_be_cut_into_runs_by_the_environment() -> None:
 def test_rounds_that_are_no_number_are_refused(text: str) -> None:
     with pytest.raises(SpecError, match="CEPHLAB_CRASH_ROUNDS"):
         rounds(text, Tier.QUICK)
+
+
+def test_a_bad_block_is_expected_only_where_one_was_made() -> None:
+    said = "_verify_csum bad crc32c/0x1000 checksum at blob offset 0x0, got 0x1, expected 0x2"
+    allowing = {one.name for one in SCENARIOS if any(re.search(pattern, said) for pattern in one.expects)}
+    damaging = {f"resilience.fault[{name}]" for name in ("bit-rot", "missing-object", "read-errors")}
+    assert allowing == {*damaging, "resilience.thrash"}

@@ -7,10 +7,13 @@ from functools import partial
 from lab.errors import LabBroken
 from lab.faults import FAULTS, Fault, inflict, layout_of
 from lab.scenario import Scenario, Stage, Tier
-from suites.resilience.trial import EXPECTED, THREE, linger, loaded
+from suites.resilience.trial import DAMAGED, EXPECTED, THREE, linger, loaded
 
 QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
 """One of each sort; every other kind is as quick, and all of them together are not."""
+
+DAMAGING = ("bit-rot", "missing-object", "read-errors")
+"""What makes BlueStore speak of a bad block."""
 
 HOLD_S = (1.0, 3.0)
 
@@ -36,7 +39,7 @@ def scenario(kind: type[Fault]) -> Scenario:
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
         topology=THREE,
         needs=kind.needs,
-        expects=EXPECTED,
+        expects={**EXPECTED, **DAMAGED} if kind.name in DAMAGING else EXPECTED,
     )
 
 

@@ -9,7 +9,7 @@ from lab.errors import SpecError
 from lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
 from lab.providers.select import provider
 from lab.scenario import Scenario, Stage, Tier
-from suites.resilience.trial import EXPECTED, THREE, loaded
+from suites.resilience.trial import DAMAGED, EXPECTED, THREE, loaded
 
 MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
 """Environment variable with the length of a soak in minutes, in place of that of the tier."""
@@ -61,7 +61,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         run=partial(soak, domains=1),
         check="recorded",
         topology=THREE,
-        expects=EXPECTED,
+        expects={**EXPECTED, **DAMAGED},
     ),
     Scenario(
         name="resilience.thrash-beyond",

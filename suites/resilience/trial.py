@@ -44,12 +44,17 @@ EXPECTED = {
     **HEALTH_TOLD,
     **DEAD_COUNT,
     **PEERS_MISSED,
-    r" INJECT EIO$": "BlueStore says that it makes a read fail, as the scenario told it to.",
-    r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
     r"log_external_backlog rewinding .* mon rebuild": "A monitor whose store the scenario removed begins its log anew.",
     r"get_health_metrics reporting \d+ slow ops": "Operations wait for what the scenario took away.",
     r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was called down and is back.",
+    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long finds itself replaced.",
 }
+
+DAMAGED = {
+    r" INJECT EIO$": "BlueStore says that it makes a read fail, as the scenario told it to.",
+    r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
+}
+"""For scenarios that damage copies on purpose, and no others: a bad block is also what a lost write looks like."""
 
 
 def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, name: str = "load") -> RecordedLoad:
