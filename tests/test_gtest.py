@@ -262,7 +262,9 @@ def selects(filter_text: str, case: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("case", ["TestLibRBD.CreateAndStat", "DiffIterateTest/0.DiffIterate", "TestGroup.add_image"])
+@pytest.mark.parametrize(
+    "case", ["TestLibRBD.Open", "DiffIterateTest/0.Diff", "EncryptedFlattenTest/7.Flatten", "TestGroup.Add"]
+)
 def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
     assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,13 +17,12 @@ from lab.scenario import Scenario, Stage, Tier, Topology
 from lab.workers import Workers
 from lab.workloads.gtest import Run, list_cases, run_gtest
 from suites.interop.known_gtest import read_known, reason_for, selection
-from suites.interop.matrix import observe_client, other
+from suites.interop.matrix import counted_operations, observe_client, other
+
+__all__ = ["ALL_CLASSES", "PROGRAMS", "SCENARIOS", "counted_operations", "require_programs"]
 
 AT_ONCE = 3
 """Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
-
-LEAST_SHARE = 0.95
-"""Of the client's operations, at primaries of the wanted architecture: a few cases read from any replica on purpose."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,12 @@ CLASSES = tuple(
 
 # Without RBD_FEATURES the program makes images of the first format and skips every case that needs a feature. 61 is
 # what images have by default: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
-LIBRBD_PARTS = {"api": "TestLibRBD.*", "diff": "DiffIterateTest*", "rest": "*-TestLibRBD.*:DiffIterateTest*"}
+LIBRBD_PARTS = {
+    "api": "TestLibRBD.*",
+    "diff": "DiffIterateTest*",
+    "encrypted": "EncryptedFlattenTest*",
+    "rest": "*-TestLibRBD.*:DiffIterateTest*:EncryptedFlattenTest*",
+}
 
 LIBRBD = tuple(
     Program("ceph_test_librbd", limit_s=3600, part=part, select=select, environ=(("RBD_FEATURES", "61"),))
@@ -191,29 +194,6 @@ def record_run(recorder: Recorder, ran: Run) -> None:
             known=reason_for(known, ran.program, case.name),
         )
     recorder.record("gtest_program", program=ran.program, code=ran.code, ending=ran.ending, tail=ran.tail)
-
-
-@contextmanager
-def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> Iterator[None]:
-    """Witness that operations of the block's clients were served by primaries of an architecture, and nearly all.
-
-    wanted: whether there must be any.
-    """
-    cluster = stage.cluster
-    before = operations(cluster)
-    yield
-    after = operations(cluster)
-    led = {osd: after[osd] - before[osd] for osd in after}
-    there, everywhere = sum(led[osd] for osd in cluster.osd_ids(primary)), sum(led.values())
-    stage.recorder.witness(f"client operations led by {primary} OSDs", got=there, least=1 if wanted else 0)
-    if everywhere:
-        share = there / everywhere
-        stage.recorder.witness(f"share of client operations led by {primary} OSDs", got=share, least=LEAST_SHARE)
-
-
-def operations(cluster: Cluster) -> dict[int, int]:
-    """Client operations that each OSD has served as primary since it started."""
-    return {osd: int(cluster.client.tell(f"osd.{osd}", "perf dump")["osd"]["op"]) for osd in cluster.osd_ids()}
 
 
 def environment(host: Host) -> dict[str, str]:
