@@ -1,11 +1,20 @@
-"""The two architectures as a matrix: the other one, and which one an OSD belongs to."""
+"""The two architectures as a matrix: the other one, which one an OSD belongs to, and which one was asked."""
 
 from __future__ import annotations
 
-from lab import pools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lab import clock, pools
 from lab.arch import Arch
 from lab.cluster import Cluster
 from lab.scenario import Stage
+
+LEAD_S = 60.0
+
+LEAST_SHARE = 0.95
+"""Of the clients' operations, at primaries of the wanted architecture: a few of Ceph's own tests read from any replica
+on purpose, and the manager has a pool of its own."""
 
 
 def other(arch: Arch) -> Arch:
@@ -28,3 +37,51 @@ def observe_client(stage: Stage, client: Arch) -> None:
     """Observe that the client for an architecture really runs as a program of it."""
     machine = stage.cluster.client_for(client).call("about")["machine"]
     stage.recorder.observe("architecture of the writing client", got=machine, wanted=client.value)
+
+
+@contextmanager
+def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[None]:
+    """Inside the block one OSD is the primary of every PG of some pools that it has a copy of.
+
+    `pools.primary_on` would let any OSD of its architecture lead, which may have nothing of what this one went through.
+    """
+    others = [one for one in cluster.osd_ids() if one != osd]
+    try:
+        for one in others:
+            cluster.client.mon("osd primary-affinity", id=one, weight=0.0)
+        clock.wait(
+            lambda: {pg.acting_primary for name in names for pg in pools.pgs_of(cluster, name) if osd in pg.acting},
+            lambda found: found == {osd},
+            what=f"osd.{osd} leading all that it has",
+            timeout_s=LEAD_S * cluster.patience,
+            interval_s=0.2,
+        )
+        pools.wait_clean(cluster)
+        yield
+    finally:
+        for one in others:
+            cluster.client.mon("osd primary-affinity", id=one, weight=1.0)
+        pools.wait_clean(cluster)
+
+
+@contextmanager
+def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> Iterator[None]:
+    """Witness that operations of the block's clients were served by primaries of an architecture, and nearly all.
+
+    wanted: whether there must be any.
+    """
+    cluster = stage.cluster
+    before = operations(cluster)
+    yield
+    after = operations(cluster)
+    led = {osd: after[osd] - before[osd] for osd in after}
+    there, everywhere = sum(led[osd] for osd in cluster.osd_ids(primary)), sum(led.values())
+    stage.recorder.witness(f"client operations led by {primary} OSDs", got=there, least=1 if wanted else 0)
+    if everywhere:
+        share = there / everywhere
+        stage.recorder.witness(f"share of client operations led by {primary} OSDs", got=share, least=LEAST_SHARE)
+
+
+def operations(cluster: Cluster) -> dict[int, int]:
+    """Client operations that each OSD has served as primary since it started."""
+    return {osd: int(cluster.client.tell(f"osd.{osd}", "perf dump")["osd"]["op"]) for osd in cluster.osd_ids()}

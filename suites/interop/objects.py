@@ -10,7 +10,7 @@ from lab import pools
 from lab.arch import Arch
 from lab.pools import EC_2_1, REPLICATED, PoolKind
 from lab.scenario import Scenario, Stage, Tier
-from suites.interop.matrix import observe_client, observe_primaries, other
+from suites.interop.matrix import counted_operations, observe_client, observe_primaries, other
 from suites.interop.mirror import Mirror
 
 SIZES = {
@@ -26,19 +26,23 @@ FULL_REACH = 256 << 10  # steps of the full tier stay below this offset, so that
 PG_NUM = 4  # one PG would leave OSDs idle; more than the objects need only cost peering
 
 
-def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind) -> None:
-    """Write by one architecture with the primaries on a chosen one; read by both, the other one first."""
+def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind, tier: Tier) -> None:
+    """Write by one architecture with the primaries on a chosen one; read by both, the other one first.
+
+    tier: the scenario's own, as a run of the full tier has those of the quick one too.
+    """
     cluster = stage.cluster
     with pools.pool(cluster, "objects", kind, pg_num=PG_NUM) as pool, pools.primary_on(cluster, primary, pool):
         observe_client(stage, client)
         observe_primaries(stage, pool, primary)
         mirror = Mirror(cluster.client_for(client), pool)
-        if stage.tier is Tier.FULL:
-            random_steps(mirror, stage.rng, kind)
-        else:
-            fixed_steps(mirror, stage.rng, kind)
-        for reader in (other(client), client):
-            mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader}")
+        with counted_operations(stage, primary):
+            if tier is Tier.FULL:
+                random_steps(mirror, stage.rng, kind)
+            else:
+                fixed_steps(mirror, stage.rng, kind)
+            for reader in (other(client), client):
+                mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader}")
         mirror.drop_snaps()
 
 
@@ -95,7 +99,8 @@ def scenario(tier: Tier, client: Arch, primary: Arch, kind: PoolKind) -> Scenari
         f"[client={client},primary={primary},pool={kind.name}]",
         goal="What one architecture writes, with its snapshots and attributes, the other reads back bit for bit.",
         method=f"A {client} client does {walk} on a {kind.name} pool led by {primary}; both architectures read it.",
-        run=partial(run, client=client, primary=primary, kind=kind),
+        run=partial(run, client=client, primary=primary, kind=kind, tier=tier),
+        check="witnessed",
         tier=tier,
     )
 

@@ -50,13 +50,13 @@ def large_map(stage: Stage) -> None:
     agree(stage.recorder, "bytes of the map compiled from the other's text", again)
 
 
-def mappings(stage: Stage, rule: Rule) -> None:
-    """Ten thousand PGs over one rule."""
+def mappings(stage: Stage, rule: Rule, bits: int) -> None:
+    """Ten thousand PGs or more over one rule. bits: as in PG_BITS, of the scenario's own tier."""
     first = [rule, *(one for one in RULES if one is not rule)]  # osdmaptool's own pool uses rule 0
     text = crush_text(TREE, first, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
-        found = each(between, partial(map_pgs, text=text, rule=rule, bits=PG_BITS[stage.tier]))
-    note_mappings(stage.recorder, rule, found, TREE.osd_count << PG_BITS[stage.tier])
+        found = each(between, partial(map_pgs, text=text, rule=rule, bits=bits))
+    note_mappings(stage.recorder, rule, found, TREE.osd_count << bits)
 
 
 def live_mappings(stage: Stage) -> None:
@@ -165,7 +165,7 @@ def _rule_scenario(rule: Rule, tier: Tier) -> Scenario:
         name=f"interop.placement-mappings{'-many' if tier is Tier.FULL else ''}[rule={rule.kind}]",
         goal=f"Every client and daemon finds {rule.kind} data at the same OSDs, whatever it was compiled for.",
         method=f"osdmaptool of each maps {count} PGs of an {TREE.osd_count}-OSD map; all mappings are compared.",
-        run=partial(mappings, rule=rule),
+        run=partial(mappings, rule=rule, bits=PG_BITS[tier]),
         tier=tier,
     )
 
