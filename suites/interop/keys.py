@@ -13,12 +13,13 @@ from lab.ceph.client import RadosClient, RadosError
 from lab.cluster import Cluster
 from lab.scenario import Scenario, Stage, Tier
 from suites.expected import DEAD_COUNT
-from suites.interop.matrix import other
+from suites.interop.matrix import led_by_one, operations, other
 from suites.interop.mirror import Mirror
 
 OBJECT_BYTES = 64 << 10
 PG_NUM = 4
 CONNECT_S = 20
+LEAST_LED = 2  # a write and a read of one object
 REFUSALS = {1, 13}
 """EPERM and EACCES: what librados says of a wrong key."""
 
@@ -54,10 +55,11 @@ def client_key(stage: Stage, client: Arch) -> None:
 def osd_key(stage: Stage, on: Arch) -> None:
     """Give an OSD a new key and restart it; work with it; try the old key."""
     cluster = stage.cluster
-    name = f"osd.{cluster.osd_ids(on)[0]}"
+    osd = cluster.osd_ids(on)[0]
+    name = f"osd.{osd}"
     daemon = cluster.daemon(name)
     store = daemon.host.directory / name / "keyring"
-    entity = keyring.osd_entity(int(daemon.id), cluster.deployment.admin.key)
+    entity = keyring.osd_entity(osd, cluster.deployment.admin.key)
     old, new = daemon.host.read(store), keyring.render([entity])
     with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
         cluster.stop(name)
@@ -69,9 +71,12 @@ def osd_key(stage: Stage, on: Arch) -> None:
         answer = admitted(cluster, on, name, old)
         stage.recorder.observe(f"the old key of {name} after the exchange", got=answer, wanted="refused")
         mirror = Mirror(cluster.client_for(other(on)), pool)
-        with pools.primary_on(cluster, on, pool):
+        with led_by_one(cluster, osd, (pool,)):
+            before = operations(cluster)[osd]
             mirror.full("object", stage.rng.randbytes(OBJECT_BYTES))
             mirror.verify(mirror.client, stage.recorder, f"through {name} under its new key")
+            led = operations(cluster)[osd] - before
+        stage.recorder.witness(f"operations that {name} led under its new key", got=led, least=LEAST_LED)
 
 
 def admitted(cluster: Cluster, arch: Arch, name: str, key: bytes) -> str:
@@ -114,8 +119,9 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
         Scenario(
             name=f"interop.keys-osd[on={arch}]",
             goal=f"An OSD of {arch} goes on under its new cephx key, and nobody gets in with the old one.",
-            method="Imports a new key, restarts the OSD with it, works through it as primary, tries the old key.",
+            method="Imports a new key, restarts the OSD with it, tries the old key, works through it as primary.",
             run=partial(osd_key, on=arch),
+            check="witnessed",
             # The restart of an emulated OSD takes many seconds.
             tier=Tier.QUICK if arch is host_arch() else Tier.FULL,
             expects=EXPECTED,

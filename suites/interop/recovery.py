@@ -11,9 +11,9 @@ from lab.cluster import Cluster
 from lab.pools import EC_2_1, REPLICATED, PoolKind
 from lab.scenario import Scenario, Stage, Tier
 from suites.expected import DEAD_COUNT
-from suites.interop.matrix import arch_of, other
+from suites.interop.matrix import arch_of, led_by_one, operations, other
 from suites.interop.mirror import Mirror
-from suites.interop.scrub import deep_scrub, rados_json
+from suites.interop.scrub import observe_copies
 
 PAIRS = PoolKind("pairs", 2)
 """Two copies on three hosts, so that a lost one can be made anew elsewhere."""
@@ -35,7 +35,8 @@ EXPECTED = {
 def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
     """Write while an OSD is down; when it is back, read what it recovered from it."""
     cluster = stage.cluster
-    victim = f"osd.{cluster.osd_ids(on)[0]}"
+    osd = cluster.osd_ids(on)[0]
+    victim = f"osd.{osd}"
     with pools.pool(cluster, "restarted", kind, pg_num=RESTART_PGS) as pool:
         mirror = filled(stage, pool)
         cluster.stop(victim)
@@ -50,8 +51,12 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
         # Every changed object and every new one lacks its copy; unchanged ones need nothing.
         got = recovered(cluster, pool) - before
         stage.recorder.witness(f"objects recovered to {victim}", got=got, least=2 * CHANGED)
-        with pools.primary_on(cluster, on, pool):
-            mirror.verify(cluster.client_for(other(on)), stage.recorder, f"after {victim} recovered")
+        with led_by_one(cluster, osd, (pool,)):
+            before = operations(cluster)[osd]
+            mirror.verify(cluster.client_for(other(on)), stage.recorder, f"read from {victim} after it recovered")
+            led = operations(cluster)[osd] - before
+        stage.recorder.witness(f"operations that {victim} led after it recovered", got=led, least=len(mirror.objects))
+        observe_copies(stage, pool, f"after {victim} recovered", least=RESTART_PGS)
 
 
 def backfill(stage: Stage, out: Arch) -> None:
@@ -80,9 +85,7 @@ def backfill(stage: Stage, out: Arch) -> None:
             stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=got, least=1)
         for reader in Arch:
             mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader} after the way back")
-        deep_scrub(cluster, pool)
-        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        stage.recorder.observe("PGs whose copies differ after the way back", got=damaged, wanted=[])
+        observe_copies(stage, pool, "after the way back", least=BACKFILL_PGS)
 
 
 def filled(stage: Stage, pool: str) -> Mirror:
@@ -133,7 +136,7 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
         Scenario(
             name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
             goal=f"An OSD of {arch} that was down gets what it missed from the others, bit for bit.",
-            method=f"Stops it, writes to a {kind.name} pool, starts it, and reads with the primaries on {arch}.",
+            method=f"Stops it, writes to a {kind.name} pool, starts it, reads with it as only primary, deep-scrubs.",
             run=partial(restart, on=arch, kind=kind),
             check="witnessed",
             tier=Tier.FULL if kind.erasure else Tier.QUICK,

@@ -13,9 +13,10 @@ from lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
 from lab.pools import EC_2_1, REPLICATED, PoolKind
 from lab.scenario import Scenario, Stage, Tier
 from suites.expected import DEAD_COUNT
+from suites.interop.matrix import led_by_one
 from suites.interop.mirror import Mirror
 
-__all__ = ["SCENARIOS", "PG_NUM", "blamed", "deep_scrub", "filled", "rados_json"]
+__all__ = ["SCENARIOS", "PG_NUM", "blamed", "deep_scrub", "filled", "observe_copies", "rados_json"]
 
 PG_NUM = 4
 OBJECTS = 8  # two a PG on average
@@ -45,9 +46,7 @@ def clean(stage: Stage, kind: PoolKind) -> None:
         mirror = filled(stage, pool)
         if not kind.erasure:
             mirror.omap("o0", {f"k{n}": stage.rng.randbytes(50) for n in range(20)})
-        stage.recorder.witness("PGs deep-scrubbed", got=len(deep_scrub(cluster, pool)), least=PG_NUM)
-        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        stage.recorder.observe("inconsistent PGs of an undamaged pool", got=damaged, wanted=[])
+        observe_copies(stage, pool, "in an undamaged pool", least=PG_NUM)
         stage.recorder.observe("health", got=cluster.status().has("OSD_SCRUB_ERRORS"), wanted=False)
 
 
@@ -98,8 +97,16 @@ def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence
     cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS") and status.clean, what=f"{pgid} repaired")
     deep_scrub(cluster, pool)
     recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={})
-    with pools.primary_on(cluster, cluster.host_of(f"osd.{victim}").arch, pool):
+    with led_by_one(cluster, victim, (pool,)):  # any other would answer from a copy that was never damaged
         mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was mended")
+
+
+def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
+    """Deep-scrub a pool and observe that the copies of no PG differ. least: how many PGs it must have."""
+    scrubbed = deep_scrub(stage.cluster, pool)
+    stage.recorder.witness(f"PGs deep-scrubbed {when}", got=len(scrubbed), least=least)
+    damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
+    stage.recorder.observe(f"PGs whose copies differ {when}", got=damaged, wanted=[])
 
 
 def filled(stage: Stage, pool: str) -> Mirror:
