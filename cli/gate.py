@@ -44,7 +44,7 @@ def gate(
     *,
     tier: Annotated[str | None, typer.Option(help="quick or full.", show_default="quick")] = None,
     lab: Annotated[str | None, typer.Option(help="Provider; see `cephlab doctor`.", show_default="auto")] = None,
-    release: Annotated[str | None, typer.Option(help="Ceph release.", show_default="reef")] = None,
+    release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
     seed: Annotated[int | None, typer.Option(help="Of every random choice; a new one when left out.", min=0)] = None,
     suite: SuiteOption = None,

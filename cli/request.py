@@ -9,7 +9,16 @@ from pathlib import Path
 
 from lab.arch import Arch, host_arch
 from lab.errors import SpecError
-from lab.spec import DEFAULT_DISK_BYTES, DEFAULT_RELEASE, GIB, ClusterSpec, build_spec, parse_nodes
+from lab.spec import (
+    DEFAULT_DISK_BYTES,
+    DEFAULT_RELEASE,
+    GIB,
+    UNKNOWN_RELEASE,
+    ClusterSpec,
+    build_spec,
+    parse_nodes,
+    refuse_both,
+)
 
 MIN_DISK_BYTES = GIB
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -63,6 +72,7 @@ class Request:
         return spec
 
     def _from_options(self, foreign_runs: bool) -> ClusterSpec:
+        refuse_both(self.release, self.image)
         groups = parse_nodes(self.nodes) if self.nodes is not None else default_nodes(foreign_runs=foreign_runs)
         mgrs = _at_least_one("--mgrs", self.mgrs)
         machines = sum(count for _, count in groups)
@@ -74,7 +84,7 @@ class Request:
             )
         return build_spec(
             groups,
-            release=self.release or DEFAULT_RELEASE,
+            release=UNKNOWN_RELEASE if self.image else self.release or DEFAULT_RELEASE,
             mons=_at_least_one("--mons", self.mons),
             mgrs=mgrs,
             osds_per_node=_at_least_one("--osds-per-node", self.osds_per_node),

@@ -113,11 +113,14 @@ def ask(cluster: Cluster) -> Status | None:
 
 
 def as_value(cluster: Cluster, known: Status | None) -> dict[str, Any]:
-    """What `status --json` prints. status: null when the monitors have no quorum."""
+    """What `status --json` prints. status: null when the monitors have no quorum; image: when it is one of ours."""
+    from lab.pulled import described
+
     return {
         "name": cluster.name,
         "provider": cluster.provider_name,
         "release": cluster.spec.release,
+        "image": described(cluster),
         "fsid": cluster.deployment.fsid,
         "status": asdict(known) if known is not None else None,
         "daemons": [
@@ -137,6 +140,8 @@ def as_value(cluster: Cluster, known: Status | None) -> dict[str, Any]:
 def as_text(cluster: Cluster, known: Status | None) -> str:
     """The same for people."""
     lines = {"cluster": f"{cluster.name} ({cluster.spec.release}, provider {cluster.provider_name})"}
+    if cluster.spec.image is not None:
+        lines["image"] = cluster.spec.image
     if known is None:
         lines["health"] = "unknown: too few monitors are alive"
     else:

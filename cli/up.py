@@ -37,7 +37,8 @@ def up(
         typer.Option(help="ARCH:COUNT,... Default: 2 native and 1 of the other architecture.", show_default=False),
     ] = None,
     release: Annotated[
-        str | None, typer.Option(help="Ceph release; `cephlab image ls` shows those built.", show_default="reef")
+        str | None,
+        typer.Option(help="Ceph release; `cephlab image ls` shows those built. Not with --image.", show_default="reef"),
     ] = None,
     osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None,
     mons: Annotated[
@@ -138,10 +139,12 @@ class Raising:
 
     def _raise(self, provider: Provider, spec: ClusterSpec, run: Run, say: Say) -> Cluster:
         from lab.cluster import raise_cluster
+        from lab.pulled import identified
 
         images = self._images(spec, say)
         with raise_cluster(provider, spec, images, run, progress=say, keep_failed=self._keep) as cluster:
             try:
+                identified(cluster, images)
                 say("waiting for HEALTH_OK")
                 cluster.wait_healthy(self._timeout_s)
                 cluster.write_client_files()
@@ -177,10 +180,13 @@ class Raising:
 
 def describe(cluster: Cluster, *, seconds: float) -> dict[str, Any]:
     """What `up --json` prints. conf, keyring: files on this machine; seconds: from the command's start."""
+    from lab.pulled import described
+
     conf, keyring = cluster.client_files
     return {
         "name": cluster.name,
         "release": cluster.spec.release,
+        "image": described(cluster),
         "provider": cluster.provider_name,
         "fsid": cluster.deployment.fsid,
         "conf": str(conf),

@@ -13,6 +13,8 @@ from lab.errors import SpecError
 GIB = 1 << 30
 MIB = 1 << 20
 DEFAULT_RELEASE = "reef"
+UNKNOWN_RELEASE = "unknown"
+"""Of a pulled image, until its own programs have said it: a reference may name anything."""
 DEFAULT_DISK_BYTES = 10 * GIB
 MAX_MONS = 5
 MAX_NODE_NAME = 20
@@ -142,6 +144,16 @@ class ClusterSpec:
         if self.image is not None:
             needed.add(Capability.PULLED_IMAGE)
         return frozenset(needed)
+
+
+def refuse_both(release: str | None, image: str | None) -> None:
+    """A pulled image says itself which release it is: one that is asked for as well would be believed unchecked."""
+    if release is not None and image is not None:
+        raise SpecError(
+            "--release and --image cannot be given together",
+            f"got --release {release} and --image {image}",
+            "leave --release out: a pulled image's own programs say which it is",
+        )
 
 
 def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:

@@ -47,7 +47,7 @@ class FakeRaised:
             "name": self.name,
             "provider": "fake",
             "why": "it is a test",
-            "spec": {},
+            "spec": {"release": self.raiser.release},
             "hosts": {
                 "n0": {"arch": "x86_64", "emulated": False},
                 "n1": {"arch": "aarch64", "emulated": True},
@@ -110,6 +110,7 @@ class FakeRaiser:
     keep_error: LabError | None = None
     lacking: frozenset[Capability] = frozenset()
     refused: SpecError | None = None
+    release: str = "reef"
     did: list[str] = field(default_factory=list)
     up: FakeRaised | None = None
     _count: int = 0

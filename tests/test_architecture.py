@@ -57,6 +57,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "pools",
         "tiers",
         "kept",
+        "pulled",
         "attach",
         "upgrade",
         "migrate",

@@ -83,7 +83,7 @@ def test_status_as_json(world: World, fake: FakeProvider) -> None:
     fake.lab = kept_cluster(world.home)
     result = call(world, "status", "one", "--json")
     value = json.loads(result.stdout)
-    assert sorted(value) == ["daemons", "died", "fsid", "name", "provider", "release", "status"]
+    assert sorted(value) == ["daemons", "died", "fsid", "image", "name", "provider", "release", "status"]
     assert value["status"]["health"] == "HEALTH_OK"
     assert [daemon["state"] for daemon in value["daemons"]] == ["running"] * 5
     assert SECRET not in result.stdout

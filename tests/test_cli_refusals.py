@@ -14,7 +14,7 @@ from cli.world import World
 from lab.arch import host_arch
 from lab.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
 from lab.home import Home
-from lab.spec import GIB, build_spec
+from lab.spec import DEFAULT_RELEASE, GIB, UNKNOWN_RELEASE, build_spec
 from tests.fake_provider import FakeProvider, kept_cluster, providers, trouble
 
 HERE = host_arch().value
@@ -53,6 +53,7 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--option", "osd_pool_default_size=4"], "4 replicas need 4 hosts with OSDs"),
         (["--option", "osd pool default size=4"], "4 replicas need 4 hosts with OSDs"),
         (["--name", "No_Such_Name"], "cannot name a cluster"),
+        (["--release", "reef", "--image", "example/ceph:1"], "--release and --image cannot be given together"),
         (["--spec", "absent.toml"], "absent.toml cannot be read"),
         (
             ["--spec", "x.toml", "--mons", "1", "--option", "a=b"],
@@ -67,6 +68,11 @@ def test_up_refuses(world: World, fake: FakeProvider, arguments: list[str], sent
     assert result.stdout == ""
     assert fake.launched == []
     assert list(world.runs.all()) == []
+
+
+def test_the_release_of_a_pulled_image_is_not_made_up() -> None:
+    assert Request(image="example/ceph:1").build(foreign_runs=True).release == UNKNOWN_RELEASE
+    assert Request().build(foreign_runs=True).release == DEFAULT_RELEASE
 
 
 def test_an_error_is_one_line_its_evidence_and_a_hint(world: World) -> None:

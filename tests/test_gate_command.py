@@ -19,6 +19,7 @@ from cli.gate import chosen
 from cli.main import app
 from cli.narration import Narration
 from cli.verdicts import page
+from cli.world import World
 from fixtures.entering import called, ways_in
 from fixtures.run import Request, Result, run_gate, suite_names
 from lab.archive import Ending, Record, altered, read_archive
@@ -122,6 +123,23 @@ def test_what_failed_runs_again_as_it_ran(gate: Gate) -> None:
     assert [record.scenario for record in result.records] == ["deep.b"]
     assert result.seed == first.seed
     assert f"--tier full --seed {first.seed} --lab local" in result.replay
+
+
+def test_a_release_beside_a_pulled_image_is_refused(tmp_path: Path) -> None:
+    world = World(Home(tmp_path), {})
+    result = CliRunner().invoke(app, ["gate", "--release", "reef", "--image", "some/ceph:1"], obj=world)
+    assert result.exit_code == 2
+    assert "--release and --image cannot be given together" in result.stderr
+    assert list((tmp_path / "archive").iterdir()) == []
+
+
+def test_the_release_of_a_pulled_image_is_what_its_cluster_says(gate: Gate) -> None:
+    gate.suite("pulled", "'pulled.a', fake.good")
+    gate.raiser.release = "squid"
+    result = gate.run(image="some/ceph:reef")
+    assert read_archive(result.archive).manifest["release"] == "squid"
+    assert "--image some/ceph:reef" in result.replay
+    assert "--release" not in result.replay
 
 
 def test_an_interruption_has_the_signals_exit_code(gate: Gate) -> None:

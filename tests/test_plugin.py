@@ -318,6 +318,7 @@ REFUSALS = (
     (["'demo.a', fake.good"], FakeRaiser(), "--lab moon", "unknown provider 'moon'"),
     (["'demo.a', fake.good", "'demo.a', fake.wrong"], FakeRaiser(), "", "two scenarios have one name"),
     (["'demo.a', fake.good"], FakeRaiser(), "--rerun-failed nowhere", "nowhere is not an archive"),
+    (["'demo.a', fake.good"], FakeRaiser(), "--release reef --image some/ceph:1", "--release and --image cannot be"),
 )
 
 

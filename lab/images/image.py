@@ -14,10 +14,22 @@ KEY_LABEL = "cephlab.key"
 
 
 @dataclass(frozen=True)
+class Pulled:
+    """What is known of a pulled image once it is there: it may be any, whatever its name says.
+
+    version: Ceph's, as its programs say it. id: the engine's. digests: what registries call it; none for a loaded one.
+    """
+
+    version: str
+    id: str
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Image:
     """key: sha256 over recipe and package versions (hex). root: its unpacked tree. packages: name -> version.
 
-    reference: set for a pulled image, which has no root of ours; nothing is at `root` then.
+    reference: set for a pulled image, which has no root of ours; nothing is at `root` then. pulled: see `lab.pulled`.
     """
 
     release: str
@@ -27,10 +39,13 @@ class Image:
     packages: Mapping[str, str] = field(default_factory=dict)
     role_sets: tuple[str, ...] = ("ceph",)
     reference: str | None = None
+    pulled: Pulled | None = None
 
     @property
     def ceph_version(self) -> str:
-        """Debian version of ceph-osd, e.g. `18.2.7+ds-1`; empty for a pulled image."""
+        """Debian version of ceph-osd, e.g. `18.2.7+ds-1`; of a pulled image its own, empty until it is known."""
+        if self.pulled is not None:
+            return self.pulled.version
         return self.packages.get("ceph-osd", "")
 
     @property

@@ -68,6 +68,15 @@ class HoldsImages(Protocol):
 
 
 @runtime_checkable
+class HoldsPulled(Protocol):
+    """What a lab whose provider has PULLED_IMAGE can do beyond the rest."""
+
+    def pulled_image(self, arch: Arch) -> tuple[str, tuple[str, ...]]:
+        """Id, and digests by which registries name it, of the image that the nodes of an architecture are made from."""
+        ...
+
+
+@runtime_checkable
 class CutsLinks(Protocol):
     """What a lab whose provider has CUT_LINKS can do beyond the rest."""
 

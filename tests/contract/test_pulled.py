@@ -15,9 +15,10 @@ from lab.images.store import ImageStore
 from lab.pools import PoolKind
 from lab.providers.base import Images, Provider
 from lab.providers.container.engine import find_engine
+from lab.pulled import described, identified
 from lab.runs import Runs
 from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE
+from lab.spec import DEFAULT_RELEASE, UNKNOWN_RELEASE
 from tests.contract.conftest import FOREIGN
 from tests.contract.registry import registry
 
@@ -47,12 +48,13 @@ def reference(images: Images, home: Home) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def cluster(provider: Provider, reference: str, home: Home) -> Iterator[Cluster]:
-    spec = Topology(native=1, foreign=1).spec(DEFAULT_RELEASE, reference)
+    spec = Topology(native=1, foreign=1).spec(UNKNOWN_RELEASE, reference)
     store = ImageStore(home)
     runs = Runs(home)
     run = runs.create(provider.name)
-    pulled = {arch: store.pulled(DEFAULT_RELEASE, arch, reference) for arch in spec.archs}
+    pulled = {arch: store.pulled(spec.release, arch, reference) for arch in spec.archs}
     with raise_cluster(provider, spec, pulled, run) as raised:
+        identified(raised, pulled)
         raised.wait_healthy()
         yield raised
     runs.forget(run)
@@ -61,6 +63,17 @@ def cluster(provider: Provider, reference: str, home: Home) -> Iterator[Cluster]
 def test_every_node_runs_its_architecture_of_the_image(cluster: Cluster) -> None:
     found = {entry["arch"] for entry in cluster.client.mon("osd metadata")}
     assert found == {host_arch().value, FOREIGN.value}
+
+
+def test_the_image_says_what_it_is(cluster: Cluster, reference: str) -> None:
+    """The registry serves images of the default release, under a name that does not tell."""
+    assert cluster.spec.release == DEFAULT_RELEASE
+    told = described(cluster)
+    assert told is not None
+    assert told["reference"] == reference
+    assert set(told["ids"]) == {host_arch().value, FOREIGN.value}
+    assert all(one.startswith("sha256:") for one in told["ids"].values())
+    assert any("@sha256:" in digest for digest in told["digests"])
 
 
 def test_ceph_finds_its_own_plugins(cluster: Cluster) -> None:

@@ -112,3 +112,10 @@ def _id_of(engine: Engine, reference: str) -> str:
     # By id, as the tag of a pulled image names one architecture at a time.
     with engine_errors(f"looking at {reference}"):
         return str(engine.client.images.get(reference).attrs["Id"])
+
+
+def identity(engine: Engine, name: str) -> tuple[str, tuple[str, ...]]:
+    """Id of an image in the engine, and the digests by which registries name it."""
+    with engine_errors(f"looking at {name}"):
+        attrs = engine.client.images.get(name).attrs
+    return str(attrs["Id"]), tuple(sorted(attrs.get("RepoDigests") or ()))

@@ -13,7 +13,7 @@ from lab.arch import Arch
 from lab.errors import CleanupFailed, LabBroken, SpecError
 from lab.host import Host
 from lab.providers import addresses
-from lab.providers.container import execs, names, nodes, strain
+from lab.providers.container import execs, imported, names, nodes, strain
 from lab.providers.container.engine import Engine, engine_errors
 from lab.providers.container.host import ContainerHost
 from lab.providers.container.removal import Removal
@@ -68,6 +68,9 @@ class ContainerLab:
             )
             host = self._open(node, str(found["address"]))
             host.devices.update({d: Path(raw["device"]) for d, raw in found["disks"].items() if raw["device"]})
+
+    def pulled_image(self, arch: Arch) -> tuple[str, tuple[str, ...]]:
+        return imported.identity(self._engine, self._images[arch])
 
     def add_node(self, node: Node) -> Host:
         return self.add_nodes([node])[0]

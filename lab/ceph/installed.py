@@ -1,0 +1,23 @@
+"""Which Ceph a host has, as its own programs say it."""
+
+from __future__ import annotations
+
+import re
+
+from lab.ceph.offline import run_tool
+from lab.errors import LabBroken
+from lab.host import Host
+
+_SAID = re.compile(r"ceph version (\S+) \(\w+\) (\w+)")
+_LOOK_S = 60.0
+
+
+def installed(host: Host, patience: float) -> tuple[str, str]:
+    """Release and version, `squid` and `19.2.1`."""
+    # ceph-osd says the same as ceph, which takes a Python interpreter to say it.
+    argv = ["ceph-osd", "--version"]
+    said = run_tool(host, argv, timeout_s=_LOOK_S * patience).stdout
+    match = _SAID.search(said)
+    if match is None:
+        raise LabBroken(f"{host.name} does not say which Ceph it has", f"{' '.join(argv)}: {said.strip()}")
+    return match[2], match[1]
