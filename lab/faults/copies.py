@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from random import Random
 from typing import ClassVar, Self
 
@@ -14,8 +15,8 @@ from lab.cluster import Cluster
 from lab.errors import SpecError
 from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
 from lab.faults.daemons import NOTHING
-from lab.faults.fault import Layout, Sign, look_for
-from lab.faults.scrub import blamed, deep_scrub, repair
+from lab.faults.fault import Finding, Layout, Sign, look_for
+from lab.faults.scrub import blamed, deep_scrub, rados_json, repair
 from lab.pools import PoolKind
 from lab.spec import Capability
 
@@ -54,7 +55,7 @@ class OneCopy:
 
     @contextmanager
     def prey(self, cluster: Cluster) -> Iterator[bytes]:
-        """The object's content; made and removed here where it is the fault's own."""
+        """The object, with its content; made and removed here where it is the fault's own."""
         if self.pool != CANARY_POOL:
             yield cluster.client.read(self.pool, self.object)
             return
@@ -63,6 +64,14 @@ class OneCopy:
         with pools.pool(cluster, CANARY_POOL, PoolKind("canary", min(3, len(hosts))), pg_num=1):
             cluster.client.write_full(self.pool, self.object, content)
             yield content
+
+    def findings(self, cluster: Cluster, before: bytes) -> Iterator[Finding]:
+        """The copies agree with each other and with what was written, by a scrub that the repair has no part in."""
+        deep_scrub(cluster, self.pool)
+        damaged = rados_json(cluster, "list-inconsistent-pg", self.pool)
+        yield Finding(f"PGs of {self.pool} whose copies differ once they are mended", damaged, [])
+        got, wanted = (sha256(data).hexdigest() for data in (cluster.client.read(self.pool, self.object), before))
+        yield Finding(f"sha256 of {self.pool}/{self.object} once it is mended", got, wanted)
 
     def place(self, cluster: Cluster) -> tuple[str, str]:
         """(PG, OSD daemon) of the copy."""
@@ -87,16 +96,16 @@ class BitRot(OneCopy):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        with self.prey(cluster) as content:
-            _, name = self.place(cluster)
-            daemon = cluster.daemon(name)
-            try:
-                # A copy in the OSD's cache would hide what the disk holds.
-                cluster.client.command(name, "flush_store_cache")
-                flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]], patience=cluster.patience)
-                yield
-            finally:
-                repair(cluster, self.pool)
+        _, name = self.place(cluster)
+        daemon = cluster.daemon(name)
+        content = cluster.client.read(self.pool, self.object)
+        try:
+            # A copy in the OSD's cache would hide what the disk holds.
+            cluster.client.command(name, "flush_store_cache")
+            flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]], patience=cluster.patience)
+            yield
+        finally:
+            repair(cluster, self.pool)
 
 
 class MissingObject(OneCopy):
@@ -106,18 +115,17 @@ class MissingObject(OneCopy):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        with self.prey(cluster):
-            pgid, name = self.place(cluster)
+        pgid, name = self.place(cluster)
+        try:
+            cluster.stop(name)
             try:
-                cluster.stop(name)
-                try:
-                    ObjectStore(cluster.daemon(name), cluster.patience).tool("--pgid", pgid, self.object, "remove")
-                finally:
-                    cluster.start(name)
-                pools.wait_clean(cluster)
-                yield
+                ObjectStore(cluster.daemon(name), cluster.patience).tool("--pgid", pgid, self.object, "remove")
             finally:
-                repair(cluster, self.pool)
+                cluster.start(name)
+            pools.wait_clean(cluster)
+            yield
+        finally:
+            repair(cluster, self.pool)
 
 
 class ReadErrors(OneCopy):
@@ -135,15 +143,14 @@ class ReadErrors(OneCopy):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        with self.prey(cluster):
-            _, name = self.place(cluster)
-            client = cluster.client
-            client.command(name, "config set", var=_INJECT, val=["true"])
-            try:
-                client.command(name, "injectdataerr", pool=self.pool, objname=self.object)
-                yield
-            finally:
-                client.command(name, "config set", var=_INJECT, val=["false"])
+        _, name = self.place(cluster)
+        client = cluster.client
+        client.command(name, "config set", var=_INJECT, val=["true"])
+        try:
+            client.command(name, "injectdataerr", pool=self.pool, objname=self.object)
+            yield
+        finally:
+            client.command(name, "config set", var=_INJECT, val=["false"])
 
     def sign(self, cluster: Cluster) -> Sign:
         """The read is served all the same, from another copy, and the OSD counts a copy that it mended."""

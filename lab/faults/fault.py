@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from random import Random
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from lab.clock import Deadline
 from lab.cluster import Cluster
@@ -46,6 +46,15 @@ class Sign:
     least: float = 1
 
 
+@dataclass(frozen=True)
+class Finding:
+    """A fact about what a healed fault has left, next to what it must be."""
+
+    what: str
+    got: Any
+    wanted: Any
+
+
 class Fault(Protocol):
     """One way to break something of a cluster, aimed at a target; a frozen value that can be inflicted many times."""
 
@@ -73,6 +82,23 @@ class Fault(Protocol):
 
     def sign(self, cluster: Cluster) -> Sign:
         """Look, for a while, for what shows that it happened. Called inside `broken`."""
+        ...
+
+
+@runtime_checkable
+class Examined(Protocol):
+    """What a fault has beyond the rest whose harm outlives its cause, until Ceph has mended it.
+
+    Its prey is there before it is broken and stays until it was looked at: removed with the fault, it would take with
+    it whatever was not mended.
+    """
+
+    def prey(self, cluster: Cluster) -> AbstractContextManager[bytes]:
+        """What is struck, with its content."""
+        ...
+
+    def findings(self, cluster: Cluster, before: bytes) -> Iterable[Finding]:
+        """Look at the prey, whose content was `before`, once the fault is healed."""
         ...
 
 
@@ -110,8 +136,8 @@ def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], pr
 def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
     """The fault holds inside the block, and the history says when, on what, and what proved it.
 
-    The proof is a witness: a fault that could not be seen leaves its scenario inconclusive. Raises Unavailable,
-    before anything is broken, where the provider cannot do it.
+    The proof is a witness: a fault that could not be seen leaves its scenario inconclusive. What is found of its prey
+    once it is healed are observations. Raises Unavailable, before anything is broken, where the provider cannot do it.
     """
     reason = obstacle(fault, provider(cluster.provider_name).capabilities(), cluster.provider_name)
     if reason is not None:
@@ -121,17 +147,21 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
         "target": fault.target,
         "nodes": sorted(fault.nodes(layout_of(cluster))),
     }
-    recorder.record(EVENT, **about, phase="inflicting")
-    with fault.broken(cluster):
-        recorder.record(EVENT, **about, phase="broken")
-        try:
-            sign = fault.sign(cluster)
-            recorder.witness(f"{fault.name} of {fault.target}: {sign.what}", got=sign.got, least=sign.least)
-            seen = recorder.record(EVENT, **about, phase="seen")
-            yield Window(fault.name, fault.target, seen.at_s, sign)
-        finally:
-            recorder.record(EVENT, **about, phase="healing")
-    recorder.record(EVENT, **about, phase="healed")
+    examined = fault if isinstance(fault, Examined) else None
+    with examined.prey(cluster) if examined else nullcontext(b"") as before:
+        recorder.record(EVENT, **about, phase="inflicting")
+        with fault.broken(cluster):
+            recorder.record(EVENT, **about, phase="broken")
+            try:
+                sign = fault.sign(cluster)
+                recorder.witness(f"{fault.name} of {fault.target}: {sign.what}", got=sign.got, least=sign.least)
+                seen = recorder.record(EVENT, **about, phase="seen")
+                yield Window(fault.name, fault.target, seen.at_s, sign)
+            finally:
+                recorder.record(EVENT, **about, phase="healing")
+        recorder.record(EVENT, **about, phase="healed")
+        for finding in examined.findings(cluster, before) if examined else ():
+            recorder.observe(f"{fault.name}: {finding.what}", got=finding.got, wanted=finding.wanted)
 
 
 def look_for(
