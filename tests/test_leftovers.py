@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.bench.leftovers import Leftovers, files, loops, names, processes
-from tests.bench.reliability import KILL_EVERY, PLANS, read_ledger, summary
+from tests.bench.leftovers import Leftovers, Unseen, files, look, loops, names, processes
+from tests.bench.reliability import KILL_EVERY, KILLED, PLANS, amiss, fate, plan_of, read_ledger, summary, usual_s
 
 HOME = Path("/srv/lab")
 
@@ -76,17 +77,77 @@ def test_the_figure_tells_what_was_left_and_of_which_run() -> None:
         for line, left in zip(lines, (clean, dirty), strict=True)
     ]
     said = "\n".join(summary(made))
-    assert "2 runs, 1 of them killed; 1 of the other 1 passed" in said
+    assert "2 runs, 1 of them killed; 1 of the other 1 passed, 0 hung" in said
     assert "1 loops" in said
     assert "run 1 (b): code -9, prune 0, ['loops: loop0 /x']" in said
     assert "run 0" not in said
 
 
 def test_every_plan_is_killed_now_and_then() -> None:
-    killed = {number % len(PLANS) for number in range(100) if number % KILL_EVERY == KILL_EVERY - 1}
-    assert killed == set(range(len(PLANS)))
+    killed = {plan_of(number).name for number in range(100) if number % KILL_EVERY == KILL_EVERY - 1}
+    assert killed == {plan.name for plan in PLANS}
+    assert {plan_of(number).name for number in range(len(PLANS))} == {plan.name for plan in PLANS}
     assert sum(number % KILL_EVERY == KILL_EVERY - 1 for number in range(100)) == 33
 
 
 def test_a_ledger_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read_ledger(tmp_path / "none.jsonl") == []
+
+
+def line_of(number: int, kill_after: float | None, code: int, seconds: float = 600.0) -> dict[str, Any]:
+    nothing = Leftovers().counts()
+    known = {"number": number, "plan": PLANS[0].name, "code": code, "seconds": seconds, "prune": 0}
+    return {**known, **fate(kill_after, code), "before_prune": nothing, "left": nothing, "lines": []}
+
+
+def test_a_gate_that_hangs_is_no_deliberate_kill() -> None:
+    lines = [
+        line_of(0, None, KILLED),
+        line_of(1, 2.5, KILLED, 2.5),
+        line_of(2, None, 0, 40.0),
+        line_of(3, 30.0, 0, 20.0),
+    ]
+    assert [(line["killed"], line["hung"]) for line in lines] == [
+        (False, True),
+        (True, False),
+        (False, False),
+        (False, False),  # it had ended before its moment came
+    ]
+    said = "\n".join(summary(lines))
+    assert "4 runs, 1 of them killed; 2 of the other 3 passed, 1 hung" in said
+    assert f"run 0 ({PLANS[0].name}): hung for 600.0 s" in said
+    assert [amiss(line) for line in lines] == [True, False, False, False]
+    assert usual_s(PLANS[0], lines) == 30.0  # of the two that came to their end
+
+
+def test_a_gate_that_failed_is_told_with_its_code() -> None:
+    line = line_of(0, None, 6)
+    assert amiss(line)
+    assert "code 6" in "\n".join(summary([line]))
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_an_engine_that_does_not_answer_is_not_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    program(tmp_path / "bin", "docker", "echo no engine here >&2; exit 1")
+    with pytest.raises(Unseen, match="ended with 1: no engine here"):
+        look(tmp_path / "home", tmp_path / "tmp")
+
+
+def test_rules_that_may_not_be_read_are_not_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    program(tmp_path / "bin", "iptables", "echo only root may >&2; exit 4")
+    with pytest.raises(Unseen, match="only root may"):
+        look(tmp_path / "home", tmp_path / "tmp")
+
+
+def test_a_program_may_be_absent_only_where_nothing_uses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert look(tmp_path / "home", tmp_path / "tmp").containers == ()
+    with pytest.raises(Unseen, match="not installed: docker"):
+        look(tmp_path / "home", tmp_path / "tmp", {"docker"})

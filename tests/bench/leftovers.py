@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -36,8 +37,19 @@ class Leftovers:
         return [f"{field.name}: {line}" for field in fields(self) for line in getattr(self, field.name)]
 
 
-def look(home: Path, temporary: Path) -> Leftovers:
-    """Everything that names the home, in the kernel's tables, the engine's lists and the file system."""
+class Unseen(Exception):
+    """Something that is to be looked through cannot be: nothing found would say nothing."""
+
+
+def look(home: Path, temporary: Path, needed: Collection[str] = ()) -> Leftovers:
+    """Everything that names the home, in the kernel's tables, the engine's lists and the file system.
+
+    needed: programs that have to be there, as providers in use leave things that only they show. Unseen where one is
+    not, or where one that is there does not answer.
+    """
+    absent = [program for program in needed if shutil.which(program) is None]
+    if absent:
+        raise Unseen(f"not installed: {', '.join(sorted(absent))}; what runs left cannot be looked for without")
     volumes = tuple(_engine("volume", home))
     return Leftovers(
         processes=tuple(processes(home)),
@@ -111,8 +123,11 @@ def _lines(path: Path) -> list[str]:
 
 
 def _run(*argv: str) -> str:
-    """What a program says; nothing where there is no such program or no engine."""
+    """What a program says; nothing where there is no such program. Unseen where it cannot answer."""
     try:
-        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
+        ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     except FileNotFoundError:
         return ""
+    if ended.returncode:
+        raise Unseen(f"`{' '.join(argv)}` ended with {ended.returncode}: {ended.stderr.strip()}; is it run as root?")
+    return ended.stdout

@@ -28,7 +28,10 @@ from tests.bench.leftovers import look
 ROOT = Path(__file__).resolve().parent.parent.parent
 GATE = (sys.executable, "-c", "from cli.main import main; main()")
 KILL_EVERY = 3
+KILLED = -9
+"""Exit status of a process that SIGKILL ended, as subprocess tells it."""
 GATE_S = 600.0
+"""A gate that takes longer hangs: the longest of PLANS takes less than half of that."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Plan:
     suite: str
     scenario: str
     usual_s: float
+    settings: tuple[tuple[str, str], ...] = ()
+    """Variables of the gate's environment."""
 
     def arguments(self, seed: int, archive: Path) -> list[str]:
         """The gate's command line."""
@@ -47,41 +52,57 @@ class Plan:
         return [*found, "--seed", str(seed), "--archive", str(archive)]
 
 
+ONE_ROUND = (("CEPHLAB_CRASH_ROUNDS", "1"),)
 PLANS = (
     Plan("mixed cluster, local", "local", "interop", "interop.roles", 35.0),
     Plan("partition, local", "local", "resilience", "partition and not way", 30.0),
     Plan("mixed cluster, container", "container", "interop", "interop.roles", 45.0),
     Plan("read errors, local", "local", "resilience", "read-errors", 30.0),
+    Plan("disk reuse, local", "local", "migration", "migration.reuse", 210.0),
+    Plan("crash of everything, local", "local", "resilience", "crash-everything", 60.0, ONE_ROUND),
 )
+
+NEEDED = frozenset({"docker", "iptables"})
+"""Programs that know what PLANS leave behind."""
+
+
+def plan_of(number: int) -> Plan:
+    """One after the other, and one further on after each round: or every third would always be the same two."""
+    return PLANS[(number + number // len(PLANS)) % len(PLANS)]
 
 
 def usual_s(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> float:
-    """How long such a run takes on this machine: the median of those in the ledger that were not killed."""
-    known = [float(line["seconds"]) for line in lines if line["plan"] == plan.name and not line["killed"]]
+    """How long such a run takes on this machine: the median of those in the ledger that came to their end."""
+    known = [float(line["seconds"]) for line in lines if line["plan"] == plan.name and not ended_early(line)]
     return statistics.median(known) if known else plan.usual_s
+
+
+def ended_early(line: Mapping[str, Any]) -> bool:
+    """Whether a run was killed, on purpose or because it hung."""
+    return bool(line["killed"] or line.get("hung"))
 
 
 def one_run(lines: Sequence[Mapping[str, Any]], seed: int, home: Path) -> dict[str, Any]:
     """Run one gate, killed or not, then prune, then look: the ledger's next line."""
     number = len(lines)
     rng = random.Random(f"{seed}/{number}")
-    plan = PLANS[number % len(PLANS)]
+    plan = plan_of(number)
     kill_after = rng.uniform(0.0, usual_s(plan, lines)) if number % KILL_EVERY == KILL_EVERY - 1 else None
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     archive = temporary / "pytest-of-gate" / str(number)
-    environment = {**os.environ, "CEPHLAB_HOME": str(home), "TMPDIR": str(temporary)}
+    environment = {**os.environ, "CEPHLAB_HOME": str(home), "TMPDIR": str(temporary), **dict(plan.settings)}
     began = time.monotonic()
     code = gate(plan.arguments(rng.randrange(1 << 30), archive), environment, kill_after)
     took = time.monotonic() - began
-    before = look(home, temporary)
+    before = look(home, temporary, NEEDED)
     pruned = subprocess.run([*GATE, "prune"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    after = look(home, temporary)
+    after = look(home, temporary, NEEDED)
     return {
         "number": number,
         "plan": plan.name,
         "kill_after_s": None if kill_after is None else round(kill_after, 2),
-        "killed": code == -9,
+        **fate(kill_after, code),
         "code": code,
         "seconds": round(took, 1),
         "before_prune": before.counts(),
@@ -91,8 +112,16 @@ def one_run(lines: Sequence[Mapping[str, Any]], seed: int, home: Path) -> dict[s
     }
 
 
+def fate(kill_after: float | None, code: int) -> dict[str, bool]:
+    """Whether a gate was killed on purpose, or hung until its time was over."""
+    return {"killed": kill_after is not None and code == KILLED, "hung": kill_after is None and code == KILLED}
+
+
 def gate(arguments: Sequence[str], environment: Mapping[str, str], kill_after: float | None) -> int:
-    """Its exit status; -9 when it was killed. Only its own process is: what it started is left to itself."""
+    """Its exit status; KILLED when it was, after `kill_after` or, hanging, after GATE_S.
+
+    Only its own process is: what it started is left to itself.
+    """
     with subprocess.Popen(
         [*GATE, *arguments],
         cwd=ROOT,
@@ -112,9 +141,10 @@ def gate(arguments: Sequence[str], environment: Mapping[str, str], kill_after: f
 def summary(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The figure, in words."""
     killed = [line for line in lines if line["killed"]]
-    whole = [line for line in lines if not line["killed"]]
-    passed = sum(line["code"] == 0 for line in whole)
-    yield f"{len(lines)} runs, {len(killed)} of them killed; {passed} of the other {len(whole)} passed"
+    hung = [line for line in lines if line.get("hung")]
+    whole = len(lines) - len(killed)
+    passed = sum(line["code"] == 0 for line in lines)
+    yield f"{len(lines)} runs, {len(killed)} of them killed; {passed} of the other {whole} passed, {len(hung)} hung"
     found: Counter[str] = Counter()
     left: Counter[str] = Counter()
     for line in lines:
@@ -122,9 +152,14 @@ def summary(lines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         left.update(line["left"])
     yield "killed runs had left: " + ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
     yield "after prune: " + ", ".join(f"{count} {kind}" for kind, count in left.items())
-    for line in lines:
-        if line["lines"] or line["prune"] or line["code"] not in (0, -9):
-            yield f"run {line['number']} ({line['plan']}): code {line['code']}, prune {line['prune']}, {line['lines']}"
+    for line in filter(amiss, lines):
+        said = f"hung for {line['seconds']} s" if line.get("hung") else f"code {line['code']}"
+        yield f"run {line['number']} ({line['plan']}): {said}, prune {line['prune']}, {line['lines']}"
+
+
+def amiss(line: Mapping[str, Any]) -> bool:
+    """Whether a run is to be looked at: something stayed, or it ended by itself without a pass."""
+    return bool(line["lines"] or line["prune"] or (line["code"] != 0 and not line["killed"]))
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
@@ -142,13 +177,14 @@ def main() -> int:
     home = (options.home or Path(os.environ["CEPHLAB_HOME"])).absolute()
     over = time.monotonic() + options.seconds
     lines = read_ledger(options.ledger)
+    look(home, home / "tmp", NEEDED)  # what cannot be looked at is found out before anything runs
     while len(lines) < options.runs and time.monotonic() < over:
         lines.append(one_run(lines, options.seed, home))
         with options.ledger.open("a") as ledger:
             ledger.write(json.dumps(lines[-1]) + "\n")
         print(json.dumps(lines[-1]), flush=True)
     print("\n".join(summary(lines)))
-    return int(any(line["lines"] or line["prune"] or line["code"] not in (0, -9) for line in lines))
+    return int(any(map(amiss, lines)))
 
 
 if __name__ == "__main__":
