@@ -85,8 +85,8 @@ def test_the_tree_can_carry_every_rule() -> None:
 
 
 def test_every_tolerated_loss_is_tried() -> None:
-    assert sorted(erasure.tolerated(3, 1)) == [(0,), (1,), (2,)]
-    assert len(set(erasure.tolerated(6, 2))) == 6 + 15
+    assert sorted(erasure.lost_chunks(3, 1)) == [(0,), (1,), (2,)]
+    assert len(set(erasure.lost_chunks(6, 2))) == 6 + 15
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,16 @@ def test_every_tolerated_loss_is_tried() -> None:
 )
 def test_a_decoded_object_is_the_data_and_zeros(content: bytes, verdict: str) -> None:
     assert erasure.compare(content, b"abc").startswith(verdict)
+
+
+def test_a_goal_says_how_many_chunks_are_really_lost() -> None:
+    goals = {one.name: one.goal for one in erasure.SCENARIOS}
+    small = "plugin=lrc,l=2,k=2,m=2"
+    assert "every loss of one chunk" in goals[f"interop.erasure[{small}]"]
+    assert "every loss of up to 2 chunks" in goals[f"interop.erasure-pairs[{small}]"]
+    tried = {one.label: one.losses for one in erasure.QUICK}
+    assert len(tried[small]) == 6
+    assert len(erasure.SMALL_LRC.losses) == 6 + 15
 
 
 def test_profiles_have_names_of_their_own() -> None:
