@@ -13,6 +13,7 @@ from lab.spec import (
     DEFAULT_DISK_BYTES,
     DEFAULT_RELEASE,
     GIB,
+    MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
     ClusterSpec,
     build_spec,
@@ -20,7 +21,6 @@ from lab.spec import (
     refuse_both,
 )
 
-MIN_DISK_BYTES = GIB
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 
@@ -64,9 +64,10 @@ class Request:
         """The spec. foreign_runs: whether the other architecture can run here, for the default of --nodes."""
         spec = self._from_options(foreign_runs) if self.spec is None else self._from_file(self.spec)
         if spec.osd_count == 0:
+            told = "a cluster without an OSD never becomes healthy"
             raise SpecError(
-                "a cluster without an OSD never becomes healthy",
-                "got 0 OSDs",
+                told if self.spec is None else f"{self.spec}: {told}",
+                "got 0 OSDs" if self.spec is None else "nodes.*.osds: got 0 OSDs",
                 "give at least one node a disk and an OSD",
             )
         return spec

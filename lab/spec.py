@@ -16,11 +16,22 @@ DEFAULT_RELEASE = "reef"
 UNKNOWN_RELEASE = "unknown"
 """Of a pulled image, until its own programs have said it: a reference may name anything."""
 DEFAULT_DISK_BYTES = 10 * GIB
+MIN_DISK_BYTES = GIB
+"""That `up` gives an OSD, by option or by file. Tests of machines alone make smaller disks."""
 MAX_MONS = 5
 MAX_NODE_NAME = 20
 """A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+class Misfit(SpecError):
+    """A spec that makes no cluster. key: what in it; in_file: the remedy of a spec file, where it is another."""
+
+    def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
+        super().__init__(what, detail, hint)
+        self.key = key
+        self.in_file = in_file or hint
 
 
 class DiskClass(StrEnum):
@@ -251,36 +262,65 @@ def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
 
 def _validate(spec: ClusterSpec) -> None:
     if not spec.nodes:
-        raise SpecError("a cluster needs at least one node", "got 0 nodes", "ask for --nodes x86_64:1 or more")
-    disks = [disk for node in spec.nodes for disk in node.disks]
-    for kind, names, longest in (
-        ("node", [node.name for node in spec.nodes], MAX_NODE_NAME),
-        ("disk", [disk.name for disk in disks], MAX_DISK_NAME),
-    ):
+        raise Misfit(
+            "a cluster needs at least one node",
+            "got 0 nodes",
+            "ask for --nodes x86_64:1 or more",
+            key="nodes",
+            in_file="write a [[nodes]] table for each machine",
+        )
+    nodes = {f"nodes.{index}": node for index, node in enumerate(spec.nodes)}
+    disks = {f"{key}.disks.{index}": disk for key, node in nodes.items() for index, disk in enumerate(node.disks)}
+    node_names = {f"{key}.name": node.name for key, node in nodes.items()}
+    disk_names = {f"{key}.name": disk.name for key, disk in disks.items()}
+    for kind, names, longest in (("node", node_names, MAX_NODE_NAME), ("disk", disk_names, MAX_DISK_NAME)):
         _refuse_odd(kind, names, longest)
         _refuse_twice(kind, names)
-    for disk in disks:
+    for key, disk in disks.items():
         if disk.size_bytes <= 0:
-            raise SpecError(
-                f"disk {disk.name} has no size", f"size_bytes is {disk.size_bytes}", "leave it out for 10 GiB"
+            raise Misfit(
+                f"disk {disk.name} has no size",
+                f"size_bytes is {disk.size_bytes}",
+                "leave it out for 10 GiB",
+                key=f"{key}.size_bytes",
             )
+    _refuse_daemons(spec)
+    _refuse_replicas(spec)
+    for key, node in nodes.items():
+        _refuse_osd_disks(key, node)
+
+
+def _refuse_daemons(spec: ClusterSpec) -> None:
     mons = len(spec.mons)
     if not 1 <= mons <= MAX_MONS:
-        raise SpecError(f"a cluster needs 1 to {MAX_MONS} monitors", f"got {mons}", "set --mons to 1, 3 or 5")
+        raise Misfit(
+            f"a cluster needs 1 to {MAX_MONS} monitors",
+            f"got {mons}",
+            "set --mons to 1, 3 or 5",
+            key="nodes.*.mon",
+            in_file="give 1, 3 or 5 nodes `mon = true`",
+        )
     if not any(node.mgr for node in spec.nodes):
-        raise SpecError("a cluster needs a manager", "no node has one", "give one node `mgr = true`")
-    _refuse_replicas(spec)
-    for node in spec.nodes:
-        known = {disk.name for disk in node.disks}
-        used = [name for osd in node.osds for name in osd.disks]
-        _refuse_twice(f"OSD disk on {node.name}", used)
-        for name in used:
-            if name not in known:
-                raise SpecError(
-                    f"node {node.name}: an OSD names disk {name!r}, which the node does not have",
-                    f"its disks: {', '.join(sorted(known)) or 'none'}",
-                    "add the disk to the node or name another",
-                )
+        raise Misfit("a cluster needs a manager", "no node has one", "give one node `mgr = true`", key="nodes.*.mgr")
+
+
+def _refuse_osd_disks(key: str, node: Node) -> None:
+    known = {disk.name for disk in node.disks}
+    used = {
+        f"{key}.osds.{index}.{part}": name
+        for index, osd in enumerate(node.osds)
+        for part, name in (("block", osd.block), ("db", osd.db), ("wal", osd.wal))
+        if name
+    }
+    _refuse_twice(f"OSD disk on {node.name}", used)
+    for place, name in used.items():
+        if name not in known:
+            raise Misfit(
+                f"node {node.name}: an OSD names disk {name!r}, which the node does not have",
+                f"its disks: {', '.join(sorted(known)) or 'none'}",
+                "add the disk to the node or name another",
+                key=place,
+            )
 
 
 def _refuse_replicas(spec: ClusterSpec) -> None:
@@ -289,27 +329,31 @@ def _refuse_replicas(spec: ClusterSpec) -> None:
     options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
     size = options.get("osd_pool_default_size", "")
     if size.isdigit() and hosts and int(size) > hosts:
-        raise SpecError(
+        raise Misfit(
             f"{size} replicas need {size} hosts with OSDs",
             f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",
             f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
+            key="options.osd_pool_default_size",
         )
 
 
-def _refuse_odd(kind: str, names: Sequence[str], longest: int) -> None:
+def _refuse_odd(kind: str, names: Mapping[str, str], longest: int) -> None:
     """Names become parts of paths, socket names and container names, so a path must not pass for one."""
-    for name in names:
+    for key, name in names.items():
         if len(name) > longest or not _NAME.fullmatch(name):
-            raise SpecError(
+            raise Misfit(
                 f"{name!r} cannot name a {kind}",
                 f"wanted: 1 to {longest} letters, digits, - and _, beginning with a letter or digit",
                 "choose another name",
+                key=key,
             )
 
 
-def _refuse_twice(kind: str, names: Sequence[str]) -> None:
+def _refuse_twice(kind: str, names: Mapping[str, str]) -> None:
     seen = set()
-    for name in names:
+    for key, name in names.items():
         if name in seen:
-            raise SpecError(f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own")
+            raise Misfit(
+                f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own", key=key
+            )
         seen.add(name)

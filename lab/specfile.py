@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from lab.errors import SpecError
-from lab.spec import ClusterSpec, Disk, DiskLimits, Node, Osd
+from lab.spec import MIN_DISK_BYTES, UNKNOWN_RELEASE, ClusterSpec, Disk, DiskLimits, Misfit, Node, Osd
 
 for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
@@ -31,17 +31,53 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
         return _ADAPTER.validate_python(raw)
     except ValidationError as error:
         raise SpecError(f"{source} is not a cluster spec", explain(error), "see docs/adding.md for the keys") from None
+    except Misfit as error:
+        raise in_file(source, error) from None
 
 
 def load_spec(path: Path) -> ClusterSpec:
-    """Read a TOML spec file; SpecError when it is not there, not TOML, or not a spec."""
+    """Read a TOML spec file; SpecError when it is not there, not TOML, not a spec, or not one that `up` can raise."""
     try:
         raw = tomllib.loads(path.read_text())
     except OSError as error:
         raise SpecError(f"{path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SpecError(f"{path} is not TOML", str(error)) from error
-    return spec_from_json(raw, str(path))
+    if "image" in raw:
+        _refuse_release(path, raw)
+        raw["release"] = UNKNOWN_RELEASE
+    spec = spec_from_json(raw, str(path))
+    try:
+        _refuse_small_disks(spec)
+    except Misfit as error:
+        raise in_file(str(path), error) from None
+    return spec
+
+
+def in_file(source: str, error: Misfit) -> SpecError:
+    """What does not fit, told by file and key, with a remedy that is one for the file."""
+    return SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file)
+
+
+def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
+    if "release" in raw:
+        raise SpecError(
+            f"{path}: release and image cannot be given together",
+            f"release: got {raw['release']!r}; image: got {raw['image']!r}",
+            "leave release out: a pulled image's own programs say which it is",
+        )
+
+
+def _refuse_small_disks(spec: ClusterSpec) -> None:
+    for number, node in enumerate(spec.nodes):
+        for index, disk in enumerate(node.disks):
+            if disk.size_bytes < MIN_DISK_BYTES:
+                raise Misfit(
+                    f"disk {disk.name} is too small for an OSD",
+                    f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more",
+                    "leave it out for 10 GiB: disks are sparse, a large one takes no more room than its data",
+                    key=f"nodes.{number}.disks.{index}.size_bytes",
+                )
 
 
 def explain(error: ValidationError) -> str:

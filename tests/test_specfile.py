@@ -1,0 +1,82 @@
+"""A spec file is refused with its name, the key that does not fit, and a remedy that is one for a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.errors import SpecError
+from lab.spec import DEFAULT_RELEASE, MIN_DISK_BYTES, UNKNOWN_RELEASE
+from lab.specfile import load_spec
+
+DISK = '[[nodes.disks]]\nname = "d0"\n'
+OSD = '[[nodes.osds]]\nblock = "d0"\n'
+
+
+def node(name: str = "n0", roles: str = "mon = true\nmgr = true\n") -> str:
+    return f'[[nodes]]\nname = "{name}"\narch = "x86_64"\n{roles}'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return path
+
+
+def refused(folder: Path, text: str) -> SpecError:
+    with pytest.raises(SpecError) as error:
+        load_spec(written(folder, text))
+    return error.value
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("nodes = []\n", "nodes", "[[nodes]]"),
+        (node("../n0"), "nodes.0.name", "another name"),
+        (node() + node("n0", ""), "nodes.1.name", "a name of its own"),
+        (node() + '[[nodes.disks]]\nname = "a/b"\n', "nodes.0.disks.0.name", "another name"),
+        (node() + DISK + DISK, "nodes.0.disks.1.name", "a name of its own"),
+        (node() + DISK + "size_bytes = 0\n", "nodes.0.disks.0.size_bytes", "leave it out"),
+        (node() + DISK + f"size_bytes = {MIN_DISK_BYTES - 1}\n", "nodes.0.disks.0.size_bytes", "leave it out"),
+        (node("n0", "mgr = true\n"), "nodes.*.mon", "`mon = true`"),
+        (node("n0", "mon = true\n"), "nodes.*.mgr", "`mgr = true`"),
+        (node() + OSD, "nodes.0.osds.0.block", "add the disk to the node"),
+        (node() + DISK + OSD + 'db = "d1"\n', "nodes.0.osds.0.db", "add the disk to the node"),
+        (node() + DISK + OSD + 'wal = "d0"\n', "nodes.0.osds.0.wal", "a name of its own"),
+        (
+            '[options]\nosd_pool_default_size = "2"\n' + node() + DISK + OSD,
+            "options.osd_pool_default_size",
+            "ask for more nodes",
+        ),
+        (node("n0", "memory = 3\n"), "nodes.0.memory", "docs/adding.md"),
+    ],
+)
+def test_what_does_not_fit_is_named_by_file_and_key(tmp_path: Path, text: str, key: str, hint: str) -> None:
+    error = refused(tmp_path, text)
+    assert str(tmp_path / "cluster.toml") in error.what
+    assert error.detail.startswith(f"{key}: ")
+    assert hint in error.hint
+    assert "--" not in str(error), "--spec refuses other options beside it"
+
+
+def test_a_disk_of_the_least_size_is_taken(tmp_path: Path) -> None:
+    spec = load_spec(written(tmp_path, node() + DISK + f"size_bytes = {MIN_DISK_BYTES}\n" + OSD))
+    assert spec.nodes[0].disks[0].size_bytes == MIN_DISK_BYTES
+    assert spec.release == DEFAULT_RELEASE
+
+
+def test_a_pulled_image_says_its_release_itself(tmp_path: Path) -> None:
+    image = 'image = "some/ceph:1"\n'
+    assert load_spec(written(tmp_path, image + node() + DISK + OSD)).release == UNKNOWN_RELEASE
+    error = refused(tmp_path, 'release = "reef"\n' + image + node())
+    assert "release and image cannot be given together" in error.what
+    assert "release: got 'reef'; image: got 'some/ceph:1'" in error.detail
+
+
+def test_what_is_no_text_is_no_toml(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(SpecError, match=r"cluster\.toml is not TOML"):
+        load_spec(path)
