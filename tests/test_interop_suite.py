@@ -14,7 +14,7 @@ from lab.checks import Outcome
 from lab.checks.observations import observations
 from lab.errors import CephTrouble
 from lab.history import History
-from suites.interop import dencoder, encodings, erasure, moved, placement
+from suites.interop import compression, dencoder, encodings, erasure, placement
 from suites.interop.crush_text import ERASURE_RULE, REPLICATED_RULE, RULES, Tree, crush_text
 from suites.interop.exports import listing
 from suites.interop.pg_export import read_export
@@ -175,4 +175,4 @@ def test_instances_that_decode_otherwise_are_named() -> None:
 def test_every_checksum_type_that_an_object_has_is_seen() -> None:
     """A pool option that came too late for one of the blobs must not pass for the type that was asked for."""
     extents = [{"logical_offset": at << 16, "blob": {"csum_type": kind}} for at, kind in enumerate((4, 4, 6))]
-    assert moved.checksum_types({"onode": {"extents": extents}}) == {4, 6}
+    assert compression.checksum_types({"onode": {"extents": extents}}) == {4, 6}

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from lab import pools
-from lab.arch import Arch
+from lab.arch import Arch, host_arch
+from lab.ceph.objectstore import ObjectStore
 from lab.cluster import Cluster
 from lab.scenario import Scenario, Stage, Tier
+from suites.expected import DEAD_COUNT
 from suites.interop.matrix import arch_of, observe_primaries, other
 from suites.interop.mirror import Mirror
 
 COMPRESSION = ("snappy", "zlib", "zstd", "lz4")
 CHECKSUMS = ("crc32c", "xxhash64")
-ALL_CHECKSUMS = ("crc32c", "crc32c_16", "crc32c_8", "xxhash32", "xxhash64")
+CHECKSUM_NUMBERS = {"xxhash32": 2, "xxhash64": 3, "crc32c": 4, "crc32c_16": 5, "crc32c_8": 6}
+"""As an onode has them: `Checksummer::CSumType` in Ceph's src/common/Checksummer.h."""
+
+ALL_CHECKSUMS = tuple(sorted(CHECKSUM_NUMBERS))
 OBJECT_BYTES = 512 << 10  # at least eight blobs (bluestore_compression_max_blob_size is 64 KiB at most)
 PATCH_BYTES = 5000  # a partial overwrite leaves part of a compressed blob in use
 PATCH_AT = 100_000  # in the middle of a blob
 WORDS = 64  # a vocabulary this small makes every algorithm worth its while (required ratio 0.875)
 WORD_BYTES = 16
 PG_NUM = 4
+
+EXPECTED = {
+    **DEAD_COUNT,
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
+        "The scenario stopped that OSD, to look into its store."
+    ),
+}
 
 
 def compressed(stage: Stage, writer: Arch) -> None:
@@ -47,13 +60,49 @@ def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
     """An object per checksum type written with the primaries on `writer`, all read with them on the other."""
     cluster = stage.cluster
     with pools.pool(cluster, "summed", pg_num=PG_NUM) as pool:
-        mirror = Mirror(cluster.client, pool)
         with pools.primary_on(cluster, writer, pool):
-            for algorithm in algorithms:
-                content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
-                write(cluster, mirror, "csum_type", algorithm, content, patch)
+            mirror = filled(stage, pool, "csum_type", algorithms)
         read = read_by_other(stage, mirror, writer)
         stage.recorder.witness("checksums verified on reading", got=read.verifications, least=len(algorithms))
+
+
+def stored(stage: Stage, on: Arch) -> None:
+    """An object per checksum type; which type each has in the store of one OSD."""
+    cluster = stage.cluster
+    with pools.pool(cluster, "stored", pg_num=1) as pool:
+        filled(stage, pool, "csum_type", ALL_CHECKSUMS)
+        acting = pools.locate(cluster, pool, ALL_CHECKSUMS[0])["acting"]
+        look_inside(stage, next(osd for osd in cluster.osd_ids(on) if osd in acting), pool)
+
+
+def filled(stage: Stage, pool: str, option: str, algorithms: Sequence[str]) -> Mirror:
+    """An object for every algorithm, named as it, written while the pool has that one."""
+    mirror = Mirror(stage.cluster.client, pool)
+    for algorithm in algorithms:
+        content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
+        write(stage.cluster, mirror, option, algorithm, content, patch)
+    return mirror
+
+
+def look_inside(stage: Stage, osd: int, pool: str) -> None:
+    """Observe which checksums an OSD's store has for each object, as the tool of its architecture reads it."""
+    cluster = stage.cluster
+    where = {name: str(pools.locate(cluster, pool, name)["pgid"]) for name in CHECKSUM_NUMBERS}
+    cluster.stop(f"osd.{osd}")
+    try:
+        store = ObjectStore(cluster.daemon(f"osd.{osd}"), cluster.patience)
+        for name, number in CHECKSUM_NUMBERS.items():
+            found = checksum_types(store.dump(where[name], name))
+            stage.recorder.observe(f"checksum types of {name} in the store", got=sorted(found), wanted=[number])
+    finally:
+        cluster.start(f"osd.{osd}")
+    stage.recorder.witness("objects looked at in the store", got=len(where), least=len(ALL_CHECKSUMS))
+    pools.wait_clean(cluster)
+
+
+def checksum_types(dump: Mapping[str, Any]) -> set[int]:
+    """The types in use in an object's onode, as ceph-objectstore-tool dumps it."""
+    return {int(extent["blob"]["csum_type"]) for extent in dump["onode"]["extents"]}
 
 
 def write(
@@ -127,6 +176,16 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
     reader = other(writer)
     return (
         Scenario(
+            name=f"interop.checksum-types[on={writer}]",
+            goal=f"BlueStore of {writer} keeps each object with the checksum type that its pool asked for.",
+            method=f"An object for each of {', '.join(ALL_CHECKSUMS)}; stops an OSD and dumps their onodes.",
+            run=partial(stored, on=writer),
+            check="witnessed",
+            # The tool takes tenths of seconds natively and, emulated, as long as the rest of the scenario.
+            tier=Tier.QUICK if writer is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        ),
+        Scenario(
             name=f"interop.compression[writer={writer},reader={reader}]",
             goal="Data that BlueStore compressed under a primary of one architecture is whole under the other.",
             method=f"Forces {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from {reader}.",
@@ -136,8 +195,9 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
         *(
             Scenario(
                 name=f"interop.checksums{suffix}[writer={writer},reader={reader}]",
-                goal="Every checksum type that is written under one architecture's primary holds under the other's.",
-                method=f"{', '.join(types)} set on a pool led by {writer}, then read and verified from {reader}.",
+                goal="What one architecture's primary wrote with each checksum type is whole under the other's.",
+                method=f"{', '.join(types)} set on a pool led by {writer}; read from {reader}, which verifies. Which "
+                "types a store then has, checksum-types tells.",
                 run=partial(checksummed, writer=writer, algorithms=types),
                 check="witnessed",
                 tier=tier,

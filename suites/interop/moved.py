@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
-from lab import clock, pools
+from lab import pools
 from lab.arch import Arch
-from lab.ceph.objectstore import ObjectStore
 from lab.cluster import Cluster
 from lab.scenario import Scenario, Stage, Tier
 from lab.spec import Capability
 from suites.interop.compression import (
     ALL_CHECKSUMS,
     COMPRESSION,
-    OBJECT_BYTES,
-    PATCH_BYTES,
     PG_NUM,
     Counters,
     counters,
-    wordy,
-    write,
+    filled,
+    look_inside,
 )
-from suites.interop.matrix import arch_of, other
+from suites.interop.matrix import arch_of, led_by_one, other
 from suites.interop.mirror import Mirror
-
-LEAD_S = 60.0
-
-CHECKSUM_NUMBERS = {"xxhash32": 2, "xxhash64": 3, "crc32c": 4, "crc32c_16": 5, "crc32c_8": 6}
-"""As an onode has them: `Checksummer::CSumType` in Ceph's src/common/Checksummer.h."""
 
 EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
@@ -58,16 +47,7 @@ def run(stage: Stage, writer: Arch) -> None:
             read = reading(cluster, osd, stage, (compressed, checksummed))
         recorder.witness("compressed blobs that it read", got=read.decompressions, least=len(COMPRESSION))
         recorder.witness("checksums that it verified", got=read.verifications, least=len(ALL_CHECKSUMS))
-        look_inside(stage, osd, summed, len(ALL_CHECKSUMS))
-
-
-def filled(stage: Stage, pool: str, option: str, algorithms: tuple[str, ...]) -> Mirror:
-    """An object for every algorithm, named as it, written while the pool has that one."""
-    mirror = Mirror(stage.cluster.client, pool)
-    for algorithm in algorithms:
-        content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
-        write(stage.cluster, mirror, option, algorithm, content, patch)
-    return mirror
+        look_inside(stage, osd, summed)
 
 
 def move(cluster: Cluster, osd: int, target: str) -> None:
@@ -79,55 +59,12 @@ def move(cluster: Cluster, osd: int, target: str) -> None:
     pools.wait_clean(cluster)
 
 
-@contextmanager
-def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[None]:
-    """One OSD is the primary of every PG of some pools, inside the block."""
-    others = [one for one in cluster.osd_ids() if one != osd]
-    try:
-        for one in others:
-            cluster.client.mon("osd primary-affinity", id=one, weight=0.0)
-        clock.wait(
-            lambda: {primary for name in names for primary in pools.primaries(cluster, name).values()},
-            lambda found: found == {osd},
-            what=f"osd.{osd} leading everything",
-            timeout_s=LEAD_S * cluster.patience,
-            interval_s=0.2,
-        )
-        pools.wait_clean(cluster)
-        yield
-    finally:
-        for one in others:
-            cluster.client.mon("osd primary-affinity", id=one, weight=1.0)
-        pools.wait_clean(cluster)
-
-
 def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...]) -> Counters:
     """Read all of it; what that added to the OSD's counters."""
     before = counters(cluster)[osd]
     for mirror in mirrors:
         mirror.verify(cluster.client, stage.recorder, f"read by osd.{osd} after its disks moved")
     return counters(cluster)[osd] - before
-
-
-def look_inside(stage: Stage, osd: int, pool: str, objects: int) -> None:
-    """Observe which checksums the store has for each object, as the tool of its new architecture reads it."""
-    cluster = stage.cluster
-    where = {name: pools.locate(cluster, pool, name)["pgid"] for name in CHECKSUM_NUMBERS}
-    cluster.stop(f"osd.{osd}")
-    try:
-        store = ObjectStore(cluster.daemon(f"osd.{osd}"), cluster.patience)
-        for name, number in CHECKSUM_NUMBERS.items():
-            found = checksum_types(store.dump(where[name], name))
-            stage.recorder.observe(f"checksum types of {name} in the store", got=sorted(found), wanted=[number])
-    finally:
-        cluster.start(f"osd.{osd}")
-    stage.recorder.witness("objects looked at in the store", got=len(where), least=objects)
-    pools.wait_clean(cluster)
-
-
-def checksum_types(dump: Mapping[str, Any]) -> set[int]:
-    """The types in use in an object's onode, as ceph-objectstore-tool dumps it."""
-    return {int(extent["blob"]["csum_type"]) for extent in dump["onode"]["extents"]}
 
 
 def scenario(writer: Arch) -> Scenario:
