@@ -17,6 +17,7 @@ from lab.clock import Deadline
 from lab.cluster import Cluster
 from lab.errors import LabBroken, LabError
 from lab.faults.fault import Layout, Sign, look_for
+from lab.faults.processes import stopped
 from lab.spec import Capability
 
 NOTHING: frozenset[Capability] = frozenset()
@@ -211,13 +212,13 @@ def missed(cluster: Cluster, daemon: str) -> Sign:
             lambda: int(ident not in cluster.client.mon("quorum_status")["quorum_names"]),
             patience=cluster.patience,
         )
-    return Sign("processes not at work", int(not at_work(cluster, daemon)))
+    return idle(cluster, [daemon])
 
 
 def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
     """The sign that the OSD map has these down; while nobody decides, that their processes are not at work."""
     if not decides(cluster):
-        return Sign("processes not at work", sum(not at_work(cluster, name) for name in osds), least=len(osds))
+        return idle(cluster, osds)
     return look_for(
         "OSDs that the map has down",
         lambda: sum(not osd_entry(cluster, name)["up"] for name in osds),
@@ -226,14 +227,27 @@ def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
     )
 
 
+def idle(cluster: Cluster, names: Sequence[str]) -> Sign:
+    """The sign that none of these daemons is at work, by the kernels that they run on."""
+    return look_for(
+        "processes not at work",
+        lambda: sum(not at_work(cluster, name) for name in names),
+        least=len(names),
+        patience=cluster.patience,
+    )
+
+
 def at_work(cluster: Cluster, daemon: str) -> bool:
-    """Whether a daemon runs and has not been told to stop or to wait."""
+    """Whether a daemon's process is there and not held: as it is, whatever the lab has asked of it.
+
+    Only one that was told to wait is asked whether it does: nothing else holds a process.
+    """
     found = cluster.daemon(daemon)
-    return found.wanted is Wanted.RUNNING and found.alive()
+    return found.alive() and not (found.wanted is Wanted.PAUSED and stopped(found))
 
 
 def decides(cluster: Cluster) -> bool:
-    """Whether a majority of the monitors is at work, as far as the lab has not stopped them itself."""
+    """Whether a majority of the monitors is at work."""
     mons = [name for name in cluster.daemons if name.startswith("mon.")]
     return 2 * sum(at_work(cluster, name) for name in mons) > len(mons)
 

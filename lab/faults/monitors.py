@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from random import Random
 from typing import ClassVar, Self
 
@@ -87,18 +88,21 @@ class LostMonStore(OneDaemon):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        host = cluster.host_of(self.daemon)
-        store = host.directory / self.daemon / "store.db"
         secret = cluster.client.command("mon", "auth get", entity="mon.")
         try:
             cluster.kill(self.daemon)
-            host.remove(store)
+            cluster.host_of(self.daemon).remove(self.store(cluster))
             yield
         finally:
             remake_mon(cluster, self.daemon, secret)
 
     def sign(self, cluster: Cluster) -> Sign:
+        if cluster.host_of(self.daemon).exists(self.store(cluster)):
+            return Sign("stores that are gone", 0)
         return missed(cluster, self.daemon)
+
+    def store(self, cluster: Cluster) -> PurePosixPath:
+        return cluster.host_of(self.daemon).directory / self.daemon / "store.db"
 
 
 def remake_mon(cluster: Cluster, name: str, secret: bytes) -> None:

@@ -10,7 +10,8 @@ from typing import ClassVar, Self
 
 from lab.cluster import Cluster
 from lab.errors import LabBroken, SpecError
-from lab.faults.fault import Layout, Sign, look_for
+from lab.faults.daemons import down
+from lab.faults.fault import Layout, Sign, layout_of, look_for
 from lab.faults.nodes import strikeable
 from lab.providers.base import CutsLinks, SlowsNetwork
 from lab.spec import MIB, Capability
@@ -21,7 +22,7 @@ class Partition:
     """Two sets of nodes no longer hear of each other; one_way: only what `away` sends is lost.
 
     Nodes in neither set reach both. Packets are lost without a word, as in a switch that fails, so what goes on is
-    found out by timeouts alone.
+    found out by timeouts alone: it holds until the side with the quorum has called the other's OSDs down.
     """
 
     name: ClassVar[str] = "partition"
@@ -63,8 +64,28 @@ class Partition:
             lab.mend_links()
 
     def sign(self, cluster: Cluster) -> Sign:
+        """Packets are lost, and where one side can decide without the other, it calls the other's OSDs down.
+
+        Before that nobody has reason to serve from other copies, and no copy that is cut off can be stale.
+        """
         lab = _links(cluster)
-        return look_for("packets lost between the nodes", lab.cut_packets, patience=cluster.patience)
+        lost = look_for("packets lost between the nodes", lab.cut_packets, patience=cluster.patience)
+        osds = self.cut_off(layout_of(cluster))
+        return down(cluster, osds) if lost.got and osds else lost
+
+    def cut_off(self, layout: Layout) -> list[str]:
+        """OSDs of the side that is left without a quorum; none where no side is, or where nobody could tell.
+
+        A node with daemons that hears both sides carries the word from one to the other, and the lab's client has to be
+        on the side that decides.
+        """
+        if any(names and node not in {*self.away, *self.rest} for node, names in layout.nodes.items()):
+            return []
+        mons = layout.daemons("mon")
+        for side, other in ((self.away, self.rest), (self.rest, self.away)):
+            if layout.client_node not in side and 2 * sum(layout.node_of(mon) in other for mon in mons) > len(mons):
+                return [name for name in layout.daemons("osd") if layout.node_of(name) in side]
+        return []
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import ClassVar, Self
 from lab.ceph.daemon import Wanted
 from lab.cluster import Cluster
 from lab.errors import SpecError
-from lab.faults.daemons import NOTHING, down, each_at_once, start_at_once
-from lab.faults.fault import Layout, Sign, layout_of
+from lab.faults.daemons import NOTHING, decides, down, each_at_once, start_at_once
+from lab.faults.fault import Layout, Sign, layout_of, look_for
 from lab.spec import Capability
 
 
@@ -50,10 +50,15 @@ class KillNode:
             start_at_once(cluster, names)
 
     def sign(self, cluster: Cluster) -> Sign:
-        osds = [name for name in layout_of(cluster).nodes[self.node] if name.startswith("osd.")]
-        if not osds:
-            return Sign("machines that are down", int(not cluster.hosts[self.node].up()))
-        return down(cluster, osds)
+        """The machine is down with all that ran on it; and where somebody decides, its OSDs are missed."""
+        names = layout_of(cluster).nodes[self.node]
+        dark = look_for(
+            "machines that are down with all their daemons",
+            lambda: int(not cluster.hosts[self.node].up() and not any(cluster.daemon(name).alive() for name in names)),
+            patience=cluster.patience,
+        )
+        osds = [name for name in names if name.startswith("osd.")]
+        return down(cluster, osds) if dark.got and osds and decides(cluster) else dark
 
 
 def switch_off(cluster: Cluster, machines: Sequence[str]) -> None:

@@ -12,21 +12,23 @@ from pathlib import Path
 import pytest
 
 from lab import pools
+from lab.ceph.daemon import Wanted
 from lab.checks import Outcome, Verdict
 from lab.cluster import Cluster, raise_cluster
 from lab.errors import LabBroken
-from lab.faults import inflict, layout_of
+from lab.faults import copies, inflict, layout_of
 from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from lab.faults.daemons import KillEverything
+from lab.faults.daemons import KillEverything, PauseDaemon, at_work
 from lab.history import History
 from lab.home import Home
 from lab.images.store import ImageStore
 from lab.pools import PoolKind
 from lab.providers.select import PROVIDERS
 from lab.runs import Runs
-from lab.scenario import Stage, judge
+from lab.scenario import Stage, judge, run_scenario, seeded
 from lab.spec import DEFAULT_RELEASE
 from lab.workloads.recorded import RecordedLoad
+from suites.resilience import SCENARIOS
 from suites.resilience.trial import THREE, agreed, linger, new_load
 
 pytestmark = pytest.mark.real
@@ -111,6 +113,34 @@ def test_a_repair_that_is_skipped_is_found_out(stage: Stage) -> None:
     found = judge("observations", stage.recorder)
     assert found.outcome is Outcome.FAIL
     assert "PGs whose copies differ" in found.reason
+
+
+@pytest.mark.parametrize("kind", ["mgr", "mon", "osd"])
+def test_a_daemon_counts_as_held_once_its_kernel_says_so(stage: Stage, kind: str) -> None:
+    cluster = stage.cluster
+    name = layout_of(cluster).daemons(kind)[-1]
+    daemon = cluster.daemon(name)
+    daemon.wanted = Wanted.PAUSED  # the lab means to, and nothing was sent
+    assert at_work(cluster, name)
+    daemon.wanted = Wanted.RUNNING
+    with inflict(PauseDaemon(name), cluster, stage.recorder) as window:
+        assert window.sign.got >= window.sign.least
+        assert not at_work(cluster, name)
+    assert at_work(cluster, name)
+    cluster.wait_healthy()
+
+
+@pytest.mark.parametrize("name", ["bit-rot", "missing-object"])
+def test_a_fault_whose_repair_is_skipped_turns_its_own_scenario_red(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The scenario as it is, its fault as it is, and Ceph is never told to mend anything."""
+    scenario = next(known for known in SCENARIOS if known.name == f"resilience.fault[{name}]")
+    monkeypatch.setattr(copies, "repair", lambda *_arguments: None)
+    recorder = History().recorder(scenario.name)
+    found = run_scenario(scenario, Stage(cluster, recorder, seeded(SEED, scenario.name), tmp_path))
+    assert found.outcome is Outcome.FAIL, found
+    assert f"{name}: PGs of canary whose copies differ" in found.reason
 
 
 def test_min_size_1_with_a_lost_replica_is_found_out(stage: Stage) -> None:
