@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from lab.ceph.daemon import Wanted
-from lab.cluster import Cluster
+from lab.arch import Arch
 from lab.errors import SpecError
 from lab.faults import FAULTS
-from lab.faults.daemons import decides, missed
 from lab.scenario import Tier
-from lab.spec import Capability
+from lab.spec import DEFAULT_RELEASE, Capability
 from suites.resilience import SCENARIOS
+from suites.resilience.beyond import Look, stale
 from suites.resilience.crash import rounds
 from suites.resilience.soak import EXCEED, menu_for
 
@@ -54,33 +52,23 @@ def test_menus_hold_what_the_provider_can_do() -> None:
     assert {kind.name for kind in menu_for("local", 2)} == set(EXCEED)
 
 
-def a_cluster(**states: Wanted) -> Cluster:
-    """Monitors by name -> what the lab last asked of each; all of their processes exist."""
-    daemons = {
-        f"mon.{name}": SimpleNamespace(wanted=wanted, alive=lambda wanted=wanted: wanted is not Wanted.STOPPED)
-        for name, wanted in states.items()
-    }
-    return cast("Cluster", SimpleNamespace(daemons=daemons, daemon=daemons.__getitem__, patience=1.0))
+def test_a_split_has_clients_on_both_sides() -> None:
+    spec = BY_NAME["resilience.split-architectures"].topology.spec(DEFAULT_RELEASE)
+    bare = [node for node in spec.nodes if not (node.osds or node.mon or node.mgr)]
+    assert {node.arch for node in bare} == set(Arch)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"),
+    ("wrote", "read", "told"),
     [
-        ((Wanted.RUNNING, Wanted.RUNNING, Wanted.RUNNING), True),
-        ((Wanted.RUNNING, Wanted.RUNNING, Wanted.PAUSED), True),
-        ((Wanted.RUNNING, Wanted.STOPPED, Wanted.PAUSED), False),
-        ((Wanted.STOPPED, Wanted.STOPPED, Wanted.STOPPED), False),
+        (2, 2, []),
+        (2, None, []),  # nothing is said: it waits
+        (2, 3, []),  # newer than what had been acknowledged when it was asked for
+        (2, 1, ["beyond.0: got 1, 2 was acknowledged"]),
     ],
 )
-def test_a_majority_decides(wanted: tuple[Wanted, Wanted, Wanted], found: bool) -> None:
-    assert decides(a_cluster(**dict(zip(("a", "b", "c"), wanted, strict=True)))) is found
-
-
-def test_a_monitor_is_missed_by_its_process_where_nobody_decides() -> None:
-    cluster = a_cluster(a=Wanted.STOPPED)
-    sign = missed(cluster, "mon.a")
-    assert (sign.got, sign.least) == (1, 1)
-    assert missed(a_cluster(a=Wanted.PAUSED), "mon.a").got == 1
+def test_an_old_answer_beyond_a_cut_is_found(wrote: int, read: int | None, told: list[str]) -> None:
+    assert stale([Look("beyond.0", wrote, read)]) == told
 
 
 def test_fifty_rounds_may_be_cut_into_runs_by_the_environment() -> None:

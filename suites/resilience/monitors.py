@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from lab import clock
 from lab.arch import host_arch
 from lab.ceph.client import RadosClient
 from lab.cluster import Cluster
 from lab.errors import CephTrouble
 from lab.faults import inflict, layout_of
-from lab.faults.daemons import KillDaemon, KillTogether, down
+from lab.faults.daemons import KillDaemon, KillTogether
 from lab.faults.network import Partition
 from lab.scenario import Scenario, Stage, Tier, Topology
 from lab.spec import Capability
 from lab.telemetry.counters import ask_socket
+from lab.workloads.recorded import RecordedLoad
+from suites.resilience.beyond import beyond
 from suites.resilience.rebuild import rebuild_from_osds
-from suites.resilience.trial import EXPECTED, RETURN_S, THREE, linger, loaded
+from suites.resilience.trial import EXPECTED, RETURN_S, THREE, goes_on, linger, loaded, returned, under_way
 
 HOLD_S = (2.0, 4.0)
 ASKED_S = 5
 """How long a client asks monitors that have no quorum; an answer takes a hundredth of a second otherwise."""
 NOTICE_S = 30.0
 """Within this a monitor gives up a quorum that is gone: mon_lease of 5 s, twice, and as long again when busy."""
-MIXED = Topology(native=2, foreign=1, mons=3, lone_client=True)
-"""Monitors of both architectures, the majority of this machine's own."""
+MARK = "cephlab/before-the-loss"
+MIXED = Topology(native=2, foreign=1, mons=3, clients=True)
+"""Monitors and clients of both architectures, the majority of the monitors this machine's own."""
 
 
 def minority(stage: Stage) -> None:
@@ -84,12 +90,22 @@ def rebuilt(stage: Stage) -> None:
     to wait on for as long as they were let.
     """
     cluster, recorder = stage.cluster, stage.recorder
+    cluster.client.mon("config-key set", key=MARK, val=stage.recorder.scenario)
+    recorder.observe("the old stores hold a key that OSDs do not know", got=MARK in stored_keys(cluster), wanted=True)
     with loaded(stage, restarted=True):
         before = known(cluster)
         rebuild_from_osds(cluster)
         cluster.wait(lambda status: status.all_up, what="every OSD up", timeout_s=RETURN_S)
         recorder.observe("pools and OSDs that the monitors know", got=known(cluster), wanted=before)
-    recorder.witness("monitors made anew", got=len(layout_of(cluster).daemons("mon")), least=3)
+    # Had a store stayed, or had the others filled a new one, the key would be there still.
+    gone = int(MARK not in stored_keys(cluster))
+    recorder.witness("keys of the old stores that went with them", got=gone, least=1)
+
+
+def stored_keys(cluster: Cluster) -> list[str]:
+    """What the monitors store for others, by name."""
+    found: list[str] = cluster.client.mon("config-key ls")
+    return found
 
 
 def known(cluster: Cluster) -> dict[str, list[str]]:
@@ -102,16 +118,29 @@ def known(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def split(stage: Stage) -> None:
-    """Cut the nodes of the other architecture off from those of this one."""
+    """Cut the nodes of the other architecture off from those of this one, with clients of the same objects on each."""
     cluster, recorder = stage.cluster, stage.recorder
     hosts = sorted(cluster.hosts.values(), key=lambda host: host.name)
     rest = tuple(host.name for host in hosts if host.arch is host_arch())
     away = tuple(host.name for host in hosts if host.arch is not host_arch())
-    with loaded(stage), inflict(Partition(away, rest), cluster, recorder):
-        lost = [name for name in layout_of(cluster).daemons("osd") if cluster.host_of(name).name in away]
-        sign = down(cluster, lost)
-        recorder.witness(sign.what, got=sign.got, least=sign.least)
-        linger(stage.rng, *HOLD_S)
+    here, there = (bare(cluster, side) for side in (rest, away))
+    with loaded(stage) as load, beyond(stage, load.load.pool, there, away) as looker:
+        seed = stage.rng.randrange(1 << 30)
+        across = RecordedLoad(cluster, recorder, replace(load.load, name="across", nodes=(here, there), seed=seed))
+        across.prepare()
+        with across.running():
+            under_way(across)
+            # Its sign is that the OSDs of the other side were called down: from then on their copies grow stale.
+            with inflict(Partition(away, rest), cluster, recorder):
+                looker.look()
+            returned(cluster, recorder, "across_healthy_s")
+            goes_on(across)
+        across.verify()
+
+
+def bare(cluster: Cluster, side: Sequence[str]) -> str:
+    """The machine without daemons among some."""
+    return next(node for node in side if not layout_of(cluster).nodes[node])
 
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -149,7 +178,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="resilience.split-architectures",
         goal="A network split between the architectures costs no acknowledged write, and heals by itself.",
-        method="Loses every packet between nodes of different architecture under a load until OSDs are called down.",
+        method="Loses every packet between nodes of different architecture until OSDs are down; clients on both sides.",
         run=split,
         check="recorded",
         tier=Tier.FULL,
