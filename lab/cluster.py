@@ -381,7 +381,7 @@ def raise_cluster(
     """
     sizing = require_fit(spec, run.directory)
     claim(run, images.values())
-    with provider.launch(spec, images, run) as lab:
+    with provider.launch(spec, images, run, progress=progress) as lab:
         shims = {host.name: images[host.arch].aio_shim for host in lab.hosts.values() if lacks_aio(host)}
         patience = patience_for(images, lab.hosts.values(), run.directory.parent.parent)
         deployer = Deployer(spec, lab.hosts, shims, sizing, patience, progress)

@@ -16,7 +16,7 @@ from lab.errors import LabBroken, LabError, Unavailable
 from lab.home import Home
 from lab.host import Facts
 from lab.process import Result
-from lab.providers.base import Images, Lab
+from lab.providers.base import Images, Lab, Progress, untold
 from lab.runs import Run, Runs, write_json
 from lab.spec import Capability, ClusterSpec, Node, build_spec
 from lab.specfile import spec_to_json
@@ -211,7 +211,7 @@ class FakeProvider:
         return self.reason
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[Lab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[Lab]:
         assert self.broken is not None, "nothing is launched here"
         self.launched.append(run.id)
         self.holding.add(run.id)

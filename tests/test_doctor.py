@@ -16,7 +16,7 @@ from lab.arch import Arch, host_arch
 from lab.doctor import Machine, Need, look
 from lab.errors import Unavailable
 from lab.home import Home
-from lab.providers.base import Images, Lab
+from lab.providers.base import Images, Lab, Progress, untold
 from lab.providers.local.programs import find_emulator
 from lab.runs import Run
 from lab.spec import GIB, Capability, ClusterSpec
@@ -109,7 +109,9 @@ class FakeProvider:
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         return self._reason
 
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> AbstractContextManager[Lab]:
+    def launch(
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+    ) -> AbstractContextManager[Lab]:
         raise AssertionError("the doctor launches nothing")
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> Lab:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,6 +15,11 @@ from lab.runs import Run
 from lab.spec import Capability, ClusterSpec, DiskLimits, Node
 
 Images = Mapping[Arch, Image]
+Progress = Callable[[str], None]
+
+
+def untold(_line: str) -> None:
+    """Progress that nobody reads."""
 
 
 class Lab(Protocol):
@@ -145,8 +150,13 @@ class Provider(Protocol):
         """Why it cannot serve here (this spec), or None. Changes nothing on the machine."""
         ...
 
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> AbstractContextManager[Lab]:
-        """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then."""
+    def launch(
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+    ) -> AbstractContextManager[Lab]:
+        """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
+
+        progress: told what takes long, and above all what is changed on this machine itself.
+        """
         ...
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> Lab:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import process
 from lab.arch import Arch
 from lab.errors import LabBroken, Unavailable
-
-_log = logging.getLogger(__name__)
 
 MOUNT_POINT = Path("/proc/sys/fs/binfmt_misc")
 SHIPPED = Path("/usr/lib/binfmt.d")
@@ -65,51 +62,57 @@ def served(arch: Arch, registered: Iterable[Handler]) -> bool:
     return any(handler.serves(arch) for handler in registered)
 
 
-def obstacle(arch: Arch) -> Unavailable | None:
+def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
     """Why containers of `arch` cannot run on this machine, not even after registering; None when they can."""
-    if served(arch, handlers()):
+    if served(arch, handlers(mount_point)):
         return None
     remedy = f"as root: apt-get install qemu-user-static binfmt-support, then register {arch.qemu_user}"
     if os.geteuid() != 0:
         return Unavailable(
             f"this kernel does not run {arch} programs in containers and only root can change that",
-            f"{MOUNT_POINT} has no handler with the F flag for {arch}",
+            f"{mount_point} has no handler with the F flag for {arch}",
             f"{remedy}; or use --lab local",
         )
     if shutil.which(arch.qemu_user) is None:
         return Unavailable(f"{arch.qemu_user} is not installed", f"{arch} programs need it in containers", remedy)
-    if not MOUNT_POINT.is_dir():
+    if not mount_point.is_dir():
         return Unavailable(
-            "this kernel has no binfmt_misc", f"{MOUNT_POINT} does not exist", "load the module, or use --lab local"
+            "this kernel has no binfmt_misc", f"{mount_point} does not exist", "load the module, or use --lab local"
         )
     return None
 
 
-def ensure(arch: Arch) -> None:
-    """Register the emulator when no handler serves `arch`; says what it changed. Unavailable when it may not."""
-    if served(arch, handlers()):
+def ensure(arch: Arch, progress: Callable[[str], None], mount_point: Path = MOUNT_POINT) -> None:
+    """Register the emulator when no handler serves `arch`. Unavailable when it may not.
+
+    progress: told what is changed, as it holds for the whole machine and outlives the lab.
+    """
+    if served(arch, handlers(mount_point)):
         return
-    reason = obstacle(arch)
+    reason = obstacle(arch, mount_point)
     if reason is not None:
         raise reason
-    if not (MOUNT_POINT / "register").exists():
-        _log.warning("mounting binfmt_misc on %s, for containers of %s", MOUNT_POINT, arch)
-        process.run(("mount", "-t", "binfmt_misc", "none", str(MOUNT_POINT)))
-    if served(arch, handlers()):
+    if not (mount_point / "register").exists():
+        progress(f"mounting binfmt_misc on {mount_point}, for containers of {arch}; it stays when the lab is gone")
+        process.run(("mount", "-t", "binfmt_misc", "none", str(mount_point)))
+    if served(arch, handlers(mount_point)):
         return
     line = registration(arch)
-    _log.warning("registering %s with this machine's kernel, for containers of %s: %s", arch.qemu_user, arch, line)
+    progress(
+        f"registering {arch.qemu_user} with this machine's kernel, for containers of {arch}; it stays when the lab is "
+        f"gone: {line}"
+    )
     try:
-        (MOUNT_POINT / "register").write_text(line)
+        (mount_point / "register").write_text(line)
     except FileExistsError as error:
         raise LabBroken(
             f"a handler for {arch} is registered that does not work in containers",
             line,
-            f"remove it (echo -1 > {MOUNT_POINT}/qemu-{arch}) and try again",
+            f"remove it (echo -1 > {mount_point}/qemu-{arch}) and try again",
         ) from error
     except OSError as error:
         raise LabBroken(f"the kernel refused the handler for {arch}", f"{line}\n{error}") from error
-    if not served(arch, handlers()):
+    if not served(arch, handlers(mount_point)):
         raise LabBroken(f"the handler for {arch} was registered but does not serve it", line)
 
 

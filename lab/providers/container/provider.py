@@ -12,7 +12,7 @@ from lab.errors import CleanupFailed, LabError, SpecError, Unavailable
 from lab.home import Home
 from lab.images.image import Image
 from lab.providers import binfmt
-from lab.providers.base import Images
+from lab.providers.base import Images, Progress, untold
 from lab.providers.blockdevices import BlockDevices
 from lab.providers.container import imported, limits, names, networks, strain
 from lab.providers.container.engine import Engine, as_unavailable, connect, find_engine
@@ -66,7 +66,9 @@ class ContainerProvider:
             engine.close()
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[ContainerLab]:
+    def launch(
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+    ) -> Iterator[ContainerLab]:
         engine = self._find()
         home = names.home_of(run)
         try:
@@ -76,7 +78,7 @@ class ContainerProvider:
             engine.close()
             raise
         try:
-            yield self._raise(engine, spec, images, run)
+            yield self._raise(engine, spec, images, run, progress)
         except BaseException as error:
             if not run.kept:
                 _close_after(error, engine, home, run)
@@ -84,13 +86,13 @@ class ContainerProvider:
         if not run.kept:
             _remove(engine, home, run)
 
-    def _raise(self, engine: Engine, spec: ClusterSpec, images: Images, run: Run) -> ContainerLab:
+    def _raise(self, engine: Engine, spec: ClusterSpec, images: Images, run: Run, progress: Progress) -> ContainerLab:
         reason = _obstacle(engine, spec)
         if reason is not None:
             raise reason
         for arch in spec.archs:
             if arch is not engine.arch and engine.local:
-                binfmt.ensure(arch)
+                binfmt.ensure(arch, progress)
         export = self._export or _exporter(names.home_of(run))
         tags = {arch: imported.ensure(engine, images[arch], export) for arch in spec.archs}
         lab = ContainerLab(engine, run, networks.make_network(engine, run.id, names.home_of(run)), tags)

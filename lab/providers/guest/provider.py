@@ -19,7 +19,7 @@ from lab.images.export import export_image
 from lab.images.image import Image
 from lab.images.kernels import KernelStore
 from lab.images.tools import SystemTools
-from lab.providers.base import Images
+from lab.providers.base import Images, Progress, untold
 from lab.providers.guest import boot, network
 from lab.providers.guest.lab import GuestLab, claim_subnet, home_of
 from lab.providers.guest.machine import Machines, Parts
@@ -64,7 +64,7 @@ class GuestProvider:
         return self.missing(archs) or missing_tools() or network.obstacle()
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[GuestLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[GuestLab]:
         boot.refuse_odd_path(run.directory)
         home = home_of(run)
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}

@@ -23,7 +23,7 @@ from lab.home import Home
 from lab.host import Host
 from lab.images.image import Image
 from lab.providers import packets
-from lab.providers.base import Images
+from lab.providers.base import Images, Progress, untold
 from lab.providers.local import memory
 from lab.providers.local.host import LocalHost
 from lab.providers.local.programs import Programs, find_emulator, missing_emulator
@@ -193,7 +193,7 @@ class LocalProvider:
         return None
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[LocalLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[LocalLab]:
         with filelock.FileLock(run.directory.parent / ".subnets.lock"):
             lab = LocalLab(run, images, _free_subnet(run))
             (run.directory / f"subnet-{lab.subnet}").touch()

@@ -12,7 +12,7 @@ from lab.errors import CleanupFailed, LabError, SpecError, Unavailable
 from lab.home import Home
 from lab.images.image import Image
 from lab.providers import binfmt, packets
-from lab.providers.base import Images
+from lab.providers.base import Images, Progress, untold
 from lab.providers.blockdevices import BlockDevices, limited
 from lab.providers.lxd import imported, names, networks, nodes, placement
 from lab.providers.lxd.lab import LxdLab
@@ -66,7 +66,7 @@ class LxdProvider:
         return None
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[LxdLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[LxdLab]:
         servers = self._find()
         home = names.home_of(run)
         try:
@@ -76,7 +76,7 @@ class LxdProvider:
             _close(servers)
             raise
         try:
-            yield self._raise(servers, spec, images, run)
+            yield self._raise(servers, spec, images, run, progress)
         except BaseException as error:
             if not run.kept:
                 _close_after(error, servers, home, run)
@@ -84,13 +84,13 @@ class LxdProvider:
         if not run.kept:
             _remove(servers, home, run)
 
-    def _raise(self, servers: list[Server], spec: ClusterSpec, images: Images, run: Run) -> LxdLab:
+    def _raise(self, servers: list[Server], spec: ClusterSpec, images: Images, run: Run, progress: Progress) -> LxdLab:
         _refuse(servers, spec)
         home = names.home_of(run)
         export = self._export or _exporter(home)
         foreign = [arch for arch in spec.archs if not any(server.arch is arch for server in servers)]
         for arch in foreign:
-            binfmt.ensure(arch)
+            binfmt.ensure(arch, progress)
         fingerprints = {
             (server.address.url, arch): imported.ensure(server, image, export)
             for server in servers

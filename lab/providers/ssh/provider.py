@@ -12,7 +12,7 @@ from lab import process
 from lab.errors import SpecError, Unavailable
 from lab.home import Home
 from lab.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
-from lab.providers.base import Images
+from lab.providers.base import Images, Progress, untold
 from lab.providers.ssh.connection import missing_ssh
 from lab.providers.ssh.lab import SshLab, marks, recorded, sweep
 from lab.runs import Run
@@ -59,7 +59,7 @@ class SshProvider:
         return None
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run) -> Iterator[SshLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[SshLab]:
         """Bare nodes with files as disks; images are not used: programs are those of the machines."""
         lab = self.open(run)
         try:
