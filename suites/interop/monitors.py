@@ -61,22 +61,24 @@ def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...]) -> None:
     cluster = stage.cluster
     with pools.pool(cluster, "quorum", pg_num=PG_NUM) as pool, chosen_leaders(cluster):
         mirror = Mirror(cluster.client, pool)
-        for loss in losses:
+        for number, loss in enumerate(losses, 1):
             lead(cluster, first_of(cluster, loss.leader))
-            outage(stage, mirror, first_of(cluster, loss.victim), absence)
+            outage(stage, mirror, first_of(cluster, loss.victim), absence, number)
         archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
         stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
         mirror.verify(cluster.client, stage.recorder, "after every outage")
 
 
-def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence) -> None:
+def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, number: int) -> None:
     cluster, recorder = stage.cluster, stage.recorder
+    # Another in each outage, as what the victim missed in the last one must not pass for what it missed in this.
+    said = f"{victim} in outage {number}"
     recorder.record("outage", monitor=victim, arch=cluster.daemon(victim).host.arch.value, leader=leader(cluster))
     cluster.stop(victim)
     rest = sorted(name.partition(".")[2] for name in monitors(cluster) if name != victim)
     in_quorum(cluster, rest)
     before = committed(cluster, f"mon.{rest[0]}")
-    serve(cluster, mirror, stage.rng, victim)
+    serve(cluster, mirror, stage.rng, said)
     missed = committed(cluster, f"mon.{rest[0]}")["paxos"] - before["paxos"]
     recorder.witness(f"commits that {victim} missed", got=missed, least=COMMITS)
     mirror.verify(cluster.client, recorder, f"while {victim} is away")
@@ -86,7 +88,7 @@ def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence) -> None:
     agree(stage, victim)
     with only(cluster, victim) as client:
         value = client.command("mon", "config-key get", key=LAST_KEY).decode()
-    recorder.observe(f"what {victim} says was set while it was away", got=value, wanted=victim)
+    recorder.observe(f"what {victim} says was set while it was away", got=value, wanted=said)
 
 
 def lost_leader(stage: Stage) -> None:
@@ -148,11 +150,11 @@ def barred_leaders(cluster: Cluster) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def serve(cluster: Cluster, mirror: Mirror, rng: Random, victim: str) -> None:
-    """Use the monitors and the pool: data, and changes that the monitors have to commit."""
-    mirror.full(f"during-{victim}", rng.randbytes(OBJECT_BYTES))
+def serve(cluster: Cluster, mirror: Mirror, rng: Random, said: str) -> None:
+    """Use the monitors and the pool: data, and changes that the monitors have to commit. said: what these set."""
+    mirror.full(f"during {said}", rng.randbytes(OBJECT_BYTES))
     for number in range(COMMITS):
-        cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=victim)
+        cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=said)
 
 
 def agree(stage: Stage, returned: str) -> None:
