@@ -38,6 +38,7 @@ class FakeDaemon:
     letters: str = "S"
     argv: tuple[str, ...] = ("ceph-mon", "-f")
     name: str = ""
+    process: None = None
 
     def alive(self) -> bool:
         return self.alive_
@@ -167,20 +168,23 @@ class ThisMachine:
 
 
 @contextmanager
-def sleeper(mark: str) -> Iterator[tuple[subprocess.Popen[bytes], Daemon]]:
-    """A process of its own, and the daemon that it could be."""
+def sleeper(mark: str, *, here: bool = False) -> Iterator[tuple[subprocess.Popen[bytes], Daemon]]:
+    """A process of its own, and the daemon that it could be. here: one whose pid is known to be of this machine."""
     argv = (sys.executable, "-c", "import time; print(flush=True); time.sleep(600)", mark)
-    with subprocess.Popen(argv, stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True) as child:
         assert child.stdout is not None
         child.stdout.readline()
         try:
-            yield child, Daemon("mgr.x", cast("Host", ThisMachine()), argv, wanted=Wanted.PAUSED)
+            daemon = Daemon("mgr.x", cast("Host", ThisMachine()), argv, wanted=Wanted.PAUSED)
+            daemon.process = process.recall({"pid": child.pid, "birth": process.birth_of(child.pid)}) if here else None
+            yield child, daemon
         finally:
             child.kill()
 
 
-def test_a_held_process_is_told_from_one_that_runs() -> None:
-    with sleeper("a-mark-of-this-test") as (child, daemon):
+@pytest.mark.parametrize("here", [True, False])
+def test_a_held_process_is_told_from_one_that_runs(here: bool) -> None:
+    with sleeper(f"a-mark-of-this-test-{here}", here=here) as (child, daemon):
         assert states(daemon) == ["S"]
         assert not stopped(daemon)
         child.send_signal(signal.SIGSTOP)

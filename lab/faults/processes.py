@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 from lab.ceph.daemon import Daemon
 
 _STOPPED = frozenset("Tt")
 """Letters of proc(5) for a process that SIGSTOP or a debugger holds."""
+_ENDED = frozenset("ZX")
 
 
 def stopped(daemon: Daemon) -> bool:
@@ -17,14 +20,28 @@ def stopped(daemon: Daemon) -> bool:
 
 
 def states(daemon: Daemon) -> list[str]:
-    """The state of each process on the daemon's host that has its command line, as letters of proc(5).
+    """The state of each living process of a daemon, as letters of proc(5); more than one where a shell is above it.
 
-    More than one where a shell or an emulator's copy is above it. Asked on the host, whose kernel may be its own.
+    One that this machine's kernel runs is found by its group, which signals go to. Any other is asked for on its host,
+    whose kernel may be its own, by its command line.
     """
+    pid = daemon.process.pid if daemon.process is not None else 0
+    if pid:
+        return list(_group(pid))
     if len(daemon.argv) < 2:
         return []
     # By standard input: among its arguments, the asking process would find itself.
     return daemon.host.run(["python3", "-c", _STATES], stdin=json.dumps(daemon.argv).encode()).stdout.split()
+
+
+def _group(leader: int) -> Iterator[str]:
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, group = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has just ended
+        if int(group) == leader and state not in _ENDED:
+            yield state
 
 
 _STATES = """
