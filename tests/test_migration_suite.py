@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from lab.arch import Arch, host_arch
 from lab.checks import CHECKS
 from lab.checks.figures import figures
+from lab.checks.observations import observations
 from lab.checks.service import service
 from lab.checks.verdict import Outcome
-from lab.history import Event
+from lab.history import Event, History
 from lab.scenario import Tier, Topology
-from lab.spec import DEFAULT_RELEASE, Capability
+from lab.spec import DEFAULT_RELEASE, Capability, Node
 from suites.migration import SCENARIOS
 from suites.migration.backfills import Leg, Move, figure_of
 from suites.migration.paper import REUSE, SWAP, at_scale
-from suites.migration.swap import NATIVE_3, successor
+from suites.migration.swap import NATIVE_3, note_went_to, successor
+from suites.migration.trial import Trial
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
@@ -99,3 +104,25 @@ def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], ou
 def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
     slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
     assert [figure_of(one, slowest, fastest)["least"] for one in (slowest, fastest)] == [None, None]
+
+
+@pytest.mark.parametrize(("reported", "outcome"), [(FOREIGN, Outcome.PASS), (host_arch(), Outcome.FAIL)])
+def test_where_a_node_went_is_ceph_s_own_word(reported: Arch, outcome: Outcome) -> None:
+    """The lab's host objects have no say: an OSD that never left tells of its old machine."""
+    metadata = [{"id": 0, "arch": host_arch().value}, {"id": 7, "arch": reported.value}]
+    moved = SimpleNamespace(name="osd.7", kind="osd", id="7", host=SimpleNamespace(name="m0", arch=FOREIGN))
+    stays = SimpleNamespace(name="osd.0", kind="osd", id="0", host=SimpleNamespace(name="n0", arch=host_arch()))
+    cluster = SimpleNamespace(
+        client=SimpleNamespace(mon=lambda prefix: {"osd metadata": metadata}[prefix]),
+        daemons={"osd.0": stays, "osd.7": moved},
+    )
+    told = History().recorder("migration.demo")
+    note_went_to(cast("Trial", SimpleNamespace(cluster=cluster, recorder=told)), Node("m0", FOREIGN))
+    assert observations(told.events()).outcome is outcome
+
+
+def test_a_node_without_an_osd_of_its_own_went_nowhere() -> None:
+    cluster = SimpleNamespace(client=SimpleNamespace(mon=lambda _prefix: []), daemons={})
+    told = History().recorder("migration.demo")
+    note_went_to(cast("Trial", SimpleNamespace(cluster=cluster, recorder=told)), Node("m0", FOREIGN))
+    assert observations(told.events()).outcome is Outcome.FAIL

@@ -10,7 +10,7 @@ from lab.arch import host_arch
 from lab.pools import EC_2_1, PoolKind
 from lab.scenario import Scenario, Stage, Tier, Topology
 from suites.interop.matrix import other
-from suites.migration.swap import NATIVE_3, NATIVE_5, NEEDS, PAIRS, move_roles, successor
+from suites.migration.swap import NATIVE_3, NATIVE_5, NEEDS, PAIRS, move_roles, note_went_to, successor
 from suites.migration.trial import EXPECTED, LIVE, SHORT_LOGS, STILL, trial
 
 
@@ -30,6 +30,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
             leaving = migrate.osds_on(cluster, old.name)
             migrate.out(cluster, leaving)
             running.mended(f"{old.name} drained")
+        note_went_to(running, new)
         holders = {osd for pool in (STILL, LIVE) for pg in pools.pgs_of(cluster, pool) for osd in pg.acting}
         stage.recorder.observe("drained OSDs that still serve a PG", got=sorted(holders & set(leaving)), wanted=[])
         with running.step(f"remove {old.name}"):

@@ -15,7 +15,7 @@ from lab.scenario import Scenario, Stage, Tier, Topology
 from lab.spec import Capability, Node
 from suites.interop.matrix import other
 from suites.migration.paper import REUSE
-from suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_archs
+from suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_archs, note_went_to
 from suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
 
 WITH_DB = replace(NATIVE_3, separate_db=True)
@@ -46,6 +46,7 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
             cluster.wait(lambda status: status.all_up and len(status.quorum) == status.mons, what=f"{name} back")
     with running.step(f"recover {name}"):
         running.mended(f"{old.name} to {name}")
+    note_went_to(running, new)
     running.recorder.witness(f"disks that went to {name}", got=len(moved), least=len(old.disks))
     return migrate.node_spec(cluster, name)
 
