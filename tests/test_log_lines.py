@@ -144,17 +144,22 @@ def test_a_list_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, text
     assert place in str(error.value)
 
 
+NO_NAME = "bdev(0x562e2f54ac00 /node/osd.0/block) unable to get device name for /node/osd.0/block: "
+
+
 def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
     allowed = read_allowed(ROOT / "suites/allowed-log-lines.toml")
     starts = [
         Complaint("osd.0", "error", "Falling back to public interface"),
         Complaint("osd.0", "error", "osd.0 36 log_to_monitors true"),
+        Complaint("osd.0", "error", NO_NAME + "(22) Invalid argument"),
     ]
     assert sort_out(starts, allowed, stopped=False)[0] == []
     assert sort_out([DOWN], allowed, stopped=True)[0] == []
     grave = [
         DOWN,
         Complaint("osd.0", "error", "osd.0 9 bad crc in data"),
+        Complaint("osd.0", "error", NO_NAME + "(5) Input/output error"),
         Complaint("osd.0", "ERR", "log_channel(cluster) log [ERR] : 2.1 scrub 1 errors"),
         Complaint("mon.n0", "ERR", "log_channel(cluster) log [ERR] : Health check failed: 1 scrub errors"),
     ]

@@ -1,0 +1,117 @@
+"""What a raised cluster's scenarios answer for: every line of its daemons and every crash, from the first on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from fixtures import raising
+from fixtures.raising import LabCluster
+from lab.cluster import Cluster
+from lab.home import Home
+from lab.runs import Runs
+from tests.test_log_lines import STAMP, FakeHost
+
+
+@dataclass
+class FakeDaemon:
+    """A daemon that lives on a host and writes to two files there."""
+
+    name: str
+    host: FakeHost
+    wanted: str = "running"
+    process: None = None
+
+    @property
+    def log(self) -> PurePosixPath:
+        return self.host.directory / f"{self.name}.log"
+
+    @property
+    def output(self) -> PurePosixPath:
+        return self.host.directory / f"{self.name}.out"
+
+    def alive(self) -> bool:
+        return True
+
+    def says(self, text: str) -> None:
+        path = str(self.log)
+        self.host.files[path] = self.host.files.get(path, b"") + f"{STAMP} -1 {text}\n".encode()
+
+
+@dataclass
+class FakeCluster:
+    """A healthy cluster of one daemon."""
+
+    daemons: Mapping[str, FakeDaemon]
+    hosts: Mapping[str, FakeHost]
+
+    def wait_healthy(self, timeout_s: float) -> Any:
+        return SimpleNamespace(ok=True, clean=True, all_up=True)
+
+
+@dataclass
+class Stand:
+    """A raised cluster, and what crashes there."""
+
+    raised: LabCluster
+    daemon: FakeDaemon
+    crashed: list[str] = field(default_factory=list)
+
+    def left(self) -> tuple[list[str], list[str]]:
+        """One scenario that does nothing: the lines and crashes that it answers for."""
+        found = self.raised.aftermath(self.raised.before(), (), settle=True)
+        return [complaint["text"] for complaint in found["complaints"]], found["crashes"]
+
+
+@pytest.fixture
+def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    host = FakeHost()
+    daemon = FakeDaemon("osd.0", host)
+    cluster = cast("Cluster", FakeCluster({"osd.0": daemon}, {"n0": host}))
+    made = Stand(LabCluster(cluster, {"raise_s": None}, ExitStack(), Runs(Home(tmp_path)), 0.0), daemon)
+    records = lambda _host: [{"crash_id": one, "entity_name": "osd.0"} for one in made.crashed]  # noqa: E731
+    monkeypatch.setattr(raising, "crash_records", records)
+    monkeypatch.setattr(raising, "crash_cause", lambda record: str(record["crash_id"]))
+    return made
+
+
+def test_the_first_scenario_answers_for_how_the_cluster_was_made(stand: Stand) -> None:
+    stand.daemon.says("mkfs failed twice")
+    stand.crashed.append("at-boot")
+    assert stand.left() == (["mkfs failed twice"], ["osd.0: at-boot"])
+    assert stand.left() == ([], [])
+
+
+def test_what_is_said_between_two_scenarios_is_the_laters(stand: Stand) -> None:
+    assert stand.left() == ([], [])
+    stand.daemon.says("in between")
+    stand.crashed.append("in-between")
+    assert stand.left() == (["in between"], ["osd.0: in-between"])
+
+
+def test_a_node_that_is_down_takes_back_nothing_that_was_answered_for(stand: Stand) -> None:
+    stand.daemon.says("first")
+    assert stand.left()[0] == ["first"]
+    stand.daemon.host.alive = False
+    assert stand.left()[0] == []
+    stand.daemon.host.alive = True
+    stand.daemon.says("second")
+    assert stand.left()[0] == ["second"]
+
+
+def test_a_daemon_that_moved_is_heard_at_both_places_once(stand: Stand) -> None:
+    stand.daemon.says("at home")
+    assert stand.left()[0] == ["at home"]
+    home, away = stand.daemon.host, FakeHost("n1", PurePosixPath("/n1"))
+    stand.daemon.says("leaving")
+    stand.daemon.host = away
+    stand.daemon.says("arrived")
+    assert sorted(stand.left()[0]) == ["arrived", "leaving"]
+    assert home.files
+    assert stand.left()[0] == []
