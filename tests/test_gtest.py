@@ -16,7 +16,7 @@ from lab.history import Event
 from lab.process import Result as Ended
 from lab.workloads import gtest
 from lab.workloads.gtest import Case, Result
-from suites.interop import cephtests
+from suites.interop import cephtests, objectstore
 from suites.interop.known_gtest import Known, read_known, reason_for, selection
 
 PROGRAM = "ceph_test_made_up"
@@ -273,3 +273,36 @@ def test_librbd_is_told_the_features_that_images_have_by_default() -> None:
     layering, exclusive_lock, object_map, fast_diff, deep_flatten = 1, 4, 8, 16, 32
     wanted = str(layering | exclusive_lock | object_map | fast_diff | deep_flatten)
     assert {dict(part.environ)["RBD_FEATURES"] for part in cephtests.LIBRBD} == {wanted}
+
+
+STORE, LAYOUT = objectstore.selection(""), objectstore.selection("layout")
+
+
+@pytest.mark.parametrize(
+    ("case", "part"),
+    [
+        ("ObjectStore/StoreTest.SimpleRemount/1", STORE),
+        ("ObjectStore/StoreTest.BigRGWObjectName/1", STORE),
+        ("ObjectStore/StoreTestSpecificAUSize.DeferredOnBigOverwrite2/1", LAYOUT),
+        ("ObjectStore/StoreTestSpecificAUSize.Many4KWritesTest/1", LAYOUT),
+        ("ObjectStore/StoreTestSpecificAUSize.SpilloverTest/1", LAYOUT),
+        ("ObjectStore/StoreTestOmapUpgrade.NoOmapHeader/1", LAYOUT),
+        ("BlueStore/DeferredWriteTest.NewData/5", LAYOUT),
+    ],
+)
+def test_every_suite_of_bluestore_is_in_one_part(case: str, part: str) -> None:
+    assert [one for one in (STORE, LAYOUT) if selects(one, case)] == [part]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "ObjectStore/StoreTest.SimpleRemount/0",
+        "ObjectStore/StoreTestSpecificAUSize.SpilloverTest/2",
+        "ObjectStore/StoreTest.ManySmallWrite/1",
+        "ObjectStore/StoreTestSpecificAUSize.SyntheticMatrixNoCsum/1",
+        "ObjectStore/StoreTestSpecificAUSize.ZeroBlockDetectionBigAppend/1",
+    ],
+)
+def test_other_stores_and_what_takes_too_long_are_left_out(case: str) -> None:
+    assert not any(selects(one, case) for one in (STORE, LAYOUT))

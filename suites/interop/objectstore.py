@@ -15,20 +15,39 @@ from lab.workloads.gtest import Result, Run, list_cases, run_gtest
 from suites.interop.cephtests import environment, record_run, require_programs
 
 PROGRAM = "ceph_test_objectstore"
-LIMIT_S = 60.0  # a case; the longest took 10 s natively
+LIMIT_S = 300.0  # a case; the longest took 111 s natively, on a machine with ten times as much to do as cores
 
-BLUESTORE = "ObjectStore/StoreTest.*/1"
-"""The second of the stores that the program is made for; the others (memstore, kstore) hold nobody's data."""
+PARTS = {
+    "": "ObjectStore/StoreTest.*/1",
+    "layout": "ObjectStore/StoreTestSpecificAUSize.*/1:ObjectStore/StoreTestOmapUpgrade.*/1:BlueStore/*",
+}
+"""Part -> its cases. /1: the second of the stores that most suites are made for, as the others (memstore, kstore) hold
+nobody's data; BlueStore/* is made for that one alone. StoreTestDeferredSetup has but one case, which is disabled."""
 
-LONG = ("Many", "Synthetic", "Hash", "ColSplit", "MergeSkewed", "Big", "Huge")
-"""Cases by these words make ten thousand objects or gigabytes each: minutes natively, hours under an emulator."""
+LEFT_OUT = {
+    "*StoreTest.Many*": "They make thousands of objects or writes.",
+    "*Synthetic*": "Ten thousand random operations each, SyntheticMatrix* for every mix of settings: over 2 min.",
+    "*StoreTest.ColSplit*": "They split collections of ten thousand objects.",
+    "*StoreTest.MergeSkewed*": "It merges collections of thousands of objects.",
+    "*StoreTest.HashCollisionTest*": "It makes ten thousand objects and lists them over and over: 87 s.",
+    "*StoreTestSpecificAUSize.ManyManyExtents/*": "It writes hundreds of thousands of extents: over 90 s.",
+    "*StoreTestSpecificAUSize.ReproNoBlobMultiTest*": "It takes 1.2 GB of memory and 13 s of CPU natively.",
+    "*StoreTestSpecificAUSize.SpilloverLegacy*": "They fill disks until RocksDB spills over: 3 GB of memory.",
+    "*ZeroBlockDetection*": "They skip themselves without bluestore_zero_block_detection, which is off as Ceph has it.",
+}
+"""Cases that are left out -> why, as measured natively: minutes there are hours under an emulator."""
 
 
-def run(stage: Stage, arch: Arch) -> None:
-    """Run BlueStore's cases one by one on a host of the architecture."""
+def selection(part: str) -> str:
+    """A GoogleTest filter."""
+    return f"{PARTS[part]}:-{':'.join(LEFT_OUT)}"
+
+
+def run(stage: Stage, arch: Arch, part: str) -> None:
+    """Run BlueStore's cases of a part one by one on a host of the architecture."""
     cluster, host = stage.cluster, stage.cluster.host_with(arch)
     require_programs(cluster, host, [PROGRAM])
-    select = f"{BLUESTORE}:-{':'.join(f'*{word}*' for word in LONG)}"
+    select = selection(part)
     lister = cluster.client.host
     wanted = list_cases(lister, PROGRAM, env=environment(lister), select=select)
     preload = [host.directory / SHIM_NAME] if host.emulated else []
@@ -65,16 +84,16 @@ def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s
         host.remove(store)
 
 
-def scenario(arch: Arch) -> Scenario:
-    """Every selected case on a host of one architecture."""
+def scenario(arch: Arch, part: str) -> Scenario:
+    """Every selected case of a part on a host of one architecture."""
     return Scenario(
-        name=f"interop.cephtests-objectstore[on={arch}]",
+        name=f"interop.cephtests-{'-'.join(filter(None, ['objectstore', part]))}[on={arch}]",
         goal=f"BlueStore passes upstream's own tests on {arch}.",
         method="Runs ceph_test_objectstore for BlueStore on a store of its own, without the cluster.",
-        run=partial(run, arch=arch),
+        run=partial(run, arch=arch, part=part),
         check="gtest",
         tier=Tier.FULL,
     )
 
 
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario(arch) for arch in Arch)
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario(arch, part) for part in PARTS for arch in Arch)
