@@ -20,6 +20,8 @@ from lab.faults.fault import Layout, Sign, look_for
 from lab.faults.processes import stopped
 from lab.spec import Capability
 
+_LOOK_S = 0.5
+
 NOTHING: frozenset[Capability] = frozenset()
 _MAJORITY = 3
 """With this many monitors or more, one may be away and the others still answer."""
@@ -150,6 +152,7 @@ class FlappingOsd(OneDaemon):
     name: ClassVar[str] = "flapping-osd"
     dead_s: float = 1.0
     alive_s: float = 3.0
+    back_s: float = 10.0
     least_flaps: int = 2
 
     @classmethod
@@ -174,12 +177,20 @@ class FlappingOsd(OneDaemon):
     def _flap(self, cluster: Cluster, done: threading.Event, trouble: list[LabError]) -> None:
         try:
             while not done.is_set():
+                before = osd_entry(cluster, self.daemon)["up_from"]
                 cluster.kill(self.daemon)
                 done.wait(self.dead_s)
                 cluster.start(self.daemon)
+                self._come_back(cluster, before, done)
                 done.wait(self.alive_s * cluster.patience)
         except LabError as error:
             trouble.append(error)
+
+    def _come_back(self, cluster: Cluster, before: int, done: threading.Event) -> None:
+        """Let the map have it up anew: on a busy machine it would be killed before anybody has heard of it."""
+        deadline = Deadline.after(self.back_s * cluster.patience)
+        while not (done.is_set() or deadline.passed() or osd_entry(cluster, self.daemon)["up_from"] > before):
+            deadline.pause(_LOOK_S)
 
     def sign(self, cluster: Cluster) -> Sign:
         """Times that the map was changed because it went down: its `down_at` moves on with each."""
