@@ -11,8 +11,8 @@ from lab.arch import Arch
 from lab.ceph import conf
 from lab.errors import CommandTimedOut
 from lab.scenario import Scenario, Stage, Tier
-from suites.interop.cephtests import counted_operations, require_programs
-from suites.interop.matrix import observe_client, other
+from suites.interop.cephtests import require_programs
+from suites.interop.matrix import counted_operations, observe_client, other
 
 MODEL = "ceph_test_rados"
 FSX = "ceph_test_librbd_fsx"

@@ -19,8 +19,6 @@ from lab.workloads.gtest import Run, list_cases, run_gtest
 from suites.interop.known_gtest import read_known, reason_for, selection
 from suites.interop.matrix import counted_operations, observe_client, other
 
-__all__ = ["ALL_CLASSES", "PROGRAMS", "SCENARIOS", "counted_operations", "require_programs"]
-
 AT_ONCE = 3
 """Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
 
