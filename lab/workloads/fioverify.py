@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from lab import clock
 from lab.cluster import Cluster
 from lab.errors import LabBroken
 from lab.history import Recorder
@@ -16,6 +17,7 @@ from lab.workloads.fio import FioJob, RunningFio
 
 _BLOCK_BYTES = 4096
 _DEPTH = 4
+_FIRST_S = 60.0
 _STOP_S = 120.0
 _VERIFY_S = 300.0
 
@@ -77,8 +79,16 @@ class FioVerify:
         """fio writes inside the block; what it did is in the history afterwards."""
         host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
+        before = self._objects()
         running = fio.start(host, job)
         try:
+            # What is done to a fio that has not begun yet, it does not witness.
+            clock.wait(
+                self._objects,
+                lambda now: now > before,
+                what=f"the first block that fio writes to {self.witness.image}",
+                timeout_s=_FIRST_S * self.cluster.patience,
+            )
             yield
         except BaseException:
             running.kill()
@@ -101,6 +111,10 @@ class FioVerify:
 
     def clean(self) -> None:
         self.cluster.client.rbd_remove(self.witness.pool, self.witness.image)
+
+    def _objects(self) -> int:
+        names = self.cluster.client.list_objects(self.witness.data_pool or self.witness.pool)
+        return sum(name.startswith("rbd_data.") for name in names)
 
     def _output(self, running: RunningFio, timeout_s: float) -> bytes:
         if not running.process.wait(timeout_s * self.cluster.patience):
