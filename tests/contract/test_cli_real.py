@@ -84,7 +84,7 @@ def name(home: Home) -> Iterator[str]:
 def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
     raised = cephlab("up", "--lab", provider, "--nodes", HERE, "--name", name, "--json")
     found: dict[str, Any] = json.loads(raised.stdout)
-    assert sorted(found) == ["conf", "fsid", "keyring", "name", "nodes", "provider", "release", "seconds"]
+    assert sorted(found) == ["conf", "fsid", "image", "keyring", "name", "nodes", "provider", "release", "seconds"]
     assert [(n["name"], n["arch"], n["emulated"], n["daemons"]) for n in found["nodes"]] == [
         ("n0", host_arch().value, False, ["mgr.n0", "mon.n0", "osd.0"])
     ]
