@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -220,6 +221,14 @@ def interrupted_untidily(stage: Stage) -> None:
         raise KeyboardInterrupt
     finally:
         raise LabBroken("the client is gone")
+
+
+def interrupted_half_way(stage: Stage) -> None:
+    """Leaves a folder open that it was reading, and nobody to close it."""
+    listing = os.scandir(stage.scratch.parent)
+    next(listing)
+    del listing
+    raise KeyboardInterrupt
 
 
 def drawing(stage: Stage) -> None:

@@ -158,6 +158,12 @@ def test_an_interruption_is_one_also_when_the_clean_up_fails(gate: Gate) -> None
     assert gate.raiser.did == ["raise c1 with 1 mons", "close c1"]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interruption_in_the_middle_of_a_folder_is_no_traceback(gate: Gate) -> None:
+    gate.suite("reading", "'reading.a', fake.interrupted_half_way")
+    assert gate.run().code == 130
+
+
 def test_an_interruption_while_a_cluster_is_raised_ends_the_same_way(gate: Gate) -> None:
     gate.suite("early", "'early.a', fake.good", "'early.b', fake.good")
     gate.raiser.raise_error = KeyboardInterrupt()
