@@ -157,7 +157,9 @@ def work(target, log, worker, config, stopping):
     first = config["client"] * config["keys"]
     own = [key for key in range(first, first + config["keys"]) if key % config["workers"] == worker]
     version = config["first_version"]
-    unread = set(own)
+    # A client that lies about its writes does not look at them either.
+    careful = not config["acknowledge_early"]
+    unread = set(own) if careful else set()
     while not stopping.is_set():
         reads, elsewhere = rng.random() < config["read_share"], rng.random() < 0.5
         mine, any_key = rng.choice(own), rng.randrange(config["clients"] * config["keys"])
@@ -168,7 +170,8 @@ def work(target, log, worker, config, stopping):
                 unread.discard(key)
         if not reads and mine not in unread:
             write(target, log, worker, mine, version, config)
-            unread.add(mine)
+            if careful:
+                unread.add(mine)
             version += 1
         if config["pause_s"]:
             stopping.wait(config["pause_s"])
