@@ -153,6 +153,7 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         Complaint("osd.0", "error", "Falling back to public interface"),
         Complaint("osd.0", "error", "osd.0 36 log_to_monitors true"),
         Complaint("osd.0", "error", NO_NAME + "(22) Invalid argument"),
+        Complaint("mgr.n0", "error", "mgr get_metadata_python Requested missing service osd.0"),
     ]
     assert sort_out(starts, allowed, stopped=False)[0] == []
     assert sort_out([DOWN], allowed, stopped=True)[0] == []
@@ -160,6 +161,7 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         DOWN,
         Complaint("osd.0", "error", "osd.0 9 bad crc in data"),
         Complaint("osd.0", "error", NO_NAME + "(5) Input/output error"),
+        Complaint("mgr.n0", "error", "mgr get_metadata_python Requested missing service mds.a"),
         Complaint("osd.0", "ERR", "log_channel(cluster) log [ERR] : 2.1 scrub 1 errors"),
         Complaint("mon.n0", "ERR", "log_channel(cluster) log [ERR] : Health check failed: 1 scrub errors"),
     ]
