@@ -54,7 +54,8 @@ def measure_beside(world: World, out: Output, request: Request, what: str, chang
         new = place.images_for(spec, world.images, say)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)
-        out.note(f"before: {old.release} {old.key[:12]}; after: {spec.release} {key[:12]} {changed or ''}")
+        named = spec.image or f"{spec.release} {key[:12]}"
+        out.note(f"before: {old.release} {old.key[:12]}; after: {named} {changed or ''}")
         other = replace(spec, release=old.release, image=old.reference)
         images = {**place.images_for(other, world.images, say), request.osd_arch: old}
         with (
@@ -62,14 +63,14 @@ def measure_beside(world: World, out: Output, request: Request, what: str, chang
             place.standing(choice.provider, own, new, world.runs, say) as after,
         ):
             sides, starts, here = (
-                (Side(before, old.key), Side(after, key)),
+                (Side(before, old.key), Side(after, place.identity(after, new, request.osd_arch))),
                 Starts.within(request.budget_s),
                 place.machine(),
             )
             pairs = [
                 measure_both(*sides, plan, starts=starts, decide=settled, say=say, conditions=here) for plan in plans
             ]
-    files = _files(world, request, old.key, key)
+    files = _files(world, request, *pairs[0])
     for path, side in zip(files, zip(*pairs, strict=True), strict=True):
         demandfile.save(path, side)
     earlier, later = zip(*pairs, strict=True)
@@ -117,13 +118,14 @@ def _baseline_key(world: World, request: Request, key: str) -> str:
     return found.demand.image
 
 
-def _files(world: World, request: Request, old: str, new: str) -> tuple[Path, Path]:
+def _files(world: World, request: Request, old: Measurement, new: Measurement) -> tuple[Path, Path]:
     """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
     from cli.measure import file_name
 
     folder = world.home.demands / "beside"
-    name = file_name(request, new).removesuffix(".json")
-    return folder / f"{name}-before-{old[:12]}.json", folder / f"{name}-after-{new[:12]}.json"
+    name = file_name(request, new.demand).removesuffix(".json")
+    before, after = old.demand.image, new.demand.image
+    return folder / f"{name}-before-{before[:12]}.json", folder / f"{name}-after-{after[:12]}.json"
 
 
 def notes(out: Output, found: Beside) -> None:

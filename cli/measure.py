@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.arch import Arch
     from lab.providers.select import Choice
     from lab.spec import ClusterSpec
-    from lab.telemetry.demand import Operation
+    from lab.telemetry.demand import Demand, Operation
     from lab.telemetry.demandfile import Measurement
     from lab.telemetry.plan import Load, Plan
 
@@ -76,7 +76,7 @@ def measure(
     arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64",
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 3,
     ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None,
-    release: Annotated[str, typer.Option(help="Ceph release.")] = "reef",
+    release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
     lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
     size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "256M",
@@ -100,7 +100,7 @@ def measure(
             arch=arch,
             replicas=replicas,
             coding=parse_ec(ec) if ec else (0, 0),
-            release=release,
+            release=release_of(release, image),
             lab=lab,
             image=image,
             image_bytes=parse_bytes("--size", size),
@@ -238,8 +238,8 @@ def _do(
     measured = []
     with interruptible(out.note), out.progress() as say:
         images = place.images_for(spec, world.images, say)
-        key = images[request.osd_arch].key
         with place.standing(choice.provider, spec, images, world.runs, say) as cluster:
+            key = place.identity(cluster, images, request.osd_arch)
             for plan in plans:
                 say(f"measuring {plan.operation.name} of {plan.operation.block_bytes} bytes")
                 measured.append(measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()))
@@ -247,17 +247,26 @@ def _do(
     if not speed:
         out.note("run `cephlab probe` and measure again where a prediction is to start from this")
     measured = [replace(one, demand=replace(one.demand, core_speed=speed)) for one in measured]
-    path = output or world.home.demands / file_name(request, key)
+    path = output or world.home.demands / file_name(request, measured[0].demand)
     demandfile.save(path, measured)
     return path.absolute(), tuple(measured)
 
 
-def file_name(request: Request, key: str) -> str:
-    """`reef-x86_64-1ff424429b29-randwrite4k-d16-x3.json`."""
+def file_name(request: Request, demand: Demand) -> str:
+    """`reef-x86_64-1ff424429b29-randwrite4k-d16-x3.json`. demand: any of those in it."""
     names = "+".join(f"{name}{_short(size)}" for name, size in request.operations)
     pool = f"ec{request.coding[0]}+{request.coding[1]}" if any(request.coding) else f"x{request.replicas}"
     clients = f"-c{request.clients}" if request.clients > 1 else ""
-    return f"{request.release}-{request.osd_arch}-{key[:12]}-{names}-d{request.depth}{clients}-{pool}.json"
+    image = f"{demand.release}-{demand.arch}-{demand.image[:12]}"
+    return f"{image}-{names}-d{request.depth}{clients}-{pool}.json"
+
+
+def release_of(release: str | None, image: str | None) -> str:
+    """What a cluster is asked to be; SpecError where both are given, as a pulled image says itself which it is."""
+    from lab.spec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
+
+    refuse_both(release, image)
+    return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
 
 
 def _short(size_bytes: int) -> str:

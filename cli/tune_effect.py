@@ -88,8 +88,8 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
     out.note(f"provider: {choice.reason}")
     with interruptible(out.note), out.progress() as say:
         images = place.images_for(spec, world.images, say)
-        key = images[request.osd_arch].key
         with place.standing(choice.provider, spec, images, world.runs, say) as cluster:
+            key = place.identity(cluster, images, request.osd_arch)
             effect = measure_effect(
                 cluster,
                 of_cluster(cluster, choice.provider.capabilities()),
@@ -99,7 +99,7 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
                 say,
             )
     folder = (output or world.home.demands).absolute()
-    base = file_name(request, key).removesuffix(".json")
+    base = file_name(request, effect.before.demand).removesuffix(".json")
     named = {"before": effect.before, tuning.name: effect.tuned, "after": effect.after}
     files = {part: folder / f"{base}-{part}.json" for part in named}
     for part, measured in named.items():

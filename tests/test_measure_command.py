@@ -15,6 +15,7 @@ from lab.errors import SpecError
 from lab.providers.local import memory
 from lab.scenario import Topology
 from lab.spec import Capability
+from lab.telemetry.demand import Demand
 from lab.telemetry.place import client_name, measuring_spec
 from lab.telemetry.plan import Load
 
@@ -30,6 +31,7 @@ from lab.telemetry.plan import Load
         (["--lab", "cloud"], "'cloud'"),
         (["--disks", "tape"], "'tape'"),
         (["--release", "argonaut"], "'argonaut'"),
+        (["--release", "reef", "--image", "ceph:v19"], "got --release reef and --image ceph:v19"),
         (["--op", "write:1g", "--size", "256M"], "smaller than an operation"),
     ],
 )
@@ -82,7 +84,8 @@ def test_each_client_has_a_node_and_the_lower_load_is_one_of_them() -> None:
     assert replace(request, low_depth=2).low() == Load(2, 3)
     assert replace(request, clients=1).low() == Load(2)
     assert replace(request, low_depth=0).low() is None
-    assert file_name(request, "0123456789abcdef").endswith("-d8-c3-x2.json")
+    demand = Demand(plan.operation, "squid", Arch.AARCH64, "0123456789abcdef", {})
+    assert file_name(request, demand) == "squid-aarch64-0123456789ab-randread4k-d8-c3-x2.json"
 
 
 def test_disks_in_memory_are_asked_of_the_provider() -> None:

@@ -17,6 +17,7 @@ from lab.images.image import Image, pulled_image
 from lab.process import Result
 from lab.pulled import described, identified
 from lab.spec import UNKNOWN_RELEASE, ClusterSpec, build_spec
+from lab.telemetry.place import identity
 
 REFERENCE = "example/ceph:reef"
 SQUID = "ceph version 19.2.1 (58a7fab8be0a062d730ad7da874972fd3fba59fb) squid (stable)"
@@ -91,6 +92,13 @@ def test_the_release_is_what_the_nodes_say_whatever_the_name(tmp_path: Path) -> 
     facts = image_facts(found[Arch.AARCH64])
     assert (facts["release"], facts["ceph_version"], facts["reference"]) == ("squid", "19.2.1", REFERENCE)
     assert (facts["id"], facts["digests"]) == ("sha256:aarch64", [DIGEST])
+
+
+def test_demands_are_filed_under_what_was_pulled_and_not_under_its_name(tmp_path: Path) -> None:
+    cluster, named = standing(SQUID, SQUID), images(tmp_path)
+    key = identity(cast("Cluster", cluster), named, Arch.AARCH64)
+    assert key == "aarch64" != named[Arch.AARCH64].identity
+    assert cluster.spec.release == "squid"
 
 
 def test_what_stands_tells_ids_and_digests() -> None:

@@ -49,6 +49,14 @@ class Image:
         return self.packages.get("ceph-osd", "")
 
     @property
+    def identity(self) -> str:
+        """What a figure that was measured with this image is filed under: the same for the same content alone.
+
+        Of a pulled image the engine's id, in hex; before that is known its key, which is of the reference.
+        """
+        return self.pulled.id.removeprefix("sha256:") if self.pulled is not None else self.key
+
+    @property
     def oci_name(self) -> str:
         """Name of the exported image inside a container engine, `cephlab/RELEASE-DEBARCH:KEY12`."""
         return self.reference or f"cephlab/{self.release}-{self.arch.debian}:{self.key[:12]}"

@@ -11,6 +11,7 @@ from lab.arch import Arch, host_arch
 from lab.cluster import Cluster, raise_cluster
 from lab.images.store import ImageStore
 from lab.providers.base import Images, Provider
+from lab.pulled import identified
 from lab.runs import Runs
 from lab.spec import DEFAULT_DISK_BYTES, DEFAULT_RELEASE, ClusterSpec, Disk, DiskClass, Node, Osd
 
@@ -73,6 +74,14 @@ def images_for(spec: ClusterSpec, store: ImageStore, say: Say) -> Images:
     if spec.image is not None:
         return {arch: store.pulled(spec.release, arch, spec.image) for arch in spec.archs}
     return {arch: store.get(spec.release, arch, progress=say) for arch in spec.archs}
+
+
+def identity(cluster: Cluster, images: Images, arch: Arch) -> str:
+    """What demands measured on this cluster are filed under; its spec names the release of a pulled image after that.
+
+    A reference may name another image tomorrow, and a baseline is one image's.
+    """
+    return identified(cluster, images)[arch].identity
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from lab import pools
 from lab.cluster import Cluster
 from lab.history import Recorder
+from lab.pulled import described
 from lab.scenario import Stage, Tier, Topology
 from lab.telemetry.place import client_name
 from lab.workers import Workers
@@ -114,7 +115,10 @@ def note_run(recorder: Recorder, what: str, result: FioResult, in_flight: int) -
 
 
 def image_key(cluster: Cluster) -> str:
-    """Key, or reference, of the image that the first OSD runs."""
+    """Key of the image that the first OSD runs, of a pulled one the engine's id."""
     arch = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host.arch
+    pulled = described(cluster)
+    if pulled is not None:
+        return str(pulled["ids"][arch.value]).removeprefix("sha256:")
     found = cluster.lab.state.get("images", {}).get(arch.value, "")
     return str(found["key"] if isinstance(found, dict) else found)
