@@ -27,7 +27,6 @@ _NETWORK_S = 3.0
 _CODE = "ceph_erasure_code_benchmark, isa, 4+2, 4 MiB"
 _OSDS = 3
 _LOOPBACK_MTU = 65536
-_ETHERNET_MTU = 1500
 
 
 def probe(
@@ -83,12 +82,11 @@ def _measured(world: World, wanted: _Wanted, say: Callable[[str], None]) -> Prof
     from lab import probe as measure
     from tuning.profile import Profile, Threads
     from tuning.profilefile import THIS_MACHINE
-    from tuning.units import Kind
 
     program = measure.require_programs()
     with measure.scratch(wanted.disk, wanted.size_bytes, destroy=wanted.destroy) as path:
-        bandwidth, rtt = _network(wanted.peer, say)
-        machine = _machine(program, bandwidth, _rates(world, say), say)
+        network = _network(wanted.peer, say)
+        machine = _machine(program, network.bandwidth, _rates(world, say), say)
         disks = _disks(path, wanted, say)
     from dataclasses import replace
 
@@ -97,24 +95,41 @@ def _measured(world: World, wanted: _Wanted, say: Callable[[str], None]) -> Prof
         title=f"This machine, measured by cephlab probe: {_cpu_model()}",
         nodes=(replace(machine, disks=(disks,)),),
         clients=(),
-        rtt=_figure(rtt, Kind.TIME, "measured: one byte and its answer, TCP on the loopback, median"),
-        mtu_bytes=_ETHERNET_MTU if wanted.peer else _LOOPBACK_MTU,
+        rtt=network.rtt,
+        mtu_bytes=network.mtu_bytes,
         threads=Threads(),
         clients_on_nodes=True,
         missing=("Power: not measured.", "The load runs on the same machine and takes its share of it."),
     )
 
 
-def _network(peer: str, say: Callable[[str], None]) -> tuple[Figure, float]:
+@dataclass(frozen=True)
+class _Network:
+    """What a profile says of it."""
+
+    bandwidth: Figure
+    rtt: Figure
+    mtu_bytes: int
+
+
+def _network(peer: str, say: Callable[[str], None]) -> _Network:
     from lab import probe as measure
     from tuning.units import Kind
 
     say(f"network to {peer or 'itself'}")
     if peer:
-        rate = measure.peer_bytes_s(peer, _NETWORK_S)
-        return _figure(rate, Kind.RATE, f"measured: iperf3 to {peer}, 4 streams"), measure.loopback_rtt_s()
+        line = measure.line_to(peer, _NETWORK_S)
+        return _Network(
+            _figure(line.bytes_s, Kind.RATE, f"measured: iperf3 to {peer}, 4 streams"),
+            _figure(line.rtt_s, Kind.TIME, f"measured: TCP handshake with {peer}, median"),
+            line.mtu_bytes,
+        )
     rate = measure.loopback_bytes_s(_NETWORK_S)
-    return _figure(rate, Kind.RATE, "measured: iperf3 on the loopback, 1 stream"), measure.loopback_rtt_s()
+    return _Network(
+        _figure(rate, Kind.RATE, "measured: iperf3 on the loopback, 1 stream"),
+        _figure(measure.loopback_rtt_s(), Kind.TIME, "measured: one byte and its answer, TCP on the loopback, median"),
+        _LOOPBACK_MTU,
+    )
 
 
 def _rates(world: World, say: Callable[[str], None]) -> Rates | None:

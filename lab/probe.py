@@ -1,4 +1,4 @@
-"""Measures this machine as a profile describes it: core speed, memory, checksums, a disk and the loopback network."""
+"""Measures this machine as a profile describes it: core speed, memory, checksums, a disk and the network."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ import psutil
 
 from lab import process
 from lab.clock import SYSTEM
-from lab.errors import LabBroken, SpecError, Unavailable
+from lab.errors import CommandFailed, LabBroken, SpecError, Unavailable
 
 Run = Callable[[Sequence[str], float], str]
 """Runs a command within so many seconds and gives its standard output."""
@@ -30,6 +31,11 @@ MIPS_PER_POINT = 816.0
 
 _FIO_OVERHEAD_S = 120.0
 _RTT_ROUNDS = 2000
+_HANDSHAKES = 11
+_CONNECT_S = 5.0
+_TCP_INFO = struct.Struct("60xIII")
+"""tcpi_pmtu, tcpi_rcv_ssthresh and tcpi_rtt (microseconds), behind eight bytes and thirteen numbers."""
+IPERF_PORT = 5201
 _COPY_BYTES = 64 << 20
 _COPIES = 20
 
@@ -58,7 +64,11 @@ def require_programs() -> str:
     if not found:
         missing.append(f"{SEVEN_ZIP[0]} (package 7zip or p7zip-full)")
     if missing:
-        raise Unavailable("programs for measuring are not installed", ", ".join(missing), "install them")
+        raise Unavailable(
+            "programs for measuring are not installed",
+            ", ".join(missing),
+            "ci/bootstrap probe installs them on Debian and Ubuntu",
+        )
     return found
 
 
@@ -211,9 +221,52 @@ def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
     return parse_iperf(text)
 
 
-def peer_bytes_s(peer: str, seconds: float, run: Run = run_here) -> float:
-    """Bytes a second to another machine, on which `iperf3 -s` runs."""
-    return parse_iperf(run(["iperf3", "-c", peer, "-t", f"{seconds:g}", "-P", "4", "-J"], seconds + 30))
+@dataclass(frozen=True)
+class Line:
+    """The network to another machine: bytes a second of four TCP streams, the round trip of a handshake, its MTU."""
+
+    bytes_s: float
+    rtt_s: float
+    mtu_bytes: int
+
+
+def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PORT) -> Line:
+    """Measure the network to a machine on which `iperf3 -s` runs; Unavailable where none answers."""
+    argv = ["iperf3", "-c", peer, "-p", str(port), "--connect-timeout", f"{_CONNECT_S * 1000:g}"]
+    argv += ["-t", f"{seconds:g}", "-P", "4", "-J"]
+    try:
+        text = run(argv, seconds + 30)
+    except CommandFailed as error:
+        text = error.stdout
+    refused = iperf_error(text)
+    if refused:
+        raise Unavailable(f"no iperf3 answers on {peer}", refused, f"run `iperf3 -s` there and let port {port} through")
+    # After it: a server that is busy with a stranger's handshake refuses the run that is wanted.
+    rtt, mtu = zip(*(_handshake(peer, port) for _ in range(_HANDSHAKES)), strict=True)
+    return Line(parse_iperf(text), sorted(rtt)[_HANDSHAKES // 2], min(mtu))
+
+
+def _handshake(peer: str, port: int) -> tuple[float, int]:
+    """(seconds of a handshake's round trip, path MTU) as the kernel has them: tcp(7), TCP_INFO, linux/tcp.h."""
+    from lab import clock
+
+    def answered() -> bytes:
+        # Between two clients iperf3 closes its port for a moment.
+        with suppress(ConnectionError), socket.create_connection((peer, port), timeout=_CONNECT_S) as line:
+            return line.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+        return b""
+
+    what = f"a handshake with {peer}"
+    mtu, _, rtt_us = _TCP_INFO.unpack(clock.wait(answered, bool, what=what, timeout_s=_CONNECT_S, interval_s=0.05))
+    return rtt_us / 1e6, int(mtu)
+
+
+def iperf_error(text: str) -> str:
+    """What iperf3 says kept it from measuring, be its status 0 as in 3.12 or not; empty where nothing did."""
+    try:
+        return str(json.loads(text).get("error", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def parse_iperf(text: str) -> float:

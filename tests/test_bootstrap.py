@@ -307,3 +307,16 @@ def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> 
         for line in bench.log()
     )
     assert bench.log()[-1] == "lxd started"
+
+
+def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench: Bench) -> None:
+    bench.environment()
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "raters   probe   cmd:rate    rates the cores\n")
+    for name in ("unpack-roots", "shout", "python3", "apt-get"):
+        bench.record(name)
+    bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
+    for other in ("install", "--check"):
+        assert "raters" not in bench.run(other).stdout
+    assert "apt-get" not in "".join(bench.log())
+    assert bench.run("probe").returncode == 0
+    assert any(line.startswith("apt-get") and line.endswith(" raters") for line in bench.log())

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.world import World
 from lab import probe, rates
-from lab.errors import LabBroken, SpecError, Unavailable
+from lab.errors import CommandFailed, LabBroken, SpecError, Unavailable
 from lab.home import Home
 from lab.telemetry import demandfile
 from tests.fake_provider import FakeProvider, providers
@@ -164,6 +166,38 @@ def test_probe_names_every_program_that_is_missing(world: World, monkeypatch: py
 
     assert shown.exit_code == Unavailable.exit_code
     assert "iperf3 (package iperf3), 7z (package 7zip or p7zip-full)" in shown.stderr
+
+
+def _listening() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def test_a_peer_has_a_rate_a_round_trip_and_an_mtu() -> None:
+    with _listening() as server:
+        line = probe.line_to(
+            "127.0.0.1",
+            1.0,
+            lambda argv, _: json.dumps({"end": {"sum_received": {"bits_per_second": 8e6 * ("-P" in argv)}}}),
+            server.getsockname()[1],
+        )
+    assert line.bytes_s == 1e6
+    assert 0 < line.rtt_s < 1
+    assert line.mtu_bytes == min(65535, psutil.net_if_stats()["lo"].mtu)  # no IPv4 packet is longer
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_peer_without_iperf3_is_named_with_the_remedy(status: int) -> None:
+    said = json.dumps({"end": {}, "error": "unable to connect to server: Connection refused"})
+
+    def run(argv: Sequence[str], _timeout_s: float) -> str:
+        if status:
+            raise CommandFailed(argv, status, said, "", "this machine")
+        return said
+
+    with pytest.raises(Unavailable, match=r"no iperf3 answers on other\.example") as refused:
+        probe.line_to("other.example", 1.0, run)
+    assert refused.value.detail == "unable to connect to server: Connection refused"
+    assert "iperf3 -s" in refused.value.hint
 
 
 def test_the_disk_is_measured_through_a_file_that_goes_away(tmp_path: Path) -> None:
