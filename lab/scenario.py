@@ -68,9 +68,10 @@ class Topology:
         bare = (here, other) if self.clients else (here,) if self.lone_client else ()
         if self.cache_tier is not None:
             release = self.release or release
-            return tiered_spec(
+            spec = tiered_spec(
                 self.cache_tier, here, other, release=release, image=image, bare=bare, options=dict(self.options)
             )
+            return self._with_client_disks(spec)
         groups = [(arch, count) for arch, count in ((here, self.native), (other, self.foreign)) if count]
         spec = build_spec(
             groups,

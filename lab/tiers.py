@@ -203,14 +203,34 @@ def configure(cluster: Cluster, pair: Pair, settings: Settings) -> None:
 
 def discard(cluster: Cluster, pair: Pair) -> None:
     """Remove a tier with both of its pools, whatever is in them."""
-    known = {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
+    _take_apart(cluster, pair)
+    _delete(cluster, pair.base, pair.cache)
+
+
+def discard_cache(cluster: Cluster, pair: Pair) -> None:
+    """Remove a tier and its cache pool alone, whatever is in it; what only the cache held is gone."""
+    _take_apart(cluster, pair)
+    _delete(cluster, pair.cache)
+
+
+def _take_apart(cluster: Cluster, pair: Pair) -> None:
+    known = _known(cluster)
     if known.get(pair.base, {}).get("read_tier", -1) >= 0:
         remove_overlay(cluster, pair)
     if known.get(pair.cache, {}).get("tier_of", -1) >= 0:
         remove(cluster, pair)
-    for name in (pair.base, pair.cache):
+
+
+def _delete(cluster: Cluster, *names: str) -> None:
+    known = _known(cluster)
+    for name in names:
         if name in known:
             pools.delete(cluster, name)
+
+
+def _known(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """Pools by name, as the OSD map has them."""
+    return {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
 
 
 # Leaving
@@ -294,7 +314,8 @@ def watchers(cluster: Cluster, pair: Pair, name: str) -> list[str]:
 
 def tier_counters(cluster: Cluster) -> dict[str, float]:
     """What tiers did since the OSDs that run were started, all OSDs together; every counter of TIER_COUNTERS."""
-    dumps = [counters.flatten(cluster.client.tell(f"osd.{osd}", "perf dump")) for osd in cluster.up_osds()]
+    client = cluster.client
+    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump", logger="osd")) for osd in cluster.up_osds()]
     return {name: sum(dump.get(f"osd.{name}", 0.0) for dump in dumps) for name in TIER_COUNTERS}
 
 
@@ -303,9 +324,13 @@ def since(cluster: Cluster, before: Mapping[str, float]) -> dict[str, float]:
     return {name: value - before[name] for name, value in tier_counters(cluster).items()}
 
 
-def pool_statistics(cluster: Cluster, name: str) -> dict[str, int]:
-    """Sums over a pool's PGs, newer than this call: num_objects, num_objects_dirty, num_whiteouts, num_flush ..."""
-    cluster.settle()
+def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dict[str, int]:
+    """Sums over a pool's PGs: num_objects, num_objects_dirty, num_whiteouts, num_flush ...
+
+    settled: waits until they are newer than this call; otherwise they are some seconds old.
+    """
+    if settled:
+        cluster.settle()
     found: dict[str, int] = {}
     for pg in cluster.client.mon("pg ls-by-pool", poolstr=name)["pg_stats"]:
         for key, value in pg["stat_sum"].items():

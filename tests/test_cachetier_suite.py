@@ -13,6 +13,7 @@ from lab.tiers import Settings
 from lab.tierspec import FAST, SLOW, TierLayout
 from suites.cachetier import SCENARIOS
 from suites.cachetier.benefit import hit_share
+from suites.cachetier.database import TOPOLOGY as DATABASE
 from suites.cachetier.stand import PAPER
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
@@ -99,3 +100,13 @@ def test_each_architecture_has_the_fast_disks_once() -> None:
         for topology in named:
             nodes = topology.spec(DEFAULT_RELEASE).nodes
             assert {node.arch for node in nodes for disk in node.disks if disk.device_class is FAST} == {arch}
+
+
+def test_the_database_has_a_server_with_both_classes_and_a_client_with_the_disks_of_a_cache() -> None:
+    server, client = DATABASE.spec(DEFAULT_RELEASE).nodes
+    assert [disk.device_class for disk in server.disks] == [SLOW, FAST]
+    assert [disk.name for disk in client.disks] == ["cache", "metadata"]
+    assert not client.osds
+    named = [scenario for scenario in SCENARIOS if scenario.topology == DATABASE]
+    assert named
+    assert all(Capability.OWN_KERNEL in scenario.needs and scenario.tier is Tier.FULL for scenario in named)

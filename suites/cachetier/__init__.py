@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.scenario import Scenario
-from suites.cachetier import benefit, flushing, leaving, misses, mixed, promotion
+from suites.cachetier import benefit, brought, flushing, leaving, misses, mixed, oltp, promotion
 
 SCENARIOS: tuple[Scenario, ...] = (
     *promotion.SCENARIOS,
@@ -12,4 +12,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *leaving.SCENARIOS,
     *mixed.SCENARIOS,
     *benefit.SCENARIOS,
+    *oltp.SCENARIOS,
+    *brought.SCENARIOS,
 )

@@ -84,8 +84,9 @@ def sweep(stage: Stage) -> None:
     with standing(stage) as stand:
         begin(stand, stage)
         for threads in THREADS:
-            found = in_turns(stand, stage, Mode.WRITEBACK, threads, 1)
-            low = note_gain(stage.recorder, f"writeback, {threads} threads", found, judged=threads == FEW_THREADS)
+            few = threads == FEW_THREADS
+            found = in_turns(stand, stage, Mode.WRITEBACK, threads, ROUNDS if few else 1)
+            low = note_gain(stage.recorder, f"writeback, {threads} threads", found, judged=few)
             if low < 1 and not turn:
                 turn = threads
     note_turn(stage.recorder, turn)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
 from lab import clock
 from lab.blockstack import diskstats
 from lab.blockstack.diskstats import Traffic
+from lab.blockstack.dmcache import CacheDevice
+from lab.blockstack.mapper import SECTOR_BYTES
 from lab.blockstack.mariadb import DATABASE
 from lab.scenario import Stage
 from lab.workers import Workers
@@ -34,8 +36,13 @@ def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 
     return Oltp(stand.database.socket, DATABASE, rows, threads=threads, runtime_s=runtime_s, seed=seed)
 
 
-def measured(stand: Stand, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
-    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load."""
+def measured(
+    stand: Stand, stage: Stage, label: str, wanted: Oltp, *, kind: str = "", beside: Callable[[], None] | None = None
+) -> SysbenchResult:
+    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load.
+
+    kind: the cache's, where it is not the stand's own; beside: what else to look at once a second.
+    """
     recorder = stage.recorder
     before = diskstats.traffic(stand.host, stand.layers)
     with Workers(max_workers=1, thread_name_prefix="sysbench") as worker:
@@ -44,6 +51,8 @@ def measured(stand: Stand, stage: Stage, label: str, wanted: Oltp) -> SysbenchRe
         def look() -> bool:
             if stand.cache is not None:
                 recorder.record("cache", stand=label, **asdict(stand.cache.status()))
+            if beside is not None:
+                beside()
             return running.done()
 
         clock.wait(look, bool, what="the end of sysbench", timeout_s=_END_S, interval_s=_LOOK_S)
@@ -52,6 +61,8 @@ def measured(stand: Stand, stage: Stage, label: str, wanted: Oltp) -> SysbenchRe
     recorder.record(
         "oltp",
         stand=label,
+        cache=kind or stand.kind,
+        block_bytes=stand.cache.block_sectors * SECTOR_BYTES if isinstance(stand.cache, CacheDevice) else 0,
         threads=wanted.threads,
         rows=wanted.rows,
         **asdict(result),

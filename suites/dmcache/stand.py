@@ -55,18 +55,21 @@ NEEDS_CUT = frozenset({Capability.OWN_KERNEL, Capability.POWER_CUT})
 
 DB, SLOW, FAST, METADATA = "db", "slow", "fast", "meta"
 WRITECACHE = "writecache"
+NO_CACHE = "none"
 _FOLDER = PurePosixPath("/mnt/cephlab-db")
 _PG_NUM = 16
+_WARM_S = 300.0
 
 
 @dataclass
 class Stand:
-    """Layers on one client. image_device: krbd's, once it is mapped; cache: the one in use, or None."""
+    """Layers on one client, over an image of a pool. image_device: krbd's, once mapped; cache: the one in use."""
 
     cluster: Cluster
     mapper: Mapper
     database: MariaDb
     cache_bytes: int
+    pool: str = POOL
     cache: CacheDevice | WriteCache | None = None
     image_device: PurePosixPath = field(default=PurePosixPath())
 
@@ -84,6 +87,13 @@ class Stand:
         return Mapper.path(DB)
 
     @property
+    def kind(self) -> str:
+        """What is between the file system and the image: a mode of dm-cache, WRITECACHE or NO_CACHE."""
+        if self.cache is None:
+            return NO_CACHE
+        return WRITECACHE if isinstance(self.cache, WriteCache) else self.cache.mode.value
+
+    @property
     def layers(self) -> Mapping[str, PurePosixPath]:
         """What one transaction's requests are counted at."""
         return {
@@ -96,7 +106,7 @@ class Stand:
     def attach(self) -> None:
         """Everything below the cache; again after each boot of the client."""
         self.mapper.load_modules()
-        self.image_device = krbd.map_image(self.cluster, NODE, POOL, IMAGE)
+        self.image_device = krbd.map_image(self.cluster, NODE, self.pool, IMAGE)
         self.mapper.create(SLOW, mapper.linear(self.image_device, self.mapper.sectors(self.image_device)))
         self.mapper.create(FAST, mapper.linear(self.host.disk(FAST_DISK.name), self.cache_bytes // SECTOR_BYTES))
         disk = self.host.disk(METADATA_DISK.name)
@@ -151,6 +161,11 @@ class Stand:
         else:
             self.mapper.create(DB, table)
 
+    def warm(self) -> None:
+        """Read everything once, past the page cache, as the paper's sysbench did before it was measured."""
+        argv = ["dd", f"if={self.device}", "of=/dev/null", "bs=4M", "iflag=direct", "status=none"]
+        self.host.run(argv, timeout_s=_WARM_S)
+
     def open_database(self) -> None:
         """Mount what is there and start the server; DatabaseDown or CommandFailed where that does not go."""
         filesystem.mount(self.host, self.device, self.database.folder)
@@ -167,6 +182,13 @@ class Stand:
     def close_database(self) -> None:
         self.database.stop()
         filesystem.unmount(self.host, self.database.folder)
+
+    def detach(self) -> None:
+        """End the server and take every layer away, down to the image, as for a move to another client."""
+        self.close_database()
+        for removal in self._removals():
+            removal()
+        self._unmap()
 
     def tear_down(self) -> None:
         """Whatever of it there is; goes on after an error and reports all."""
@@ -207,14 +229,25 @@ class Removal:
 @contextmanager
 def standing(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
     """A mapped image, nothing on it and without its class yet; all of it goes at the end of the block."""
+    with (
+        pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM),
+        on_image(stage, POOL, cache_bytes=cache_bytes, image_bytes=image_bytes) as stand,
+    ):
+        yield stand
+
+
+@contextmanager
+def on_image(
+    stage: Stage, pool: str, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES
+) -> Iterator[Stand]:
+    """As `standing`, in a pool that there is."""
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
-    with pools.pool(cluster, POOL, ONE_COPY, pg_num=_PG_NUM):
-        krbd.create_image(cluster, NODE, POOL, IMAGE, image_bytes)
-        stand = Stand(cluster, Mapper(host), database, cache_bytes)
-        try:
-            stand.attach()
-            yield stand
-        finally:
-            stand.tear_down()
+    krbd.create_image(cluster, NODE, pool, IMAGE, image_bytes)
+    stand = Stand(cluster, Mapper(host), database, cache_bytes, pool)
+    try:
+        stand.attach()
+        yield stand
+    finally:
+        stand.tear_down()

@@ -1,0 +1,150 @@
+"""A database on an RBD image whose pool is on slow disks, and what may be between: nothing, dm-cache, or a cache tier.
+
+sysbench -> MariaDB -> XFS -> dm-cache or nothing -> krbd -> base pool, or the tier over it -> OSDs, one of them slow
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from lab import pools, tiers
+from lab.blockstack.dmcache import Mode
+from lab.blockstack.slowosd import SlowDisk, slow_disk
+from lab.cluster import Cluster
+from lab.history import Recorder
+from lab.scenario import Stage, Topology
+from lab.tiers import Drained, Pair, Settings
+from lab.tierspec import TierLayout
+from lab.workloads.sysbench import Oltp, SysbenchResult
+from suites.cachetier.stand import EXPECTED, UNTHROTTLED
+from suites.dmcache import oltp
+from suites.dmcache.stand import CACHE_BYTES, FAST_DISK, IMAGE_BYTES, METADATA_DISK, NEEDS, ORIGIN_MS, Stand, on_image
+from suites.resilience.trial import EXPECTED as RESTARTED
+
+BASE = "oltp"
+TIER = "tier"
+"""What the history calls a cache tier, beside the names that dm-cache's kinds have."""
+
+TOPOLOGY = Topology(
+    cache_tier=TierLayout(servers=1),
+    lone_client=True,
+    role_sets=("ceph", "database"),
+    client_disks=(FAST_DISK, METADATA_DISK),
+    options=(*UNTHROTTLED, ("mon_allow_pool_size_one", "true"), ("bluestore_default_buffered_read", "false")),
+)
+"""One server with an OSD of each class and pools of one copy, as the paper's pools: a machine without KVM has one CPU
+for each server in any case. OSDs keep nothing of what they read in memory, or no slow disk would be asked twice."""
+
+EXPECTS = {**EXPECTED, **RESTARTED}
+_COPIES = 1
+_BASE_PGS = 16
+_CACHE_PGS = 4
+
+__all__ = ["EXPECTS", "NEEDS", "TIER", "TOPOLOGY", "Layers", "layered"]
+
+
+@dataclass
+class Layers:
+    """stand: the client's side; slow: the base's disk; pair: the tier over the base, None while there is none.
+
+    before: the OSDs' counters when the tier was put there; made: how many tiers there were.
+    """
+
+    cluster: Cluster
+    stand: Stand
+    slow: SlowDisk
+    recorder: Recorder
+    pair: Pair | None = None
+    before: Mapping[str, float] = field(default_factory=dict)
+    made: int = 0
+
+    def plain(self) -> None:
+        """The base alone, whatever was there before."""
+        if self.stand.cache is not None:
+            self.stand.plain()
+        if self.pair is not None:
+            self.leave()
+
+    def dm_cached(self) -> None:
+        """A fresh dm-cache on the client, as the paper's."""
+        self.plain()
+        self.stand.cached(Mode.WRITEBACK)
+
+    def tiered(self, settings: Settings | None = None) -> Pair:
+        """A fresh cache pool over the base, under whatever uses the image meanwhile."""
+        self.plain()
+        self.made += 1
+        pair = Pair(BASE, f"{BASE}-cache{self.made}")
+        tiers.make_pool(self.cluster, pair.cache, tiers.FAST_ROOT, size=_COPIES, pg_num=_CACHE_PGS)
+        self.pair = pair
+        pools.wait_clean(self.cluster)
+        self.before = tiers.tier_counters(self.cluster)
+        tiers.attach(self.cluster, pair, settings or Settings())
+        return pair
+
+    def put(self, kind: str) -> None:
+        """One of the three, by its name in the history."""
+        if kind == TIER:
+            self.tiered()
+        elif kind == Mode.WRITEBACK:
+            self.dm_cached()
+        else:
+            self.plain()
+
+    def leave(self) -> Drained:
+        """Flush and remove the tier as Ceph's documentation has it; an image that is open may stay so."""
+        pair = self.tier
+        tiers.set_mode(self.cluster, pair, "proxy")
+        drained = tiers.drain(self.cluster, pair)
+        self.recorder.record("drained", watched=list(drained.watched), passes=drained.passes, seconds=drained.seconds)
+        tiers.remove_overlay(self.cluster, pair)
+        self.drop()
+        return drained
+
+    def drop(self) -> None:
+        """Remove the tier with what is in it."""
+        tiers.discard_cache(self.cluster, self.tier)
+        self.pair = None
+
+    @property
+    def tier(self) -> Pair:
+        assert self.pair is not None, "there is no tier"
+        return self.pair
+
+    def counters(self) -> dict[str, float]:
+        """What the tier did since it was put there."""
+        return tiers.since(self.cluster, self.before)
+
+    def look(self, label: str) -> None:
+        """Put the tier's counters and what its pool holds into the history; the latter is some seconds old."""
+        if self.pair is None:
+            return
+        found = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
+        held = {name: found.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
+        self.recorder.record("tier", stand=label, counters=self.counters(), **held)
+
+    def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
+        """As `oltp.measured`, with the tier's counters beside it."""
+        kind = TIER if self.pair is not None else ""
+        return oltp.measured(self.stand, stage, label, wanted, kind=kind, beside=lambda: self.look(label))
+
+
+@contextmanager
+def layered(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Layers]:
+    """An image in a base pool on the slow disk, which is not slow yet and has nothing before it; all of it goes."""
+    cluster = stage.cluster
+    tiers.lay_out(cluster)
+    (slow,) = set(cluster.osd_ids()) - set(tiers.fast_osds(cluster))
+    with slow_disk(cluster, slow, ORIGIN_MS) as disk:
+        tiers.make_pool(cluster, BASE, tiers.SLOW_ROOT, size=_COPIES, pg_num=_BASE_PGS)
+        made: Layers | None = None
+        try:
+            pools.wait_clean(cluster)
+            with on_image(stage, BASE, cache_bytes=cache_bytes, image_bytes=image_bytes) as stand:
+                made = Layers(cluster, stand, disk, stage.recorder)
+                yield made
+        finally:
+            disk.impose(slow=False)
+            tiers.discard(cluster, (made and made.pair) or Pair(BASE, f"{BASE}-cache"))
