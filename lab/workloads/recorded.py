@@ -38,6 +38,10 @@ _OPTIONS = {
 }
 
 
+Kind = Literal["objects", "blocks"]
+"""What a load writes: RADOS objects, or blocks of RBD images."""
+
+
 @dataclass(frozen=True)
 class Load:
     """What is done: pure data, from which and from its seed every operation follows.
@@ -52,7 +56,7 @@ class Load:
     nodes: tuple[str, ...]
     seed: int
     name: str = "load"
-    kind: Literal["objects", "blocks"] = "objects"
+    kind: Kind = "objects"
     keys: int = 32
     workers: int = 4
     sizes: tuple[int, ...] = (4096, 65536)

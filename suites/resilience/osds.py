@@ -10,7 +10,8 @@ from lab.faults.daemons import KillDaemon
 from lab.faults.nodes import KillNode, strikeable
 from lab.pools import PoolKind
 from lab.scenario import Scenario, Stage, Tier, Topology
-from suites.resilience.trial import EXPECTED, LARGE, SMALL, THREE, linger, loaded
+from lab.workloads.recorded import Kind
+from suites.resilience.trial import EXPECTED, LARGE, MIXED, SMALL, THREE, linger, loaded
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=6, foreign=0, mons=3, lone_client=True)
@@ -24,13 +25,15 @@ STALL_S = 40.0
 10 s more (mon_lease of 5 s, twice), and the rest is peering."""
 
 SIZES = {"small": SMALL, "large": LARGE}
+BLOCKS: Kind = "blocks"
+"""A load of blocks of 4 KiB in an RBD image, in place of whole objects."""
 
 
-def osd_failure(stage: Stage, sizes: tuple[int, ...]) -> None:
+def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> None:
     """Kill one OSD after the other while clients work."""
     cluster = stage.cluster
     limit_stall(stage)
-    with loaded(stage, sizes=sizes):
+    with loaded(stage, sizes=sizes, of=of):
         for osd in stage.rng.sample(cluster.osd_ids(), len(cluster.osd_ids())):
             with inflict(KillDaemon(f"osd.{osd}"), cluster, stage.recorder):
                 linger(stage.rng, *HOLD_S)
@@ -74,6 +77,16 @@ SCENARIOS: tuple[Scenario, ...] = (
             expects=EXPECTED,
         )
         for size in SIZES
+    ),
+    Scenario(
+        name=f"resilience.osd-failure[load={BLOCKS}]",
+        goal="One OSD after the other fails under a load of 4 KiB blocks of an RBD image; clients are served on.",
+        method="Kills each OSD in turn, in an order by the seed, with recovery between; reads every block back.",
+        run=partial(osd_failure, sizes=MIXED, of=BLOCKS),
+        check="recorded",
+        tier=Tier.FULL,
+        topology=THREE,
+        expects=EXPECTED,
     ),
     *(
         Scenario(

@@ -14,7 +14,7 @@ from lab.faults.scrub import deep_scrub, rados_json
 from lab.history import Recorder
 from lab.pools import REPLICATED, PoolKind
 from lab.scenario import Stage, Topology
-from lab.workloads.recorded import Load, RecordedLoad
+from lab.workloads.recorded import Kind, Load, RecordedLoad
 from suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from suites.limits import no_errors
 
@@ -57,14 +57,17 @@ DAMAGED = {
 """For scenarios that damage copies on purpose, and no others: a bad block is also what a lost write looks like."""
 
 
-def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, name: str = "load") -> RecordedLoad:
-    """A recorded load of objects in a pool, from the machine for clients, that follows from the scenario's seed."""
+def new_load(
+    stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kind = "objects", name: str = "load"
+) -> RecordedLoad:
+    """A recorded load in a pool, from the machine for clients, that follows from the scenario's seed."""
     client = stage.cluster.client.host.name
     load = Load(
         pool=pool,
         nodes=(client,),
         seed=stage.rng.randrange(1 << 30),
         name=name,
+        kind=of,
         keys=KEYS,
         workers=WORKERS,
         sizes=sizes,
@@ -79,6 +82,7 @@ def loaded(
     kind: PoolKind = REPLICATED,
     *,
     sizes: tuple[int, ...] = MIXED,
+    of: Kind = "objects",
     options: dict[str, str] | None = None,
     pg_num: int = PG_NUM,
     restarted: bool = False,
@@ -90,7 +94,7 @@ def loaded(
     """
     no_errors(stage.recorder, "a redundant pool serves on, or lets its clients wait")
     with pools.pool(stage.cluster, "resilient", kind, pg_num=pg_num, options=options) as pool:
-        load = new_load(stage, pool, sizes=sizes)
+        load = new_load(stage, pool, sizes=sizes, of=of)
         load.prepare()
         with load.running():
             before = under_way(load)
@@ -126,6 +130,7 @@ def again_and_again(
     before_s: tuple[float, float],
     meanwhile: Callable[[], None],
     kind: PoolKind = REPLICATED,
+    of: Kind = "objects",
 ) -> list[float]:
     """Again and again: load, the whole cluster struck at a random moment, `meanwhile`, health, everything read back.
 
@@ -138,7 +143,7 @@ def again_and_again(
     )
     took: list[float] = []
     with pools.pool(cluster, "resilient", kind, pg_num=PG_NUM) as pool:
-        load = new_load(stage, pool)
+        load = new_load(stage, pool, of=of)
         load.prepare()
         done = 0
         for number in range(count):
