@@ -14,6 +14,7 @@ from lab.arch import Arch, host_arch
 from lab.errors import SpecError, Unavailable
 from lab.home import Home
 from lab.providers.lxd import LxdProvider, imported, names, nodes, placement
+from lab.providers.lxd.host import LxdHost
 from lab.providers.lxd.placement import Machine
 from lab.providers.lxd.removal import Removal, runs_present
 from lab.providers.lxd.server import Server, addresses, connect, find_servers
@@ -262,3 +263,12 @@ def test_a_name_that_another_home_has_counts_as_taken(lxd: FakeLxd, server: Serv
     with_run(lxd, "r1", Home(tmp_path / "a"))
     assert Removal([server], Home(tmp_path / "b"), "r1").present()
     assert not Removal([server], Home(tmp_path / "b"), "r2").present()
+
+
+def test_a_terminal_is_opened_on_this_machine_whatever_remote_its_user_prefers(server: Server) -> None:
+    host = LxdHost(server=server, project="cephlab-r1", node=Node("n0", X86), address="10.77.0.10", disks={})
+    socket = server.address.socket
+    assert socket is not None
+    at, argv = host.interactive(("ceph", "-s"))[:7], host.interactive(("ceph", "-s"))[7:]
+    assert at == ("env", f"LXD_DIR={socket.parent}", "lxc", "--force-local", "--project", "cephlab-r1", "exec")
+    assert argv == ("--mode", "interactive", "n0", "--", "ceph", "-s")

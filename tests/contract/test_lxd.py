@@ -10,7 +10,7 @@ from signal import SIGKILL
 
 import pytest
 
-from lab import clock
+from lab import clock, process
 from lab.errors import SpecError
 from lab.home import Home
 from lab.providers.base import CutsLinks, Images, Provider
@@ -88,3 +88,14 @@ def test_a_name_that_is_taken_is_refused_and_left_alone(
             pytest.fail("two runs of one name")
         assert provider.prune(elsewhere, run.id) == []
         assert place.native.run(("true",)).code == 0
+
+
+def test_a_terminal_is_on_this_machine_whatever_remote_its_user_prefers(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.yml").write_text(
+        "default-remote: far\nremotes:\n  far: {addr: 'https://far.invalid', protocol: simplestreams, public: true}\n"
+    )
+    monkeypatch.setenv("LXD_CONF", str(tmp_path))
+    with launch(node("n0")) as place:
+        assert process.run(place.native.interactive(("hostname",), terminal=False)).stdout.strip() == "n0"

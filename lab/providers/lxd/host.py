@@ -103,7 +103,10 @@ class LxdHost:
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
-        """Through the `lxc` command, which knows a socket by LXD_DIR; a machine elsewhere has no such short way."""
+        """Through the `lxc` command, which knows a socket by LXD_DIR; a machine elsewhere has no such short way.
+
+        Without `--force-local` lxc asks the machine that its user made the default one, whichever that is.
+        """
         socket = self.server.address.socket
         if socket is None:
             raise Unavailable(
@@ -113,7 +116,7 @@ class LxdHost:
             )
         options = ["--mode", "interactive" if terminal else "non-interactive"]
         options += [word for key, value in (env or {}).items() for word in ("--env", f"{key}={value}")]
-        at = ("env", f"LXD_DIR={socket.parent}", "lxc", "--project", self.project)
+        at = ("env", f"LXD_DIR={socket.parent}", "lxc", "--force-local", "--project", self.project)
         return (*at, "exec", *options, self.instance, "--", *argv)
 
     def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
