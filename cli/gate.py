@@ -185,14 +185,20 @@ def _judged(one: Any) -> dict[str, Any]:
 def report(
     directory: ArchiveArgument,
     output: Annotated[Path | None, typer.Option(help="File to write; report.html in DIR when left out.")] = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write one self-contained HTML page from an archive."""
     with reporting(as_json) as out:
         from lab.archive import read_archive, replace_report
         from lab.report import render_report
+        from tuning.comparison import compared, together
 
-        html = render_report(read_archive(directory))
+        archive = read_archive(directory)
+        others = [(one.name, read_archive(one).events) for one in beside or ()]
+        html = render_report(archive, compared(together(archive.events, others)))
         if output is None:
             replace_report(directory, html)
         else:

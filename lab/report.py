@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -86,7 +87,40 @@ class Matrix:
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
-def render_report(archive: Archive) -> str:
+class Agreement(StrEnum):
+    """Whether what was measured here says the same as a publication."""
+
+    AGREED = "agreed"
+    NOT_AGREED = "not agreed"
+    CANNOT_SAY = "cannot say"
+
+    @property
+    def tone(self) -> Ending:
+        """As whose colour it is shown: none of them is a verdict on Ceph."""
+        return {"agreed": Ending.PASS, "not agreed": Ending.ERROR}.get(self.value, Ending.INCONCLUSIVE)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A publication's finding beside ours. where: in it; words: what was measured, or what is missing."""
+
+    name: str
+    where: str
+    agreement: Agreement
+    words: str
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the page says of an archive beside a publication."""
+
+    title: str
+    source: str
+    plots: tuple[Plot, ...]
+    judged: tuple[Judged, ...]
+
+
+def render_report(archive: Archive, beside: Beside | None = None) -> str:
     """The page; needs nothing but itself."""
     rows = _rows(archive)
     return _template().render(
@@ -102,6 +136,7 @@ def render_report(archive: Archive) -> str:
         limits=limits_of(archive),
         predictions=[event.data for event in archive.events if event.kind == "prediction"],
         claims=[event.data for event in archive.events if event.kind == "claim"],
+        beside=beside,
         duration=_duration(archive.manifest),
         words=WORDS,
     )

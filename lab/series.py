@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -55,17 +55,27 @@ def plots(events: Sequence[Event]) -> tuple[Plot, ...]:
     return (*(_series(event.data) for event in events if event.kind == KIND), *map(_bars, measured_in(events)))
 
 
-def _series(data: Mapping[str, Any]) -> Plot:
+def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float] | None = None) -> Plot:
+    """Lines over one axis, those of a panel together; the marks' names are its words."""
     panels: dict[str, list[Series]] = {}
-    for line in data["lines"]:
-        found = panels.setdefault(line["panel"], [])
-        points = tuple((float(x), float(y)) for x, y in line["points"])
-        found.append(Series(line["label"], points, _TONES[len(found) % len(_TONES)]))
-    marks = [Mark(float(at), label) for label, at in data["marks"].items()]
+    for line in lines:
+        found = panels.setdefault(line.panel, [])
+        found.append(Series(line.label, line.points, _TONES[len(found) % len(_TONES)]))
+    places = dict(marks or {})
     shown = [Panel(name, tuple(series)) for name, series in panels.items()]
-    words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(data["marks"].items(), 1)]
-    svg = chart(shown, marks, unit=data["axis"], name=data["title"])
-    return Plot(data["title"], svg, "; ".join([*words, *([data["words"]] if data["words"] else [])]))
+    words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(places.items(), 1)]
+    svg = chart(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
+    return Plot(title, svg, "; ".join(words))
+
+
+def _series(data: Mapping[str, Any]) -> Plot:
+    lines = [
+        Line(line["panel"], line["label"], tuple((float(x), float(y)) for x, y in line["points"]))
+        for line in data["lines"]
+    ]
+    marks = {label: float(at) for label, at in data["marks"].items()}
+    made = line_chart(data["title"], lines, axis=data["axis"], marks=marks)
+    return replace(made, words="; ".join(words for words in (made.words, data["words"]) if words))
 
 
 def _bars(measured: Measurement) -> Plot:
@@ -98,4 +108,4 @@ def _bar(role: str, values: Sequence[float], longest: float, top: float) -> Iter
     yield f'<text x="{x + 6:.1f}" y="{top + 12:g}">{escape(seconds_text(sum(values)))}</text>'
 
 
-__all__ = ["Line", "Plot", "plots", "record_demand", "record_series"]
+__all__ = ["Line", "Plot", "line_chart", "plots", "record_demand", "record_series"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
 from lab.arch import host_arch
@@ -13,7 +11,7 @@ from lab.scenario import Topology
 from lab.spec import Disk
 from lab.workloads.committed import TABLES, compare, statement, value_of
 from suites.dmcache import SCENARIOS
-from suites.dmcache.benefit import note_gain, ratio
+from suites.dmcache.benefit import note_gain
 from suites.dmcache.stand import TOPOLOGY
 
 
@@ -64,10 +62,6 @@ def test_a_gain_is_judged_by_whole_intervals(with_cache: tuple[float, ...], outc
     recorder.witness("transactions", got=100, least=1)
     note_gain(recorder, "writeback", {True: with_cache, False: (19.0, 20.0, 21.0)}, judged=True)
     assert CHECKS["figures"](recorder.events()).outcome is outcome
-
-
-def test_a_ratio_to_nearly_nothing_has_no_upper_end() -> None:
-    assert ratio((10.0, 11.0), (0.0, 10.0))[2] == math.inf
 
 
 def test_the_client_alone_has_the_disks() -> None:

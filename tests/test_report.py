@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lab.archive import Ending, Record, Writer, read_archive
-from lab.report import limits_of, overall, render_report, seconds_text
+from lab.report import Agreement, Beside, Judged, limits_of, overall, render_report, seconds_text
+from lab.series import Line, line_chart
 from tests.test_archive import ENDED, FINE, MANIFEST, began, saw
 
 CLUSTER: dict[str, Any] = {
@@ -186,3 +187,16 @@ def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:
 )
 def test_durations_read_well(value: float | None, text: str) -> None:
     assert seconds_text(value) == text
+
+
+def test_what_is_beside_a_publication_is_on_the_page_with_its_answer(tmp_path: Path) -> None:
+    Writer(tmp_path / "a", {**MANIFEST, "clusters": [CLUSTER]}).seal(render_report)
+    plot = line_chart("curves", [Line("tps", "none", ((1.0, 2.0), (2.0, 3.0)))], axis="threads")
+    judged = tuple(Judged(f"finding {word}", "5.1", word, NASTY) for word in Agreement)
+    made = Page(render_report(read_archive(tmp_path / "a"), Beside("A paper", "its title", (plot,), judged)))
+    assert "script" not in made.tags
+    assert "svg" in made.tags
+    for word in Agreement:
+        assert f"finding {word}" in made.text
+    assert "A paper" in made.text
+    assert "A paper" not in Page(render_report(read_archive(tmp_path / "a"))).text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import random
 import time
 
 import psutil
@@ -16,7 +17,7 @@ from lab.telemetry.bench import operations_of, per_operation
 from lab.telemetry.demand import Interval, Operation, Resource, Role
 from lab.telemetry.meter import Spent
 from lab.telemetry.plan import Load, Plan
-from lab.telemetry.statistics import Stop, interval, linearity, width
+from lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width
 from lab.workloads.fio import Progress
 
 STAT = (
@@ -185,3 +186,21 @@ def test_cpus_are_kept_awake_only_inside_the_block() -> None:
     with kept_awake():
         assert fillers() == before + len(os.sched_getaffinity(0))
     assert fillers() == before
+
+
+def test_a_ratio_of_means_has_fiellers_interval_and_no_upper_end_over_what_may_be_nothing() -> None:
+    # By hand: means 20 and 10, variances of the means 1/3 each, t of 4 degrees of freedom 2.7764.
+    found = ratio_of_means((19.0, 20.0, 21.0), (9.0, 10.0, 11.0))
+    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 1.6858, 2.4197), abs=1e-3)
+    assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).high == math.inf
+    assert ratio_of_means((10.0,), (5.0, 5.1)).low == 0.0
+
+
+def test_a_ratio_of_means_covers_as_often_as_it_says() -> None:
+    source = random.Random(7)
+    covered = 0
+    for _ in range(400):
+        over, under = ([source.gauss(mean, 3.0) for _ in range(8)] for mean in (30.0, 20.0))
+        found = ratio_of_means(over, under)
+        covered += found.low <= 1.5 <= found.high
+    assert 0.92 <= covered / 400 <= 0.98

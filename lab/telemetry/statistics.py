@@ -15,6 +15,9 @@ CONFIDENCE = 0.95
 LEAST_BATCHES = 5
 """With fewer, the t quantile alone makes the interval too wide to say anything."""
 
+LEAST_OF_A_MEAN = 2
+"""One value alone has no spread."""
+
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean with its two-sided t interval; one value alone has an interval without end."""
@@ -26,6 +29,26 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
         return Interval(mean, -math.inf, math.inf, 1, confidence)
     half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * float(np.std(values, ddof=1)) / math.sqrt(count)
     return Interval(mean, mean - half, mean + half, count, confidence)
+
+
+def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Mean of `over` / mean of `under` with its interval; without an upper end where `under` may be 0.
+
+    Source: Fieller, Some problems in interval estimation, Journal of the Royal Statistical Society B 16 (1954).
+    """
+    mean, base = float(np.mean(over)), float(np.mean(under))
+    left = len(over) + len(under) - 2
+    value = mean / base if base > 0 else math.inf
+    if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0:
+        return Interval(value, 0.0, math.inf, left + 2, confidence)
+    quantile = float(stats.t.ppf((1 + confidence) / 2, left))
+    var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
+    doubt = quantile**2 * var_base / base**2
+    if doubt >= 1:
+        return Interval(value, 0.0, math.inf, left + 2, confidence)
+    half = quantile / base * math.sqrt(var * (1 - doubt) + value**2 * var_base)
+    low, high = (value - half) / (1 - doubt), (value + half) / (1 - doubt)
+    return Interval(value, max(0.0, low), high, left + 2, confidence)
 
 
 def width(found: Interval) -> float:

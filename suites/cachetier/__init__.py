@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.scenario import Scenario
-from suites.cachetier import benefit, brought, flushing, leaving, misses, mixed, oltp, promotion
+from suites.cachetier import benefit, brought, crowded, flushing, leaving, misses, mixed, oltp, promotion
 
 SCENARIOS: tuple[Scenario, ...] = (
     *promotion.SCENARIOS,
@@ -14,4 +14,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     *benefit.SCENARIOS,
     *oltp.SCENARIOS,
     *brought.SCENARIOS,
+    *crowded.SCENARIOS,
 )

@@ -49,7 +49,7 @@ __all__ = ["EXPECTS", "NEEDS", "TIER", "TOPOLOGY", "Layers", "layered"]
 class Layers:
     """stand: the client's side; slow: the base's disk; pair: the tier over the base, None while there is none.
 
-    before: the OSDs' counters when the tier was put there; made: how many tiers there were.
+    room_bytes: what the tier may hold; before: the OSDs' counters when it was put there; made: how many there were.
     """
 
     cluster: Cluster
@@ -57,6 +57,7 @@ class Layers:
     slow: SlowDisk
     recorder: Recorder
     pair: Pair | None = None
+    room_bytes: int = 0
     before: Mapping[str, float] = field(default_factory=dict)
     made: int = 0
 
@@ -72,16 +73,18 @@ class Layers:
         self.plain()
         self.stand.cached(Mode.WRITEBACK)
 
-    def tiered(self, settings: Settings | None = None) -> Pair:
+    def tiered(self, settings: Settings | None = None, *, pg_num: int = _CACHE_PGS) -> Pair:
         """A fresh cache pool over the base, under whatever uses the image meanwhile."""
         self.plain()
         self.made += 1
         pair = Pair(BASE, f"{BASE}-cache{self.made}")
-        tiers.make_pool(self.cluster, pair.cache, tiers.FAST_ROOT, size=_COPIES, pg_num=_CACHE_PGS)
+        tiers.make_pool(self.cluster, pair.cache, tiers.FAST_ROOT, size=_COPIES, pg_num=pg_num)
         self.pair = pair
         pools.wait_clean(self.cluster)
         self.before = tiers.tier_counters(self.cluster)
-        tiers.attach(self.cluster, pair, settings or Settings())
+        wanted = settings or Settings()
+        self.room_bytes = wanted.target_max_bytes
+        tiers.attach(self.cluster, pair, wanted)
         return pair
 
     def put(self, kind: str) -> None:
@@ -127,8 +130,10 @@ class Layers:
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
         """As `oltp.measured`, with the tier's counters beside it."""
-        kind = TIER if self.pair is not None else ""
-        return oltp.measured(self.stand, stage, label, wanted, kind=kind, beside=lambda: self.look(label))
+        if self.pair is None:
+            return oltp.measured(self.stand, stage, label, wanted)
+        elsewhere = oltp.Elsewhere(TIER, self.room_bytes, lambda: self.look(label))
+        return oltp.measured(self.stand, stage, label, wanted, elsewhere)
 
 
 @contextmanager

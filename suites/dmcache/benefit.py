@@ -5,14 +5,13 @@ Seconds of a run are taken as independent of each other, which they are not quit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from lab.blockstack.dmcache import Mode
 from lab.history import Recorder
 from lab.scenario import Scenario, Stage, Tier
-from lab.telemetry.statistics import interval
+from lab.telemetry.statistics import ratio_of_means
 from lab.workloads import sysbench
 from suites.dmcache.oltp import WARM_S, job, measured, steady
 from suites.dmcache.stand import NEEDS, TOPOLOGY, Stand, standing
@@ -31,28 +30,21 @@ GAIN = "the paper found more transactions with the cache at few threads"
 UNJUDGED = "the paper has figures of other machines: written down, not judged"
 
 
-def ratio(with_cache: Sequence[float], without: Sequence[float]) -> tuple[float, float, float]:
-    """(ratio of means, low, high): the ends are the farthest that the two intervals allow."""
-    one, two = interval(with_cache), interval(without)
-    high = one.high / two.low if two.low > 0 else math.inf
-    return one.mean / two.mean, max(0.0, one.low) / two.high, high
-
-
 def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[float]], *, judged: bool) -> float:
     """Note a gain as a figure, judged or not; its lower end. values: seconds with the cache (True) and without."""
-    mean, low, high = ratio(values[True], values[False])
+    found = ratio_of_means(values[True], values[False])
     recorder.record(
         "figure",
         what=what,
-        value=mean,
-        low=low,
-        high=min(high, 1e9),
+        value=found.mean,
+        low=found.low,
+        high=min(found.high, 1e9),
         unit="times as many transactions as without",
         least=1.0 if judged else None,
         most=None,
         why=GAIN if judged else UNJUDGED,
     )
-    return low
+    return found.low
 
 
 def in_turns(stand: Stand, stage: Stage, mode: Mode, threads: int, rounds: int) -> dict[bool, list[float]]:

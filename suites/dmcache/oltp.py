@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from lab import clock
 from lab.blockstack import diskstats
@@ -36,13 +36,19 @@ def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 
     return Oltp(stand.database.socket, DATABASE, rows, threads=threads, runtime_s=runtime_s, seed=seed)
 
 
-def measured(
-    stand: Stand, stage: Stage, label: str, wanted: Oltp, *, kind: str = "", beside: Callable[[], None] | None = None
-) -> SysbenchResult:
-    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load.
+@dataclass(frozen=True)
+class Elsewhere:
+    """A cache that is not on the client, by its kind and what it may hold; look: notes its counters."""
 
-    kind: the cache's, where it is not the stand's own; beside: what else to look at once a second.
-    """
+    kind: str
+    room_bytes: int
+    look: Callable[[], None]
+
+
+def measured(
+    stand: Stand, stage: Stage, label: str, wanted: Oltp, elsewhere: Elsewhere | None = None
+) -> SysbenchResult:
+    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load."""
     recorder = stage.recorder
     before = diskstats.traffic(stand.host, stand.layers)
     with Workers(max_workers=1, thread_name_prefix="sysbench") as worker:
@@ -51,8 +57,8 @@ def measured(
         def look() -> bool:
             if stand.cache is not None:
                 recorder.record("cache", stand=label, **asdict(stand.cache.status()))
-            if beside is not None:
-                beside()
+            if elsewhere is not None:
+                elsewhere.look()
             return running.done()
 
         clock.wait(look, bool, what="the end of sysbench", timeout_s=_END_S, interval_s=_LOOK_S)
@@ -61,8 +67,7 @@ def measured(
     recorder.record(
         "oltp",
         stand=label,
-        cache=kind or stand.kind,
-        block_bytes=stand.cache.block_sectors * SECTOR_BYTES if isinstance(stand.cache, CacheDevice) else 0,
+        **_described(stand, elsewhere),
         threads=wanted.threads,
         rows=wanted.rows,
         **asdict(result),
@@ -70,6 +75,14 @@ def measured(
     )
     recorder.witness(f"transactions of {label}", got=result.transactions, least=LEAST_TRANSACTIONS)
     return result
+
+
+def _described(stand: Stand, elsewhere: Elsewhere | None) -> dict[str, str | int]:
+    """What there is of a cache; 0 for what does not apply."""
+    if elsewhere is not None:
+        return {"cache": elsewhere.kind, "block_bytes": 0, "room_bytes": elsewhere.room_bytes}
+    block = stand.cache.block_sectors * SECTOR_BYTES if isinstance(stand.cache, CacheDevice) else 0
+    return {"cache": stand.kind, "block_bytes": block, "room_bytes": stand.cache_bytes if stand.cache else 0}
 
 
 def per_transaction(traffic: Traffic, result: SysbenchResult) -> Mapping[str, float]:

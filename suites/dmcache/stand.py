@@ -108,7 +108,8 @@ class Stand:
         self.mapper.load_modules()
         self.image_device = krbd.map_image(self.cluster, NODE, self.pool, IMAGE)
         self.mapper.create(SLOW, mapper.linear(self.image_device, self.mapper.sectors(self.image_device)))
-        self.mapper.create(FAST, mapper.linear(self.host.disk(FAST_DISK.name), self.cache_bytes // SECTOR_BYTES))
+        fast = self.host.disk(FAST_DISK.name)
+        self.mapper.create(FAST, mapper.linear(fast, self.cache_bytes // SECTOR_BYTES))
         disk = self.host.disk(METADATA_DISK.name)
         self.mapper.create(METADATA, mapper.linear(disk, self.mapper.sectors(disk)))
 
@@ -144,6 +145,12 @@ class Stand:
         made = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
         self._begin(made, fresh=fresh)
         return made
+
+    def resize(self, cache_bytes: int) -> None:
+        """Give the next cache another size. There may be none now."""
+        self.cache_bytes = cache_bytes
+        disk = self.host.disk(FAST_DISK.name)
+        self.mapper.swap(FAST, mapper.linear(disk, cache_bytes // SECTOR_BYTES))
 
     def put(self, kind: str, *, fresh: bool = True) -> CacheDevice | WriteCache:
         """A cache by the name of its kind: a mode of dm-cache, or WRITECACHE."""

@@ -1,0 +1,179 @@
+"""Databases over caches beside what a publication found: curves over threads, and agreed, not agreed or cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from lab.history import Event
+from lab.report import Agreement, Beside, Judged
+from lab.series import Line, line_chart
+from lab.telemetry.demand import Interval
+from lab.telemetry.statistics import interval, ratio_of_means
+from tuning.findings import AXES, SHIPPED, End, Finding, Metric, Side, Wanted, load_findings
+from tuning.oltp import Run, runs
+
+PAPER = SHIPPED / "incerta-oltp.toml"
+TITLE = "The 2015 paper's database over caches"
+NAMES = {"none": "no cache", "writeback": "dm-cache", "tier": "cache tier"}
+CURVES = {Metric.TPS: "transactions a second", Metric.P95_MS: "95th percentile of a second's latency, ms"}
+_LEAST_COUNTS = 2
+_LEAST_SECONDS = 2
+
+
+def compared(events: Sequence[Event]) -> Beside | None:
+    """What runs of a history, or of several, say beside the paper; None where there is no run."""
+    found = runs(events)
+    if not found:
+        return None
+    paper = load_findings(PAPER)
+    groups = _by_scenario(found)
+    return Beside(
+        title=TITLE,
+        source=paper.title,
+        plots=tuple(
+            line_chart(f"{name}: over threads", lines, axis="threads")
+            for name, group in groups.items()
+            if (lines := tuple(_curves(group)))
+        ),
+        judged=tuple(one for finding in paper.findings for one in judge(finding, groups)),
+    )
+
+
+def together(events: Sequence[Event], others: Iterable[tuple[str, Sequence[Event]]]) -> list[Event]:
+    """Events of one archive, and of others by the archive's name: runs of different archives are never compared."""
+    return [
+        *events,
+        *(replace(event, scenario=f"{event.scenario} of {name}") for name, more in others for event in more),
+    ]
+
+
+def _by_scenario(found: Iterable[Run]) -> dict[str, list[Run]]:
+    groups: dict[str, list[Run]] = {}
+    for run in found:
+        groups.setdefault(run.scenario, []).append(run)
+    return groups
+
+
+def _curves(group: Sequence[Run]) -> Iterator[Line]:
+    """Lines over threads, of scenarios that have several counts."""
+    ordered = sorted(group, key=lambda run: (run.cache, run.threads))
+    for metric, panel in CURVES.items():
+        for cache, same in groupby(ordered, key=lambda run: run.cache):
+            points = [
+                (float(threads), interval(values).mean)
+                for threads, at in groupby(same, key=lambda run: run.threads)
+                if (values := _values(metric, list(at)))
+            ]
+            if len(points) >= _LEAST_COUNTS:
+                yield Line(panel, NAMES.get(cache, cache), tuple(points))
+
+
+def judge(finding: Finding, groups: Mapping[str, Sequence[Run]]) -> Iterator[Judged]:
+    """One verdict for each scenario that has what the finding speaks of; one that says so where none has."""
+    if finding.beyond:
+        yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, finding.beyond)
+        return
+    found = [one for name, group in groups.items() if (one := _judged(finding, name, group)) is not None]
+    if found:
+        yield from found
+    else:
+        yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, f"missing: {_needed(finding)}")
+
+
+def _judged(finding: Finding, name: str, group: Sequence[Run]) -> Judged | None:
+    assert finding.of is not None
+    if finding.beside is None:
+        one = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0])
+        if len(one) < _LEAST_SECONDS:
+            return None
+        found, least, most = interval(one), finding.least, finding.most
+        words = f"{name}: {_text(found)}"
+    else:
+        sides = _narrowed(finding.of, finding.beside, group)
+        one, other = (_values(finding.metric, side) for side in sides)
+        if len(one) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
+            return None
+        found = ratio_of_means(one, other)
+        least, most = (1.0, None) if finding.wanted is Wanted.MORE else (None, 1.0)
+        words = f"{name}: {_text(found)} times as much; {_at(sides[0])} beside {_at(sides[1])}"
+    return Judged(finding.name, finding.where, agreement(found, least, most), words)
+
+
+def agreement(found: Interval, least: float | None, most: float | None) -> Agreement:
+    """Whether the whole interval is within the range, or outside of it."""
+    if (least is None or found.low > least) and (most is None or found.high < most):
+        return Agreement.AGREED
+    if (least is not None and found.high < least) or (most is not None and found.low > most):
+        return Agreement.NOT_AGREED
+    return Agreement.CANNOT_SAY
+
+
+def _narrowed(of: Side, beside: Side, group: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """The runs of both sides, axis by axis; both empty where the group does not have them."""
+    one, other = _matching(of, group), _matching(beside, group)
+    for axis in AXES:
+        if axis == "block_bytes" and of.cache != beside.cache:
+            continue  # what has no blocks is compared with all of them
+        chosen = _chosen((of.end(axis), beside.end(axis)), _on(axis, one), _on(axis, other))
+        if chosen is None:
+            return [], []
+        one = [run for run in one if getattr(run, axis) == chosen[0]]
+        other = [run for run in other if getattr(run, axis) == chosen[1]]
+    return one, other
+
+
+def _on(axis: str, side: Sequence[Run]) -> set[int]:
+    return {getattr(run, axis) for run in side}
+
+
+def _chosen(ends: tuple[End | None, End | None], one: set[int], other: set[int]) -> tuple[int, int] | None:
+    """The values of an axis on both sides: one that both have, or different ones where different ends are asked for."""
+    if ends[0] != ends[1]:
+        found = (_end(ends[0], one), _end(ends[1], other)) if one and other else (0, 0)
+        return found if found[0] != found[1] else None
+    common = one & other
+    # One count of threads alone is neither few nor many; the least that there is may stand for few.
+    if not common or (ends[0] is End.HIGHEST and len(common) < _LEAST_COUNTS):
+        return None
+    value = _end(ends[0], common)
+    return value, value
+
+
+def _matching(side: Side, group: Sequence[Run]) -> list[Run]:
+    return [
+        run for run in group if run.cache == side.cache and (side.evicts is None or (run.evicted > 0) == side.evicts)
+    ]
+
+
+def _end(end: End | None, values: Iterable[int]) -> int:
+    return max(values) if end is End.HIGHEST else min(values)
+
+
+def _values(metric: Metric, side: Sequence[Run]) -> list[float]:
+    return [value for run in side for value in getattr(run, metric.value)]
+
+
+def _at(side: Sequence[Run]) -> str:
+    run = side[0]
+    blocks = f", blocks of {run.block_bytes >> 10} KiB" if run.block_bytes else ""
+    return f"{NAMES.get(run.cache, run.cache)} (threads {run.threads}, rows {run.rows}{blocks})"
+
+
+def _text(found: Interval) -> str:
+    return f"{found.mean:.3g} [{found.low:.3g} .. {found.high:.3g}] over {found.samples} seconds"
+
+
+def _needed(finding: Finding) -> str:
+    """What a run would have to have for the finding to be judged."""
+    sides = [side for side in (finding.of, finding.beside) if side is not None]
+    return " and ".join(f"runs with {_wants(side)}" for side in sides)
+
+
+def _wants(side: Side) -> str:
+    words = [NAMES.get(side.cache, side.cache)]
+    words += [f"{end} {axis}" for axis in AXES if (end := side.end(axis))]
+    if side.evicts is not None:
+        words.append("evictions" if side.evicts else "no eviction")
+    return ", ".join(words)

@@ -1,0 +1,105 @@
+"""What a publication found about databases over caches, as data: what was compared, at which end of which axis."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from lab.errors import SpecError
+from lab.specfile import explain
+
+SHIPPED = Path(__file__).with_name("findings")
+AXES = ("threads", "rows", "block_bytes")
+
+
+class End(StrEnum):
+    """Of the values of an axis that were measured."""
+
+    LOWEST = "lowest"
+    HIGHEST = "highest"
+
+
+class Metric(StrEnum):
+    """Of each second of a run: transactions, 95th percentile of their latency, share of accesses that hit the cache."""
+
+    TPS = "tps"
+    P95_MS = "p95_ms"
+    HITS = "hits"
+
+
+class Wanted(StrEnum):
+    """How one side was beside the other."""
+
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison. An axis that is None is the same on both; evicts: whether the cache gave any up."""
+
+    cache: str
+    threads: End | None = None
+    rows: End | None = None
+    block_bytes: End | None = None
+    evicts: bool | None = None
+
+    def end(self, axis: str) -> End | None:
+        found: End | None = getattr(self, axis)
+        return found
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. where: section and conditions. wanted: how `of` was beside `beside`; least, most: where `of` was.
+
+    beyond: why nothing that is measured can be held against it.
+    """
+
+    name: str
+    where: str
+    metric: Metric = Metric.TPS
+    of: Side | None = None
+    beside: Side | None = None
+    wanted: Wanted | None = None
+    least: float | None = None
+    most: float | None = None
+    beyond: str = ""
+
+    def __post_init__(self) -> None:
+        ranged = self.least is not None or self.most is not None
+        compared = self.wanted is not None and self.beside is not None
+        ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
+        if ways != 1:
+            raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All of one publication."""
+
+    title: str
+    findings: tuple[Finding, ...]
+
+
+for _part in (Findings, Finding, Side):
+    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
+    setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
+
+_ADAPTER: TypeAdapter[Findings] = TypeAdapter(Findings)
+
+
+def load_findings(path: Path) -> Findings:
+    """Read one file; SpecError names file, key, what was got and what was wanted."""
+    try:
+        return _ADAPTER.validate_python(tomllib.loads(path.read_text()))
+    except OSError as error:
+        raise SpecError(f"the findings {path} cannot be read", str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
+    except ValidationError as error:
+        raise SpecError(f"{path} has no findings", explain(error), "docs/dmcache.md says what they are") from None
