@@ -14,6 +14,22 @@ from lab.telemetry.describe import seconds_text, title
 
 KIND = "series"
 _TONES = ("var(--pass, #1a7f4b)", "var(--error, #8a3ba8)", "var(--skip, #33698c)", "var(--inconclusive, #9a6700)")
+_LOOKS: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "cache": {
+        "blocks since the cache was made": {"promoted": ("promotions",), "evicted": ("demotions",)},
+        "dirty blocks": {"dirty": ("dirty",)},
+    },
+    "tier": {
+        "objects since the tier was made": {
+            "promoted": ("tier_promote",),
+            "flushed": ("tier_flush", "tier_try_flush"),
+            "evicted": ("tier_evict",),
+        },
+        "dirty objects": {"dirty": ("objects_dirty",)},
+    },
+}
+"""Kind of event -> panel -> label -> the counters that it sums up."""
+_LEAST_LOOKS = 2
 _WIDTH, _LEFT, _ROW, _BAR = 960.0, 120.0, 26.0, 16.0
 
 
@@ -52,7 +68,8 @@ def record_demand(recorder: Recorder, measured: Measurement) -> None:
 
 def plots(events: Sequence[Event]) -> tuple[Plot, ...]:
     """Every chart that a scenario's events make."""
-    return (*(_series(event.data) for event in events if event.kind == KIND), *map(_bars, measured_in(events)))
+    series = (_series(event.data) for event in events if event.kind == KIND)
+    return (*series, *map(_bars, measured_in(events)), *_caches(events))
 
 
 def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float] | None = None) -> Plot:
@@ -76,6 +93,29 @@ def _series(data: Mapping[str, Any]) -> Plot:
     marks = {label: float(at) for label, at in data["marks"].items()}
     made = line_chart(data["title"], lines, axis=data["axis"], marks=marks)
     return replace(made, words="; ".join(words for words in (made.words, data["words"]) if words))
+
+
+def _caches(events: Sequence[Event]) -> Iterator[Plot]:
+    """What caches did over time, from looks at their counters; a mark where the next run begins."""
+    for kind, panels in _LOOKS.items():
+        looks = [(event.at_s, event.data) for event in events if event.kind == kind]
+        if len(looks) < _LEAST_LOOKS:
+            continue
+        origin = looks[0][0]
+        lines = [
+            Line(panel, label, tuple((at - origin, _counted(data, names)) for at, data in looks))
+            for panel, named in panels.items()
+            for label, names in named.items()
+        ]
+        marks: dict[str, float] = {}
+        for at, data in looks:
+            marks.setdefault(str(data["stand"]), round(at - origin, 1))
+        yield line_chart(f"{kind}: counters over time", lines, axis="s", marks=marks)
+
+
+def _counted(look: Mapping[str, Any], names: Sequence[str]) -> float:
+    """The sum of some counters, wherever the look has them; what a kind of cache does not count is 0."""
+    return sum(float(look.get(name, look.get("counters", {}).get(name, 0))) for name in names)
 
 
 def _bars(measured: Measurement) -> Plot:

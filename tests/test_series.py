@@ -49,3 +49,23 @@ def test_nothing_recorded_makes_no_chart() -> None:
     recorder = History().recorder("other")
     recorder.observe("something", got=1, wanted=1)
     assert plots(recorder.events()) == ()
+
+
+def test_what_a_tier_did_is_drawn_over_time_with_a_mark_for_each_run() -> None:
+    recorder = History().recorder("cachetier.oltp")
+    for number, stand in enumerate(("ample", "ample", "crowded")):
+        counters = {"tier_promote": number, "tier_flush": 1, "tier_try_flush": 2, "tier_evict": number}
+        recorder.record("tier", stand=stand, counters=counters, objects_dirty=number)
+    (plot,) = plots(recorder.events())
+    assert plot.svg.count("<polyline") == 4
+    assert [words.partition(" (")[0] for words in plot.words.split("; ")] == ["1: ample", "2: crowded"]
+
+
+def test_a_cache_that_does_not_count_promotions_is_drawn_by_what_it_counts() -> None:
+    recorder = History().recorder("dmcache.writecache")
+    for dirty in (1, 5):
+        recorder.record("cache", stand="writecache", total=10, free=10 - dirty, dirty=dirty)
+    assert [plot.title for plot in plots(recorder.events())] == ["cache: counters over time"]
+    recorder = History().recorder("dmcache.one-look")
+    recorder.record("cache", stand="x", dirty=1)
+    assert not plots(recorder.events())
