@@ -112,12 +112,13 @@ class Judged:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the page says of an archive beside a publication."""
+    """What the page says of an archive beside a publication. note: what has to be known to read it."""
 
     title: str
     source: str
     plots: tuple[Plot, ...]
     judged: tuple[Judged, ...]
+    note: str = ""
 
 
 def render_report(archive: Archive, beside: Beside | None = None) -> str:

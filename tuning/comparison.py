@@ -32,6 +32,7 @@ def compared(events: Sequence[Event]) -> Beside | None:
     return Beside(
         title=TITLE,
         source=paper.title,
+        note=paper.note,
         plots=tuple(
             line_chart(f"{name}: over threads", lines, axis="threads")
             for name, group in groups.items()
@@ -58,7 +59,8 @@ def _by_scenario(found: Iterable[Run]) -> dict[str, list[Run]]:
 
 def _curves(group: Sequence[Run]) -> Iterator[Line]:
     """Lines over threads, of scenarios that have several counts."""
-    ordered = sorted(group, key=lambda run: (run.cache, run.threads))
+    order = [*NAMES, *sorted({run.cache for run in group} - set(NAMES))]
+    ordered = sorted(group, key=lambda run: (order.index(run.cache), run.threads))
     for metric, panel in CURVES.items():
         for cache, same in groupby(ordered, key=lambda run: run.cache):
             points = [

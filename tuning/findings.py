@@ -80,10 +80,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """All of one publication."""
+    """All of one publication. note: what has to be known to read them beside other figures."""
 
     title: str
     findings: tuple[Finding, ...]
+    note: str = ""
 
 
 for _part in (Findings, Finding, Side):
