@@ -34,7 +34,8 @@ def server_info(**environment: Any) -> dict[str, Any]:
 class FakeLxd:
     """things: (project, path below /1.0) -> its value. requests: method and path, in order, of all that changes.
 
-    refuse: paths that are not to be changed. busy: how often a path still answers that it is.
+    refuse: paths that are not to be changed. busy: how often a path still answers that it is. gone: how often a file
+    call still finds its helper leaving.
     """
 
     info: dict[str, Any] = field(default_factory=server_info)
@@ -42,11 +43,15 @@ class FakeLxd:
     requests: list[str] = field(default_factory=list)
     refuse: set[str] = field(default_factory=set)
     busy: dict[str, int] = field(default_factory=dict)
+    gone: dict[str, int] = field(default_factory=dict)
 
     def add(self, path: str, project: str = "default", **value: Any) -> None:
         self.things[project, path] = {"name": path.rpartition("/")[2], **value}
 
     def answer(self, method: str, project: str, path: str, *, whole: bool) -> tuple[int, Any]:
+        if self.gone.get(path, 0):
+            self.gone[path] -= 1
+            return 500, "read unix @->/proc/self/fd/9/forkfile.sock: read: connection reset by peer"
         if method == "GET":
             return self._get(project, path, whole=whole)
         self.requests.append(f"{method} {path}")

@@ -6,19 +6,20 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from lab.arch import Arch, host_arch
-from lab.errors import SpecError, Unavailable
+from lab.errors import LabBroken, SpecError, Unavailable
 from lab.home import Home
-from lab.providers.lxd import LxdProvider, imported, names, nodes, placement
+from lab.providers.lxd import LxdProvider, files, imported, names, nodes, placement
 from lab.providers.lxd.host import LxdHost
 from lab.providers.lxd.placement import Machine
 from lab.providers.lxd.removal import Removal, runs_present
 from lab.providers.lxd.server import Server, addresses, connect, find_servers
 from lab.providers.lxd.transport import Address
+from lab.providers.lxd.where import Where
 from lab.spec import GIB, MIB, ClusterSpec, Disk, DiskLimits, Node
 from tests.fake_lxd import FakeLxd, server_info, serving
 
@@ -272,3 +273,13 @@ def test_a_terminal_is_opened_on_this_machine_whatever_remote_its_user_prefers(s
     at, argv = host.interactive(("ceph", "-s"))[:7], host.interactive(("ceph", "-s"))[7:]
     assert at == ("env", f"LXD_DIR={socket.parent}", "lxc", "--force-local", "--project", "cephlab-r1", "exec")
     assert argv == ("--mode", "interactive", "n0", "--", "ceph", "-s")
+
+
+def test_a_file_call_that_met_the_helper_as_it_left_is_made_again(lxd: FakeLxd, server: Server) -> None:
+    where, path = Where(server, "cephlab-r1", "n0", "n0"), PurePosixPath("/cephlab/node/file")
+    lxd.gone["instances/n0/files"] = 2
+    files.put(where, b"content", path, 0o644)
+    assert lxd.requests == ["DELETE instances/n0/files", "POST instances/n0/files"]
+    lxd.gone["instances/n0/files"] = 1
+    with pytest.raises(LabBroken, match="is not a file"):
+        files.get(where, path, io.BytesIO())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from lab import clock
 from lab.errors import LabBroken
 from lab.providers.lxd.server import lxd_errors, status_of
 from lab.providers.lxd.where import Where
@@ -13,6 +15,9 @@ from lab.providers.lxd.where import Where
 _CHUNK = 1 << 20
 _MAX_LINKS = 10
 _NOT_FOUND = 404
+_HELPER = "forkfile.sock"
+_HELPER_S = 15.0
+"""Time for LXD to notice that an instance's helper has gone, which it does at the next call."""
 
 
 def put(where: Where, source: Path | bytes, target: PurePosixPath, mode: int) -> None:
@@ -30,12 +35,15 @@ def put(where: Where, source: Path | bytes, target: PurePosixPath, mode: int) ->
 
 def _post(where: Where, source: Path | bytes, target: PurePosixPath, mode: int) -> None:
     headers = {"X-LXD-type": "file", "X-LXD-write": "overwrite", **_owned(mode)}
-    with lxd_errors(f"writing {target} on {where.node}"):
+
+    def post() -> None:
         if isinstance(source, bytes):
             where.api.files.post(params={"path": str(target)}, data=source, headers=headers)
             return
         with source.open("rb") as content:
             where.api.files.post(params={"path": str(target)}, data=content, headers=headers)
+
+    _helped(f"writing {target} on {where.node}", post)
 
 
 def _make_directory(where: Where, path: PurePosixPath) -> None:
@@ -43,8 +51,10 @@ def _make_directory(where: Where, path: PurePosixPath) -> None:
         _open(where, str(path)).close()
     except LabBroken:
         headers = {"X-LXD-type": "directory", **_owned(0o755)}
-        with lxd_errors(f"making {path} on {where.node}"):
-            where.api.files.post(params={"path": str(path)}, headers=headers)
+        _helped(
+            f"making {path} on {where.node}",
+            lambda: where.api.files.post(params={"path": str(path)}, headers=headers),
+        )
 
 
 def _owned(mode: int) -> dict[str, str]:
@@ -60,8 +70,7 @@ def _owned(mode: int) -> dict[str, str]:
 def delete(where: Where, target: PurePosixPath) -> None:
     """Remove a file; nothing happens when it is not there."""
     try:
-        with lxd_errors(f"removing {target} on {where.node}"):
-            where.api.files.delete(params={"path": str(target)})
+        _helped(f"removing {target} on {where.node}", lambda: where.api.files.delete(params={"path": str(target)}))
     except LabBroken as error:
         if status_of(error) != _NOT_FOUND:
             raise
@@ -90,9 +99,38 @@ def get(where: Where, source: PurePosixPath, sink: IO[bytes]) -> None:
 
 def _open(where: Where, path: str) -> Any:
     try:
-        with lxd_errors(f"reading {path} on {where.node}"):
-            return where.api.files.get(params={"path": path}, stream=True, is_api=False)
+        return _helped(
+            f"reading {path} on {where.node}",
+            lambda: where.api.files.get(params={"path": path}, stream=True, is_api=False),
+        )
     except LabBroken as error:
         if status_of(error) == _NOT_FOUND:
             raise LabBroken(f"{path} is not there on {where.node}", error.detail) from error
         raise
+
+
+def _helped(doing: str, call: Callable[[], Any]) -> Any:
+    """What a file call answers, asked again while the helper that LXD has for an instance's files is on its way out.
+
+    It leaves when nothing was asked for ten seconds, and whoever comes at that moment is turned away before anything
+    was done (https://github.com/lxc/incus/pull/3623 tells of it, LXD has it in 5.0 as in 5.21).
+    """
+
+    def attempt() -> tuple[Any, LabBroken | None]:
+        try:
+            with lxd_errors(doing):
+                return call(), None
+        except LabBroken as error:
+            if _HELPER not in error.detail:
+                raise
+            return None, error
+
+    answer, _ = clock.wait(
+        attempt,
+        lambda found: found[1] is None,
+        what=doing,
+        timeout_s=_HELPER_S,
+        show=lambda found: found[1].detail if found[1] else "",
+        timed_out=lambda what, timeout_s, last: LabBroken(f"LXD failed at {what} for {timeout_s:g} s", last),
+    )
+    return answer
