@@ -35,6 +35,24 @@ def test_a_figure_is_judged_by_its_whole_interval(event: Event, outcome: Outcome
     assert CHECKS["figures"]([event, WITNESS]).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"value": float("nan")},
+        {"value": float("inf"), "least": 1.0},
+        {"value": float("inf")},
+        {"low": float("nan"), "least": 1.0},
+        {"high": float("nan"), "most": 20.0},
+        {"least": float("nan")},
+        {"most": float("inf")},
+    ],
+)
+def test_what_is_no_finite_number_is_inconclusive(data: dict[str, float]) -> None:
+    found = CHECKS["figures"]([figure(**data), WITNESS])
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "not a finite number" in found.reason
+
+
 def test_the_derivation_has_the_figure_the_limit_and_where_it_comes_from() -> None:
     verdict = CHECKS["figures"]([figure(low=9.0, high=11.0, least=5.0), WITNESS])
     assert verdict.derivation[0] == "rate: 10 [9 .. 11] 1/s; at least 5 wanted: a paper"
@@ -51,3 +69,22 @@ def test_nothing_measured_and_no_load_are_inconclusive() -> None:
 def test_a_wrong_observation_beside_good_figures_fails() -> None:
     wrong = Event("s", 0, "observation", {"what": "check value", "got": 1, "wanted": 2})
     assert CHECKS["figures"]([figure(), WITNESS, wrong]).outcome is Outcome.FAIL
+
+
+def test_a_witness_that_is_no_number_witnesses_nothing() -> None:
+    nothing = Event("s", 0, "witness", {"what": "operations", "got": float("nan"), "least": 1.0})
+    assert CHECKS["figures"]([figure(), nothing]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "numbers", [(float("nan"), 0.9, 1.0), (1.0, float("nan"), 1.0), (1.0, 0.9, float("nan")), (2.0, 1.5, float("inf"))]
+)
+def test_a_change_that_is_no_number_tells_neither(numbers: tuple[float, float, float]) -> None:
+    change = Event("s", 0, "change", dict(zip(("what", "value", "low", "high"), ("CPU", *numbers), strict=True)))
+    assert CHECKS["regression"]([figure(), WITNESS, change]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("limits", [[], [Event("s", 0, "limit", {"metric": "m", "high": 1, "unit": "s", "why": ""})]])
+def test_a_metric_that_is_no_number_is_not_served(limits: list[Event]) -> None:
+    event = Event("s", 0, "figure", {"metric": "m", "value": float("nan"), "unit": "s"})
+    assert CHECKS["service"]([event, *limits]).outcome is Outcome.INCONCLUSIVE

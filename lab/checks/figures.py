@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lab.checks.observations import observations
@@ -15,8 +16,8 @@ def figures(events: Sequence[Event]) -> Verdict:
     """Judge events of kind `figure` ({what, value, low, high, unit, least, most, why}) beside observations.
 
     low, high: the interval that the value lies in; least, most: the limit, None for none; why: where the limit comes
-    from, or why there is none. An interval across a limit is inconclusive, as is no witness
-    that the load was real, and no figure at all.
+    from, or why there is none. An interval across a limit is inconclusive, as is one that is no finite number, no
+    witness that the load was real, and no figure at all.
     """
     found = [event.data for event in events if event.kind == "figure"]
     if not found:
@@ -30,12 +31,22 @@ def figures(events: Sequence[Event]) -> Verdict:
 def _judge(data: Mapping[str, Any]) -> Verdict:
     least, most = data["least"], data["most"]
     line = f"{data['what']}: {_number(data)}{_limit(data)}"
+    if not all(math.isfinite(bound) for bound in _numbers(data)):
+        # A comparison with NaN is always false, so it would fall through every limit below.
+        text = f"cannot tell, not a finite number: {line}"
+        return Verdict(Outcome.INCONCLUSIVE, text, (text,))
     if (least is not None and data["high"] < least) or (most is not None and data["low"] > most):
         return Verdict(Outcome.FAIL, line, (line,))
     if (least is not None and data["low"] < least) or (most is not None and data["high"] > most):
         text = f"cannot tell: {line}"
         return Verdict(Outcome.INCONCLUSIVE, text, (text,))
     return Verdict(Outcome.PASS, line, (line,))
+
+
+def _numbers(data: Mapping[str, Any]) -> Iterator[float]:
+    """Every number that the verdict rests on: the figure, its interval and the limits that there are."""
+    yield from (data["value"], data["low"], data["high"])
+    yield from (data[key] for key in ("least", "most") if data[key] is not None)
 
 
 def _number(data: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,9 +28,11 @@ RULE = (
 def judge(value: float, low: float, high: float, found: float = FOUND, same: float = SAME) -> Outcome:
     """By after / before and its interval: dearer for certain, for certain not dearer by `found`, or neither.
 
-    same: up to here it has not changed.
+    same: up to here it has not changed. What is not a number at all tells neither.
     With an interval that holds the truth 98 times in 100, a cost that is the same lies above it once in 100.
     """
+    if not all(math.isfinite(number) for number in (value, low, high)):
+        return Outcome.INCONCLUSIVE
     if value > same and low > 1:
         return Outcome.FAIL
     return Outcome.PASS if high < found else Outcome.INCONCLUSIVE

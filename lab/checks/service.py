@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -49,6 +50,9 @@ def service(events: Sequence[Event]) -> Verdict:
 
 def _judge(metric: str, value: float, unit: str, limit: Mapping[str, Any] | None) -> Verdict:
     said = _said(metric, value, unit)
+    if not math.isfinite(value):
+        text = f"cannot tell, not a finite number: {said}"
+        return Verdict(Outcome.INCONCLUSIVE, text, (text,))
     if limit is None:
         return Verdict(Outcome.PASS, said, (f"{said} (no limit)",))
     held = value <= limit["high"]

@@ -24,7 +24,8 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     if not seen:
         return Verdict(Outcome.INCONCLUSIVE, "nothing witnessed that the load was real")
     lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in seen)
-    missing = [line for line, data in zip(lines, seen, strict=True) if data["got"] < data["least"]]
+    # Said by what it has to be: NaN is below nothing.
+    missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
     if missing:
         return Verdict(Outcome.INCONCLUSIVE, f"not exercised: {missing[0]}", tuple(missing))
     return Verdict(Outcome.PASS, f"{len(seen)} witnesses of the load", lines)
