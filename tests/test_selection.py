@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from fixtures.selection import SkipJudge, in_tier, not_here, ordered, read_expected_skips, to_rerun
+from lab.arch import host_arch
 from lab.archive import Ending, Record
-from lab.errors import SpecError
+from lab.errors import SpecError, Unavailable
+from lab.providers.local import LocalProvider
+from lab.providers.select import choose
 from lab.scenario import Scenario, Tier, Topology
-from lab.spec import Capability
+from lab.spec import Capability, ClusterSpec, Node
 from tests.fake_raising import good, scenario
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,3 +113,15 @@ def test_no_list_expects_nothing(tmp_path: Path) -> None:
 
 def test_the_repositorys_own_list_is_valid() -> None:
     assert all(skip.reason for skip in read_expected_skips(ROOT / "ci/expected-skips.toml"))
+
+
+@pytest.mark.parametrize("name", ["powerloss.replayed", "dmcache.gain[writeback]", "upgrade.rolling[to=reef]"])
+def test_what_a_provider_asked_for_by_name_cannot_do_may_be_skipped_where_auto_may_not(name: str) -> None:
+    needs = frozenset({Capability.POWER_CUT, Capability.HARDWARE})
+    judge = SkipJudge(read_expected_skips(ROOT / "ci/expected-skips.toml"), Tier.QUICK)
+    skips = []
+    for lab in ("local", "auto"):
+        with pytest.raises(Unavailable) as lacking:
+            choose(lab, ClusterSpec((Node("n0", host_arch(), mon=True, mgr=True),)), needs, {"local": LocalProvider})
+        skips.append(Record(name, "demo", Ending.SKIP, f"{lacking.value.what} ({lacking.value.hint})"))
+    assert judge.unexpected(skips) == skips[1:]
