@@ -156,9 +156,11 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         Complaint("mgr.n0", "error", "mgr get_metadata_python Requested missing service osd.0"),
     ]
     assert sort_out(starts, allowed, stopped=False)[0] == []
-    assert sort_out([DOWN], allowed, stopped=True)[0] == []
+    nobody = Complaint("mon.n0", "error", "Fail to open '/proc/1176/cmdline' error = (2) No such file or directory")
+    assert sort_out([DOWN, nobody], allowed, stopped=True)[0] == []
     grave = [
         DOWN,
+        nobody,
         Complaint("osd.0", "error", "osd.0 9 bad crc in data"),
         Complaint("osd.0", "error", NO_NAME + "(5) Input/output error"),
         Complaint("mgr.n0", "error", "mgr get_metadata_python Requested missing service mds.a"),
