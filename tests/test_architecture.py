@@ -66,6 +66,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "faults",
         "telemetry",
         "knobs",
+        "hypervisor",
     ),
     ("scenario", "archive", "attempts", "report", "summary", "series", "schemas", "doctor"),
 )
@@ -76,12 +77,14 @@ LAYER_OF = {part: index for index, parts in enumerate(LAYERS) for part in parts}
 PYTEST_USERS = {"fixtures", "suites", "tests"}
 PROCESS_STARTERS = {
     "lab/process.py",
+    "lab/hypervisor/inside.py",
     "lab/providers/guest/inside/programs.py",
     "lab/providers/ssh/remote/start.py",
 }
 """All but the first run on a host. tests/ may start processes: they run the project's own commands as a user would."""
 SLEEPERS = {
     "lab/clock.py",
+    "lab/hypervisor/inside.py",
     "lab/workloads/load_program.py",
     "lab/providers/guest/inside/__main__.py",
     "lab/providers/ssh/remote/start.py",

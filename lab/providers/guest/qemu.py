@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from lab import clock, process
 from lab.arch import Arch, host_arch
 from lab.errors import CommandTimedOut, LabBroken
 from lab.home import Home
-from lab.process import LocalProcess
+from lab.images.kernels import Kernel
+from lab.process import LocalProcess, Result
 from lab.providers.guest.machine import Boot, Parts, Running
 from lab.runs import write_json
 
@@ -25,17 +26,17 @@ _SLOTS = 32
 _EMULATED_CORES = 2
 _SOCKET = "qmp"
 _ANSWER_S = 20.0
-_PROBE_S = 20.0
-_PROBED = "cephlab: the kernel runs"
+PROBE_S = 20.0
+PROBED = "cephlab: the kernel runs"
 
-_CPU = {
+CPU = {
     # An emulated cmpxchg16b with several CPUs ended in double faults, and five levels of pages cost time (QEMU 7.2).
     Arch.X86_64: "max,-cx16,-la57",
     # Debian signs return addresses; the architected cipher is what an emulated guest would mostly compute.
     Arch.AARCH64: "max,pauth-impdef=on",
 }
-_BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
-_CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
+BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
+CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
 
 def program(arch: Arch) -> str:
@@ -83,9 +84,9 @@ class QemuMachines:
         """The command line; its working directory is the guest's folder."""
         accel = ["-accel", "kvm", "-cpu", "host"]
         if self.emulated(boot.arch):
-            accel = ["-accel", "tcg,thread=multi", "-cpu", _CPU[boot.arch]]
+            accel = ["-accel", "tcg,thread=multi", "-cpu", CPU[boot.arch]]
         words = " ".join(f"cephlab.{key}={value}" for key, value in boot.words.items())
-        argv = [program(boot.arch), "-M", _BOARD[boot.arch], *accel, *_BARE]
+        argv = [program(boot.arch), "-M", BOARD[boot.arch], *accel, *_BARE]
         argv += [
             "-smp",
             str(boot.cores),
@@ -95,7 +96,7 @@ class QemuMachines:
             f"unix:{_SOCKET},server=on,wait=off",
         ]
         argv += ["-kernel", str(boot.executable), "-initrd", str(boot.initramfs)]
-        argv += ["-append", f"console={_CONSOLE[boot.arch]} quiet panic=-1 {words}"]
+        argv += ["-append", f"console={CONSOLE[boot.arch]} quiet panic=-1 {words}"]
         for slot, (path, writable) in enumerate(boot.fixed):
             argv += ["-blockdev", json.dumps(_blockdev(slot, path, writable=writable))]
             argv += ["-device", f"virtio-blk-pci,drive=slot{slot}"]
@@ -195,16 +196,21 @@ def kvm_boots(home: Home, parts: Parts) -> bool:
     """Whether KVM boots the guest's own kernel here: a /dev/kvm that does not is none. Remembered until a reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
+    arch = parts.kernel.arch
+    argv = [program(arch), "-M", BOARD[arch], "-accel", "kvm", "-cpu", "host", *_BARE, "-m", "512M", "-no-reboot"]
+    argv += ["-kernel", str(parts.kernel.executable), "-initrd", str(parts.initramfs)]
+    argv += ["-append", f"console={CONSOLE[arch]} panic=-1 cephlab.probe=1"]
+    return remembered_kvm(home, parts.kernel, lambda: process.run(argv, timeout_s=PROBE_S, check=False))
+
+
+def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result]) -> bool:
+    """What is known of KVM and a kernel since this machine was booted; else what an attempt to boot it says."""
     boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    record = home.images / f"kvm-{boot_id}-{parts.kernel.key[:12]}.json"
+    record = home.images / f"kvm-{boot_id}-{kernel.key[:12]}.json"
     if record.is_file():
         return bool(json.loads(record.read_text())["boots"])
-    arch = parts.kernel.arch
-    argv = [program(arch), "-M", _BOARD[arch], "-accel", "kvm", "-cpu", "host", *_BARE, "-m", "512M", "-no-reboot"]
-    argv += ["-kernel", str(parts.kernel.executable), "-initrd", str(parts.initramfs)]
-    argv += ["-append", f"console={_CONSOLE[arch]} panic=-1 cephlab.probe=1"]
     try:
-        boots = _PROBED in process.run(argv, timeout_s=_PROBE_S, check=False).stdout
+        boots = PROBED in attempt().stdout
     except CommandTimedOut:
         boots = False
     write_json(record, {"boots": boots}, mode=0o644)

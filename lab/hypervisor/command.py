@@ -1,0 +1,122 @@
+"""What QEMU is started with: a guest's disk through its rbd driver, and how that disk is cached."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from lab.arch import Arch
+from lab.hypervisor.inside import PORT
+from lab.providers.guest.qemu import BOARD, CONSOLE, CPU, program
+from lab.spec import MIB
+
+_FIRST = "b"  # of the guest's letters; its root is the one before
+
+
+class Cache(StrEnum):
+    """QEMU's own names of a disk's cache modes; its rbd driver takes librbd's cache for all but NONE."""
+
+    NONE = "none"
+    WRITEBACK = "writeback"
+    UNSAFE = "unsafe"
+
+    @property
+    def flags(self) -> Mapping[str, bool]:
+        """The mode as `-blockdev` has it, see the table of cache modes in qemu-system(1)."""
+        return {"direct": self is Cache.NONE, "no-flush": self is Cache.UNSAFE}
+
+
+@dataclass(frozen=True)
+class RbdDisk:
+    """An RBD image as a guest's disk. options: ceph options of this guest's client alone."""
+
+    pool: str
+    image: str
+    cache: Cache
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def blockdev(self, node: str, conf: PurePosixPath, user: str) -> dict[str, object]:
+        """The node of the block layer. The key is in the keyring that the conf names, on no command line."""
+        found: dict[str, object] = {"driver": "rbd", "node-name": node, "pool": self.pool, "image": self.image}
+        return {**found, "conf": str(conf), "user": user, "cache": dict(self.cache.flags)}
+
+
+@dataclass(frozen=True)
+class Order:
+    """A guest to start. folder: its own, on the host; kernel, initramfs, root: files there; root: the host's own."""
+
+    name: str
+    arch: Arch
+    disks: tuple[RbdDisk, ...]
+    folder: PurePosixPath
+    kernel: PurePosixPath
+    initramfs: PurePosixPath
+    root: PurePosixPath
+    image_root: PurePosixPath
+    user: str = "admin"
+    kvm: bool = False
+    memory_bytes: int = 512 * MIB
+
+    @property
+    def socket(self) -> PurePosixPath:
+        """Where the guest's agent is spoken to."""
+        return self.folder / "s"
+
+    @property
+    def monitor(self) -> PurePosixPath:
+        """Where QEMU itself is spoken to."""
+        return self.folder / "m"
+
+    def conf(self, number: int) -> PurePosixPath:
+        """The ceph.conf of a disk's client."""
+        return self.folder / f"ceph{number}.conf"
+
+    def env(self) -> dict[str, str]:
+        """Where QEMU's drivers are, as its image need not be the host's own root."""
+        return {"QEMU_MODULE_DIR": str(self.image_root / "usr/lib" / self.arch.triplet / "qemu")}
+
+    def argv(self) -> list[str]:
+        """The command line."""
+        argv = [*machine(self.arch, self.image_root, kvm=self.kvm), "-name", f"{self.name},debug-threads=on"]
+        argv += ["-smp", "1", "-m", f"{self.memory_bytes // MIB}M", "-no-reboot"]
+        argv += [*booted(self.arch, self.kernel, self.initramfs)]
+        argv += ["-device", "virtio-serial-pci", "-chardev", f"socket,id=agent,path={self.socket},server=on,wait=on"]
+        argv += ["-device", f"virtserialport,chardev=agent,name={PORT}"]
+        argv += ["-qmp", f"unix:{self.monitor},server=on,wait=off"]
+        file = {"driver": "file", "filename": str(self.root), "locking": "off"}
+        root = {"driver": "raw", "node-name": "root", "read-only": True, "file": file}
+        argv += ["-blockdev", json.dumps(root), "-device", "virtio-blk-pci,drive=root"]
+        argv += ["-object", "iothread,id=disk"]
+        for number, disk in enumerate(self.disks):
+            name = disk_id(number)
+            argv += ["-blockdev", json.dumps(disk.blockdev(f"node-{name}", self.conf(number), self.user))]
+            argv += ["-device", f"virtio-blk-pci,id={name},drive=node-{name},iothread=disk,write-cache=on"]
+        return argv
+
+
+def disk_id(number: int) -> str:
+    """What QEMU calls a guest's RBD disk."""
+    return f"rbd{number}"
+
+
+def device(number: int) -> str:
+    """What the guest calls it."""
+    return f"/dev/vd{chr(ord(_FIRST) + number)}"
+
+
+def machine(arch: Arch, image_root: PurePosixPath, *, kvm: bool) -> list[str]:
+    """A machine without anything that a server's disk does not need; its console is standard output."""
+    accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", CPU[arch]]
+    argv = [program(arch), "-nodefaults", "-no-user-config", "-display", "none", "-M", BOARD[arch], *accel]
+    for folder in ("qemu", "seabios"):
+        argv += ["-L", str(image_root / "usr/share" / folder)]
+    return [*argv, "-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]
+
+
+def booted(arch: Arch, kernel: PurePosixPath, initramfs: PurePosixPath, words: Sequence[str] = ()) -> list[str]:
+    """The guest's kernel; words: more of its command line."""
+    line = " ".join((f"console={CONSOLE[arch]}", "quiet", "panic=-1", *words))
+    return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", line]

@@ -1,0 +1,112 @@
+"""Runs in a guest as its first process, under the image's Python: programs, and blocks whose writing is acknowledged.
+
+It answers one line of JSON for each line of JSON on a virtio port, and imports nothing of the lab. Its end is the
+guest's: the kernel panics without its first process, and QEMU is told not to start it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+PORT = "org.cephlab.agent"
+BLOCK_BYTES = 4096
+STRIDE = 2654435761
+"""Odd, so that it visits every block of a device with a power of two of them."""
+
+_ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def content(seed: int, number: int) -> bytes:
+    """What a block holds: it follows from its number, so that one that nobody wrote is seen."""
+    return hashlib.sha256(f"{seed}/{number}".encode()).digest() * (BLOCK_BYTES // 32)
+
+
+def place(seed: int, number: int, blocks: int) -> int:
+    """Where a block is: all over the device, no two at one place. blocks: of the device, a power of two."""
+    return (seed + number * STRIDE) % blocks * BLOCK_BYTES
+
+
+class Writer:
+    """Writes past the guest's own page cache, so that what is not flushed waits in QEMU or below."""
+
+    def __init__(self, device: str) -> None:
+        self.file = os.open(device, os.O_RDWR | os.O_DIRECT)
+        self.buffer = mmap.mmap(-1, BLOCK_BYTES)  # direct I/O takes whole pages
+
+    def write(self, request: Mapping[str, Any]) -> int:
+        """Blocks first..first+count; then a flush where it is asked for. How many were written."""
+        seed, first, count = int(request["seed"]), int(request["first"]), int(request["count"])
+        for number in range(first, first + count):
+            self.buffer[:] = content(seed, number)
+            os.pwritev(self.file, [self.buffer], place(seed, number, int(request["blocks"])))
+        if request["flush"]:
+            os.fdatasync(self.file)
+        return count
+
+
+def run(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A program to its end: its status and both outputs."""
+    done = subprocess.run(
+        request["argv"], capture_output=True, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, check=False, cwd="/tmp"
+    )
+    return {"code": done.returncode, "out": done.stdout.decode(), "err": done.stderr.decode()}
+
+
+def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
+    """What it can be asked for."""
+    writers: dict[str, Writer] = {}
+
+    def write(request: Mapping[str, Any]) -> int:
+        device = str(request["device"])
+        if device not in writers:
+            writers[device] = Writer(device)
+        return writers[device].write(request)
+
+    return {"hello": lambda _request: os.uname().release, "run": run, "write": write}
+
+
+def answer(known: Mapping[str, Callable[[Mapping[str, Any]], Any]], line: bytes) -> bytes:
+    """The answer to one line, an error of the system's among them."""
+    request = json.loads(line)
+    try:
+        found = {"ok": known[request["op"]](request)}
+    except OSError as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(found).encode() + b"\n"
+
+
+def port() -> Path:
+    """The device of the port that the lab is at, once there is one."""
+    while True:
+        for name in Path("/sys/class/virtio-ports").glob("*/name"):
+            if name.read_text().strip() == PORT:
+                return Path("/dev", name.parent.name)
+        time.sleep(0.02)
+
+
+def main() -> None:
+    """Answer until the lab hangs up."""
+    known = operations()
+    with port().open("r+b", buffering=0) as link:
+        held = b""
+        while data := link.read(1 << 16):
+            held += data
+            while b"\n" in held:
+                line, _, held = held.partition(b"\n")
+                left = memoryview(answer(known, line))
+                while left:
+                    left = left[link.write(left) :]
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(0)

@@ -1,0 +1,108 @@
+"""What guests of a host start from: a kernel, an initramfs with the agent, and the host's own image as a disk."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from lab.home import Home
+from lab.host import Host
+from lab.hypervisor import inside
+from lab.hypervisor.command import booted, device, machine
+from lab.images.cache import Cache
+from lab.images.export import export_image
+from lab.images.image import Image
+from lab.images.kernels import Kernel, KernelStore
+from lab.images.tools import SystemTools
+from lab.process import Result
+from lab.providers.guest.boot import archive
+from lab.providers.guest.qemu import PROBE_S, PROBED, remembered_kvm
+
+KERNEL = "cloud"
+"""Debian's for virtual machines: virtio and ext4 are in it or beside it."""
+_MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "ext4")
+_SOURCE = Path(inside.__file__)
+
+_INIT = f"""#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs dev /dev 2>/dev/null
+case "$(cat /proc/cmdline)" in *cephlab.probe=1*)
+  echo "{PROBED}"
+  poweroff -f
+esac
+while read -r module; do insmod "/modules/$module"; done </modules/order
+for disk in /dev/vda {device(0)}; do
+  until [ -b "$disk" ]; do sleep 0.01; done
+done
+mount -t ext4 -o ro,noload /dev/vda /new
+mount -t tmpfs -o mode=755 run /new/run
+mount -t tmpfs -o mode=1777 tmp /new/tmp
+cp /agent.py /new/run/
+mkdir -p /dev/shm
+mount -t tmpfs -o mode=1777 shm /dev/shm
+for what in dev proc sys; do mount --move "/$what" "/new/$what"; done
+exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/agent.py
+"""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Files on a host, and whether KVM boots them there."""
+
+    kernel: PurePosixPath
+    initramfs: PurePosixPath
+    root: PurePosixPath
+    kvm: bool
+
+
+def supply(home: Home, host: Host, image: Image) -> Parts:
+    """Bring them to a host; what it sees of this machine's own files already stays where it is."""
+    kernel = KernelStore(home).get(KERNEL, image.arch)
+    root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
+    executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
+    return Parts(executable, first, _held(host, root), _kvm(home, host, kernel, executable, first))
+
+
+def _held(host: Host, path: Path) -> PurePosixPath:
+    if host.exists(PurePosixPath(path)):
+        return PurePosixPath(path)
+    target = host.directory / "guests" / path.name
+    if not host.exists(target):
+        host.push(path, target)
+    return target
+
+
+def initramfs(home: Home, kernel: Kernel) -> Path:
+    """Made once for each change of what goes into it, beside the kernel."""
+    loaded = kernel.load_order(_MODULES)
+    files = {
+        "init": (_INIT.encode(), 0o755),
+        "agent.py": (_SOURCE.read_bytes(), 0o644),
+        "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
+        "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
+        **{f"modules/{name}": (content, 0o644) for name, content in loaded},
+    }
+    made = archive(("bin", "dev", "modules", "new", "proc", "sys"), files)
+    path = kernel.folder / f"hypervisor-{hashlib.sha256(made).hexdigest()[:16]}"
+    if not path.exists():
+        with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:
+            (scratch / "made").write_bytes(made)
+            (scratch / "made").replace(path)
+    return path
+
+
+def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, start: PurePosixPath) -> bool:
+    """Whether KVM boots the guest's own kernel there: a /dev/kvm that does not is none."""
+    if not host.exists(PurePosixPath("/dev/kvm")):
+        return False
+
+    def boots() -> Result:
+        argv = [*machine(host.arch, host.root, kvm=True), "-m", "512M", "-no-reboot"]
+        argv += booted(host.arch, executable, start, ("cephlab.probe=1",))
+        return host.run(argv, timeout_s=PROBE_S, check=False)
+
+    return remembered_kvm(home, kernel, boots)

@@ -1,0 +1,167 @@
+"""Guests that a host runs itself, without one: QEMU's command line, what it costs, and what a power cut must leave."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.hypervisor import inside, relay
+from lab.hypervisor.command import Cache, Order, RbdDisk, device, disk_id
+from lab.hypervisor.cost import spent
+from lab.hypervisor.guest import Requests
+from lab.hypervisor.inside import BLOCK_BYTES, content, place
+from lab.hypervisor.ledger import compare
+
+SEED, BLOCKS = 7, 64
+
+
+def order(*caches: Cache) -> Order:
+    disks = tuple(RbdDisk("p", f"i{number}", cache) for number, cache in enumerate(caches))
+    files = (PurePosixPath("/k"), PurePosixPath("/initrd"), PurePosixPath("/root.ext4"))
+    return Order("g0", Arch.X86_64, disks, PurePosixPath("/node/g0"), *files, image_root=PurePosixPath("/image"))
+
+
+def blockdevs(argv: list[str]) -> list[dict[str, object]]:
+    return [json.loads(after) for word, after in itertools.pairwise(argv) if word == "-blockdev"]
+
+
+@pytest.mark.parametrize(
+    ("cache", "direct", "no_flush"),
+    [(Cache.NONE, True, False), (Cache.WRITEBACK, False, False), (Cache.UNSAFE, False, True)],
+)
+def test_a_cache_mode_is_what_qemu_means_by_it(cache: Cache, direct: bool, no_flush: bool) -> None:
+    found = [one for one in blockdevs(order(cache).argv()) if one["driver"] == "rbd"]
+    assert [one["cache"] for one in found] == [{"direct": direct, "no-flush": no_flush}]
+
+
+def test_the_root_is_shared_and_never_written() -> None:
+    root = blockdevs(order(Cache.NONE).argv())[0]
+    assert root["node-name"] == "root"
+    assert root["read-only"] is True
+
+
+def test_each_disk_has_a_client_and_a_name_of_its_own() -> None:
+    argv = order(Cache.NONE, Cache.WRITEBACK).argv()
+    found = [one for one in blockdevs(argv) if one["driver"] == "rbd"]
+    assert [one["conf"] for one in found] == ["/node/g0/ceph0.conf", "/node/g0/ceph1.conf"]
+    assert [device(0), device(1)] == ["/dev/vdb", "/dev/vdc"]
+    assert all(any(f"id={disk_id(number)}," in word for word in argv) for number in (0, 1))
+
+
+def test_no_key_is_on_the_command_line() -> None:
+    text = " ".join(order(Cache.NONE).argv())
+    assert "key" not in text.replace("keyring", "")
+    assert '"conf": "/node/g0/ceph0.conf"' in text
+
+
+def test_drivers_and_firmware_are_the_images_own() -> None:
+    wanted = order(Cache.NONE)
+    assert wanted.env() == {"QEMU_MODULE_DIR": "/image/usr/lib/x86_64-linux-gnu/qemu"}
+    assert "/image/usr/share/seabios" in wanted.argv()
+
+
+def test_kvm_is_asked_for_only_where_it_is_known_to_boot() -> None:
+    assert "kvm" not in order(Cache.NONE).argv()
+    slow = order(Cache.NONE)
+    assert "kvm" in Order(**{**vars(slow), "kvm": True}).argv()
+
+
+def test_blocks_are_all_over_a_device_and_no_two_at_one_place() -> None:
+    places = {place(SEED, number, BLOCKS) for number in range(BLOCKS)}
+    assert places == {number * BLOCK_BYTES for number in range(BLOCKS)}
+    assert len(content(SEED, 1)) == BLOCK_BYTES
+    assert content(SEED, 1) != content(SEED, 2)
+
+
+def image(*numbers: int) -> bytearray:
+    data = bytearray(BLOCKS * BLOCK_BYTES)
+    for number in numbers:
+        at = place(SEED, number, BLOCKS)
+        data[at : at + BLOCK_BYTES] = content(SEED, number)
+    return data
+
+
+def test_an_image_has_what_was_promised_and_maybe_more() -> None:
+    found = compare(bytes(image(0, 1, 2, 3)), SEED, begun=5, promised=3)
+    assert (found.lost, found.made_up, found.unacknowledged) == ((), (), 1)
+
+
+def test_a_promised_block_that_is_gone_is_named() -> None:
+    assert compare(bytes(image(0, 2)), SEED, begun=4, promised=3).lost == (1,)
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_block_that_is_torn_or_was_never_sent_is_made_up(number: int) -> None:
+    data = image(0, 1, 2)
+    data[place(SEED, number, BLOCKS)] = 1
+    found = compare(bytes(data), SEED, begun=3, promised=3)
+    assert len(found.made_up) == 1
+    assert found.lost == ()
+
+
+def test_a_guests_writes_are_where_the_lab_looks_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "O_DIRECT", 0)  # which a file system in memory may refuse
+    disk = tmp_path / "disk"
+    disk.write_bytes(bytes(BLOCKS * BLOCK_BYTES))
+    known = inside.operations()
+    asked = {"op": "write", "device": str(disk), "seed": SEED, "first": 0, "count": 5, "flush": True, "blocks": BLOCKS}
+    assert json.loads(inside.answer(known, json.dumps(asked).encode())) == {"ok": 5}
+    assert compare(disk.read_bytes(), SEED, begun=5, promised=5).lost == ()
+
+
+def test_a_guest_says_what_the_system_refuses() -> None:
+    asked = json.dumps({"op": "run", "argv": ["/no/such/program"]}).encode()
+    assert "FileNotFoundError" in json.loads(inside.answer(inside.operations(), asked))["error"]
+
+
+def task(folder: Path, tid: int, name: str, seconds: float) -> None:
+    (folder / "task" / str(tid)).mkdir(parents=True)
+    (folder / "task" / str(tid) / "comm").write_text(f"{name}\n")
+    (folder / "task" / str(tid) / "schedstat").write_text(f"{int(seconds * 1e9)} 0 1\n")
+
+
+def test_a_disks_share_of_qemu_is_neither_the_guests_nor_the_machines(tmp_path: Path) -> None:
+    names = ("qemu-system-x86", "CPU 0/TCG", "IO disk", "msgr-worker-0", "msgr-worker-1", "worker", "IO mon_iothread")
+    for offset, name in enumerate(names):
+        task(tmp_path / "40", 40 + offset, name, 10.0**offset / 100)
+    found = spent(40, proc=tmp_path)
+    assert found.disk_s == pytest.approx(1 + 10 + 100)
+    assert found.guest_s == pytest.approx(0.1)
+
+
+def test_a_qemu_that_has_ended_cannot_be_accounted_for(tmp_path: Path) -> None:
+    with pytest.raises(LabBroken, match="process 40 cannot be accounted for"):
+        spent(40, proc=tmp_path)
+
+
+def test_requests_are_counted_from_a_moment_on() -> None:
+    assert Requests(5, 9, 2).since(Requests(1, 2, 2)) == Requests(4, 7, 0)
+    assert Requests(4, 7, 1).operations == 11
+
+
+@pytest.mark.parametrize(("more", "wanted"), [((), b'{"QMP": 1}\n'), (("monitor",), b'{"return": 2}\n')])
+def test_the_relay_leaves_out_what_a_monitor_says_unasked(tmp_path: Path, more: tuple[str, ...], wanted: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        argv = [sys.executable, "-I", str(Path(relay.__file__)), str(tmp_path / "s"), *more]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            link, _ = server.accept()
+            assert child.stdin is not None
+            assert child.stdout is not None
+            with link:
+                child.stdin.write(b"asked\n")
+                child.stdin.flush()
+                assert link.recv(100) == b"asked\n"
+                link.sendall(b'{"QMP": 1}\n{"event": "x"}\n{"return": 2}\n')
+                assert child.stdout.readline() == wanted
+            assert child.wait(timeout=20) == 0
