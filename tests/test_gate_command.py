@@ -114,6 +114,10 @@ def test_a_gate_runs_narrates_and_says_nothing_else(gate: Gate, capfd: pytest.Ca
     assert {"junit.xml", "report.html"} <= {path.name for path in result.archive.iterdir()}
 
 
+def test_a_gate_keeps_nothing_in_a_repository_that_may_be_another_users(tmp_path: Path) -> None:
+    assert "no:cacheprovider" in Request(tmp_path / "archive", tmp_path / "home").arguments()
+
+
 def test_what_failed_runs_again_as_it_ran(gate: Gate) -> None:
     """Also what only the full tier has, although nobody says the tier again."""
     gate.suite("deep", "'deep.a', fake.good", "'deep.b', fake.wrong, tier=Tier.FULL")
