@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.output import JsonOption, Output, reporting, table
+from cli.recover import recovered
 from cli.world import World, world_of
 from lab.errors import SpecError
 
@@ -46,6 +47,7 @@ def predict(
     clients: ClientsOption = 16,
     depth: DepthOption = 16,
     sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
+    recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
     demand: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,14 +62,17 @@ def predict(
         series = [[_predict(world, profile, demands, one) for one in _sweep(shape, sweep)] for shape in shapes]
         scalings = [_scaling(world, profile, shape) for shape in shapes]
         published = _published(world, made[0].profile, demands)
+        rebuilt = recovered(recover, demands, load(world, profile), lambda name: load(world, name))
         out.note(f"demands: {origin}")
         if as_json:
-            value = {
+            value: dict[str, Any] = {
                 "demands": origin,
                 "predictions": [as_value(one) for one in made],
                 "scalability": [one.words(shape.clients) for one, shape in zip(scalings, shapes, strict=True)],
                 "published": [compared(one) for one in published],
             }
+            if rebuilt:
+                value["recovery"] = rebuilt.as_value()
             out.json({**value, "sweep": [[as_value(one) for one in points] for points in series]} if sweep else value)
             return
         for one, points, law in zip(made, series, scalings, strict=True):
@@ -75,6 +80,8 @@ def predict(
             out.note(law.words(one.shape.clients))
             if points:
                 _show_sweep(out, points, sweep)
+        if rebuilt:
+            out.result("\n".join(["", *rebuilt.lines()]), None)
         if published:
             print("\nbeside what was published of this cluster, under the load that it was published for:")
             out.result(comparison_table(published), None)

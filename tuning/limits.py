@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from lab.checks.verdict import Outcome, Verdict
-from lab.telemetry.demand import Interval
+from lab.telemetry.demand import Demand, Interval
 from tuning.derivation import Derivation, Step
 from tuning.model import Prediction
+from tuning.profile import Profile
 from tuning.recovery import Recovery
-from tuning.validate import geometric_error
+from tuning.references import FigureKind, load_references
+from tuning.validate import TARGET_WORST, geometric_error, validate
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,18 @@ def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
     Never below `least`; 2.0 when nothing was validated, which is what the model promises.
     """
     if geometric_error(ratios) is None:
-        return 2.0
+        return TARGET_WORST
     return max(least, *(max(ratio, 1 / ratio) for ratio in ratios))
+
+
+def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
+    """How far a prediction from these demands is trusted for figures of some kinds, as a factor.
+
+    What the model promises, or the worst of the published figures that it was compared with where that is further off.
+    find: a profile by its name.
+    """
+    found = validate(demands, load_references(), find)
+    return trusted_factor([one.ratio for one in found.of(kinds) if one.ratio], least=TARGET_WORST)
 
 
 def judge(limit: Limit, measured: Interval) -> Verdict:

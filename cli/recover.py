@@ -1,0 +1,62 @@
+"""`cephlab predict --recover`: how long a profile's cluster takes to copy a lost node, and what it is held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lab.errors import SpecError
+
+if TYPE_CHECKING:
+    from lab.telemetry.demand import Demand
+    from tuning.limits import Limit
+    from tuning.profile import Profile
+    from tuning.recovery import Recovery
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """made: the prediction for `profile`; limit: the most that hardware of it may take."""
+
+    profile: str
+    made: Recovery
+    limit: Limit
+
+    def lines(self) -> list[str]:
+        """For a reader: the time, what decides it, the limit, and every step."""
+        return [
+            f"{self.profile}: a lost node is copied again in {self.made.seconds:,.0f} s, limit: {self.made.limit}; "
+            f"on the hardware at most {self.limit.high:,.0f} s",
+            *(f"  {line}" for line in self.limit.derivation.lines()),
+        ]
+
+    def as_value(self) -> dict[str, Any]:
+        """As JSON values; seconds."""
+        return {
+            "profile": self.profile,
+            "seconds": self.made.seconds,
+            "limited_by": self.made.limit,
+            "at_most_s": self.limit.high,
+            "derivation": self.limit.derivation.lines(),
+        }
+
+
+def recovered(
+    text: str, demands: Sequence[Demand], profile: Profile, find: Callable[[str], Profile]
+) -> Recovered | None:
+    """Of `text` ("4500 GB") on the lost node; None for an empty text, SpecError for one that is no number of bytes."""
+    if not text:
+        return None
+    from tuning.limits import recovery_limit, supported_factor
+    from tuning.recovery import recovery_time
+    from tuning.references import FigureKind
+    from tuning.units import Kind, parse
+
+    try:
+        data_bytes = parse(text, Kind.BYTES)
+    except ValueError as error:
+        raise SpecError("--recover is not a number of bytes", f"got {text!r}, wanted {error}") from None
+    made = recovery_time(profile, data_bytes)
+    factor = supported_factor(demands, (FigureKind.RECOVERY,), find)
+    return Recovered(profile.name, made, recovery_limit(made, factor))

@@ -1,0 +1,41 @@
+"""`predict --recover`: a recovery time for any profile, with the limit that its hardware is held to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.main import app
+from cli.world import World
+from lab.home import Home
+from tests.fake_provider import FakeProvider, providers
+from tuning.profilefile import find_profile
+from tuning.recovery import recovery_time
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
+
+
+def test_a_recovery_time_is_printed_with_its_limit_and_derivation(world: World) -> None:
+    arguments = ["predict", "--profile", "ampere-altra-4n", "--recover", "4500 GB"]
+    shown = CliRunner().invoke(app, arguments, obj=world)
+    found = json.loads(CliRunner().invoke(app, [*arguments, "--json"], obj=world).stdout)["recovery"]
+    made = recovery_time(find_profile("ampere-altra-4n", world.home.profiles), 4.5e12)
+
+    assert found["seconds"] == pytest.approx(made.seconds)
+    assert found["at_most_s"] >= 2 * made.seconds
+    assert f"in {made.seconds:,.0f} s" in shown.stdout
+    assert "rate by writing disks" in shown.stdout
+    assert found["derivation"][-1].startswith("limit: ")
+
+
+def test_what_is_no_number_of_bytes_is_refused(world: World) -> None:
+    shown = CliRunner().invoke(app, ["predict", "--profile", "ampere-altra-4n", "--recover", "much"], obj=world)
+
+    assert shown.exit_code == 2
+    assert "--recover is not a number of bytes" in shown.stderr
