@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -62,6 +64,15 @@ def test_an_action_whose_cluster_fails_fails(tmp_path: Path) -> None:
     broken.chmod(0o755)
     asked = {"NODES": "x86_64:1", "RELEASE": "reef", "LAB": "local", "NAME": "action"}
     assert run("action/up", CEPHLAB=str(broken), **asked).returncode == 3
+
+
+def test_the_actions_steps_call_programs_that_are_there_and_lxd_is_set_up_where_asked_for() -> None:
+    folder = CI / "action"
+    text = (folder / "action.yml").read_text()
+    called = [(folder / name).resolve() for name in re.findall(r'"\$GITHUB_ACTION_PATH/([^"]+)"', text)]
+    assert [path.name for path in called] == ["bootstrap", "lxd-runner", "up"]
+    assert all(os.access(path, os.X_OK) for path in called)
+    assert "if: inputs.lab == 'lxd'" in text
 
 
 @pytest.fixture
