@@ -56,6 +56,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "pools",
         "tiers",
+        "gateway",
         "kept",
         "pulled",
         "attach",

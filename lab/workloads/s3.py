@@ -1,0 +1,130 @@
+"""S3 load on a host, against a gateway of the lab: objects of one size put or got with many requests in flight."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lab.errors import CephTrouble, LabBroken
+from lab.gateway import Gateway
+from lab.host import Host, HostProcess
+from lab.workloads.fio import Done, FioResult, Progress
+
+PROGRAM = Path(__file__).with_name("s3_program.py")
+OPERATIONS = ("put", "get")
+_END_S = 60.0
+_ANSWER_S = 60.0
+_SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the filling
+_NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class S3Job:
+    """operation: put or get, of objects chosen at random; objects: how many there are; depth: requests in flight."""
+
+    operation: str
+    bucket: str
+    objects: int
+    object_bytes: int
+    depth: int
+    runtime_s: float
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class RunningS3:
+    """A client that runs; `process` is what its cost is accounted to. It is no client of Ceph's: it has no socket."""
+
+    job: S3Job
+    host: Host
+    process: HostProcess
+    output: PurePosixPath
+    log: PurePosixPath
+    times: PurePosixPath
+    socket: PurePosixPath | None = None
+
+    def finish(self, *, timeout_s: float = _END_S) -> FioResult:
+        """Wait for its end and read what it did; CephTrouble when the gateway refused or failed a request."""
+        if not self.process.wait(timeout_s):
+            self.kill()
+            raise LabBroken(f"the S3 client on {self.host.name} did not end within {timeout_s:g} s", self.words())
+        if not self.host.exists(self.output):
+            raise LabBroken(f"the S3 client on {self.host.name} left no result", self.words())
+        return parse(self.host.read(self.output), self.job)
+
+    def stop(self) -> FioResult:
+        """Let it end now, with the result so far."""
+        self.process.signal(signal.SIGINT)
+        return self.finish()
+
+    def progress(self) -> Progress:
+        """When each operation ended; of a client that has ended."""
+        return Progress(sorted(map(float, self.host.read(self.times).split())))
+
+    def kill(self) -> None:
+        """End it without a result; nothing happens when it has ended."""
+        self.process.signal(signal.SIGKILL)
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+
+
+def parse(text: bytes, job: S3Job) -> FioResult:
+    """What the program wrote at its end, as fio's result: one direction did all. CephTrouble when a request failed."""
+    found: dict[str, Any] = json.loads(text)
+    if found["errors"]:
+        raise CephTrouble(f"the gateway failed {found['errors']} request(s) of the S3 load", found["words"])
+    operations, seconds = int(found["operations"]), float(found["seconds"])
+    done = Done(
+        operations=operations,
+        bytes=operations * job.object_bytes,
+        seconds=seconds,
+        iops=operations / seconds,
+        latency_mean_s=float(found["waited_s"]) / max(1, operations),
+    )
+    return FioResult(_NOTHING, done) if job.operation == "put" else FioResult(done, _NOTHING)
+
+
+def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:
+    """Make the bucket and put every object once; CephTrouble when the gateway refuses."""
+    base = _prepared(host, gateway, job, "fill")
+    timeout_s = _END_S + job.objects * job.object_bytes / _SLOWEST_BYTES_S
+    ended = host.run(_argv(base), timeout_s=timeout_s * patience, check=False)
+    host.remove(base)
+    if ended.code:
+        raise CephTrouble("the gateway does not take objects", ended.stderr[-2000:])
+
+
+def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
+    """Start a client on a host. Every object must be there (`fill`)."""
+    base = _prepared(host, gateway, job, job.operation)
+    log = base / "words"
+    return RunningS3(job, host, host.spawn(_argv(base), log=log), base / "out.json", log, base / "times")
+
+
+def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PurePosixPath:
+    """A folder with the program and its configuration, which only its owner can read: the secret key is in it."""
+    base = host.directory / "s3"
+    host.remove(base)
+    host.make_directory(base)
+    host.push(PROGRAM, base / PROGRAM.name)
+    config = {
+        **asdict(job),
+        "operation": operation,
+        "address": gateway.address,
+        "access_key": gateway.access_key,
+        "secret_key": gateway.secret_key,
+        "timeout_s": _ANSWER_S,
+        "log": str(base / "times"),
+        "output": str(base / "out.json"),
+    }
+    host.push(json.dumps(config).encode(), base / "config", mode=0o600)
+    return base
+
+
+def _argv(base: PurePosixPath) -> list[str]:
+    return ["python3", str(base / PROGRAM.name), str(base / "config")]

@@ -1,0 +1,68 @@
+"""A gateway over a real cluster: objects are put and got by S3, a stranger is refused, and nothing of it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab.clock import Deadline
+from lab.cluster import Cluster, raise_cluster
+from lab.errors import CephTrouble
+from lab.gateway import DATA_POOL, gateway
+from lab.home import Home
+from lab.pools import EC_2_1
+from lab.providers.base import Images
+from lab.providers.local import LocalProvider
+from lab.runs import Runs
+from lab.scenario import Topology
+from lab.spec import DEFAULT_RELEASE
+from lab.workloads import s3
+from lab.workloads.s3 import S3Job
+
+pytestmark = pytest.mark.real
+
+LOAD_S = 2.0
+JOB = S3Job("put", "objects", objects=16, object_bytes=20_000, depth=4, runtime_s=60.0)
+
+
+@pytest.fixture(scope="module")
+def cluster(images: Images, home: Home) -> Iterator[Cluster]:
+    reason = LocalProvider().unavailable()
+    if reason is not None:
+        pytest.skip(str(reason))
+    runs = Runs(home)
+    run = runs.create("local")
+    spec = Topology(native=3, foreign=0, lone_client=True).spec(DEFAULT_RELEASE)
+    try:
+        with raise_cluster(LocalProvider(), spec, images, run) as raised:
+            raised.wait_healthy()
+            yield raised
+    finally:
+        runs.forget(run)
+
+
+def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
+    before = set(cluster.client.mon("osd pool ls"))
+    host = cluster.client.host
+    with gateway(cluster, host.name, EC_2_1) as found:
+        s3.fill(host, found, JOB, patience=cluster.patience)
+        assert cluster.client.list_objects(DATA_POOL)
+        for operation in s3.OPERATIONS:
+            running = s3.start(host, found, replace(JOB, operation=operation))
+            Deadline.after(LOAD_S).pause(LOAD_S)
+            done = running.stop().main
+            assert done.operations == len(running.progress().times_s) > 0
+            assert done.bytes == done.operations * JOB.object_bytes
+        with pytest.raises(CephTrouble, match="does not take objects") as refused:
+            s3.fill(host, replace(found, secret_key="another"), JOB, patience=cluster.patience)
+        assert "403" in refused.value.detail
+        # Other than what is asked for is an error of the load, and not a fast answer.
+        larger = s3.start(host, found, replace(JOB, operation="get", object_bytes=JOB.object_bytes + 1))
+        with pytest.raises(CephTrouble, match="of the S3 load") as wrong:
+            larger.finish()
+        assert "another size" in wrong.value.detail
+    assert set(cluster.client.mon("osd pool ls")) == before
+    assert "client.rgw" not in str(cluster.client.mon("auth ls"))
+    assert not host.exists(host.directory / "rgw")
