@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+from typing import Any, cast
+
 import pytest
 
 from lab.arch import host_arch
+from lab.blockstack.dmcache import CacheDevice, Mode
+from lab.blockstack.mapper import Mapper
+from lab.blockstack.writecache import WriteCache
 from lab.checks import CHECKS, Outcome
 from lab.history import History
 from lab.scenario import Topology
@@ -12,7 +18,8 @@ from lab.spec import Disk
 from lab.workloads.committed import TABLES, compare, statement, value_of
 from suites.dmcache import SCENARIOS
 from suites.dmcache.benefit import note_gain
-from suites.dmcache.stand import TOPOLOGY
+from suites.dmcache.oltp import Elsewhere, described
+from suites.dmcache.stand import TOPOLOGY, Stand
 
 
 def rows(*numbers: int) -> list[list[str]]:
@@ -75,3 +82,34 @@ def test_the_client_alone_has_the_disks() -> None:
 def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     assert all(scenario.name.startswith("dmcache.") and scenario.check in CHECKS for scenario in SCENARIOS)
+
+
+def stand_with(cache: CacheDevice | WriteCache | None) -> Stand:
+    nothing = cast("Any", None)
+    return Stand(nothing, Mapper(nothing), nothing, cache_bytes=1 << 20, cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (None, {"cache": "none", "block_bytes": 0, "room_bytes": 0}),
+        (Mode.WRITEBACK, {"cache": "writeback", "block_bytes": 32768, "room_bytes": 1 << 20}),
+        ("other", {"cache": "writecache", "block_bytes": 0, "room_bytes": 1 << 20}),
+    ],
+)
+def test_a_run_says_what_was_between_and_how_large_it_was(kind: str | None, wanted: dict[str, object]) -> None:
+    mapper, device = Mapper(cast("Any", None)), PurePosixPath("/dev/x")
+    made = {
+        None: None,
+        Mode.WRITEBACK: CacheDevice(mapper, "db", device, device, device, Mode.WRITEBACK, 64),
+        "other": WriteCache(mapper, "db", device, device),
+    }
+    assert described(stand_with(made[kind]), None) == wanted
+
+
+def test_a_cache_that_is_not_on_the_client_says_so_itself() -> None:
+    assert described(stand_with(None), Elsewhere("tier", 7, lambda: None)) == {
+        "cache": "tier",
+        "block_bytes": 0,
+        "room_bytes": 7,
+    }

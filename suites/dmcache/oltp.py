@@ -67,7 +67,7 @@ def measured(
     recorder.record(
         "oltp",
         stand=label,
-        **_described(stand, elsewhere),
+        **described(stand, elsewhere),
         threads=wanted.threads,
         rows=wanted.rows,
         **asdict(result),
@@ -77,7 +77,7 @@ def measured(
     return result
 
 
-def _described(stand: Stand, elsewhere: Elsewhere | None) -> dict[str, str | int]:
+def described(stand: Stand, elsewhere: Elsewhere | None) -> dict[str, str | int]:
     """What there is of a cache; 0 for what does not apply."""
     if elsewhere is not None:
         return {"cache": elsewhere.kind, "block_bytes": 0, "room_bytes": elsewhere.room_bytes}
