@@ -60,6 +60,7 @@ class Ledger:
     flushed: int = 0
     seed: int = field(init=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _unflushed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def __post_init__(self) -> None:
         self.seed = self.rng.randrange(1 << 31)
@@ -75,10 +76,15 @@ class Ledger:
             self._stop.set()
             worker.join(timeout=_JOIN_S)
 
+    def flush_no_more(self) -> None:
+        """What is written from now on stays where the cache mode lets it wait."""
+        self._unflushed.set()
+
     def _work(self) -> None:
         try:
             while not self._stop.is_set():
-                self.step(self.rng.randint(1, MOST_AT_ONCE), flush=self.rng.random() < FLUSHED_SHARE)
+                flush = self.rng.random() < FLUSHED_SHARE and not self._unflushed.is_set()
+                self.step(self.rng.randint(1, MOST_AT_ONCE), flush=flush)
         except GuestGone:
             return  # what it was about to acknowledge, nobody was promised
 

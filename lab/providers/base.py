@@ -121,6 +121,15 @@ class SlowsDisks(Protocol):
 
 
 @runtime_checkable
+class RunsMachines(Protocol):
+    """What a lab has beyond the rest whose machines, kernel and all, are processes here."""
+
+    def machine_pid(self, node: str) -> int:
+        """The process that a machine is; what it costs is that process's and all below it."""
+        ...
+
+
+@runtime_checkable
 class SqueezesMemory(Protocol):
     """What a lab whose provider has SQUEEZE_MEMORY can do beyond the rest."""
 

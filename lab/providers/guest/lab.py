@@ -258,6 +258,13 @@ class GuestLab:
             raise SpecError(f"there is no node {name!r}", f"nodes: {', '.join(self._guests)}")
         return self._guests[name]
 
+    def machine_pid(self, node: str) -> int:
+        """LabBroken where the machine is switched off."""
+        guest = self.guest(node)
+        if guest.process is None or not guest.running():
+            raise LabBroken(f"{node} is down", hint="start the node")
+        return guest.process.pid
+
     def kill_node(self, name: str) -> None:
         """The power is cut: what the guest had not written to its disks is gone."""
         guest = self.guest(name)

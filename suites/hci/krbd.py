@@ -1,0 +1,236 @@
+"""The kernel's RBD client beside librbd, in one machine and in turns: what an operation costs each, by interval.
+
+All that the machine spends is counted, kernel and threads alike, as the process that the machine is on this one; what
+it spends at rest is taken off.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from lab import clock
+from lab.blockstack import krbd
+from lab.cluster import Cluster
+from lab.errors import LabBroken, Unavailable
+from lab.host import HostProcess
+from lab.providers.base import RunsMachines
+from lab.scenario import Scenario, Stage, Tier
+from lab.series import Line, record_series
+from lab.spec import Capability
+from lab.telemetry.accounting import whole_s
+from lab.telemetry.statistics import interval, ratio_of_means, width
+from lab.workloads import fio
+from lab.workloads.fio import FioJob
+from lab.workloads.image import BlockImage
+from suites.hci.load import answered
+from suites.hci.papers import MULTI, VM, Setting
+from suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images, note
+
+BATCH_S = 2.0
+BATCHES = 3
+"""Of a turn; then the other one is on."""
+LEAST_ROUNDS = 2
+BUDGET_S = {Tier.QUICK: 60.0, Tier.FULL: 180.0}
+NARROW = 0.05
+"""Half width of the ratio's interval that is enough, as a share of it."""
+LEAST_IN_BATCH = 10
+LEAST_OPERATIONS = 200
+IDLE_S = 5.0
+_APPEAR_S = 120.0
+_END_S = 60.0
+_FOREVER_S = 3600
+_NAMES = ("krbd", "librbd")
+
+WHY = "the kernel's client answers a request without a library's threads in between"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same operation by two ways to the same image. start: by name, what begins it and never ends by itself."""
+
+    cluster: Cluster
+    start: Mapping[str, Callable[[], HostProcess]]
+
+    def cpu_s(self) -> float:
+        """What the machine has spent so far."""
+        lab = self.cluster.lab
+        if not isinstance(lab, RunsMachines):
+            what = "what a whole machine spends is not known here"
+            raise Unavailable(what, f"hosts of {self.cluster.provider_name}", "use --lab uml or --lab qemu")
+        return whole_s(lab.machine_pid(NODE))
+
+    def at_rest(self) -> float:
+        """CPU seconds a second."""
+        began, before = clock.SYSTEM.monotonic(), self.cpu_s()
+        clock.SYSTEM.sleep(IDLE_S)
+        return (self.cpu_s() - before) / (clock.SYSTEM.monotonic() - began)
+
+    def turn(self, name: str, idle: float) -> tuple[int, list[float]]:
+        """Some batches of one way: (operations in them, what one cost in each)."""
+        begun = self._requests()
+        running = self.start[name]()
+        try:
+            clock.wait(
+                self._requests,
+                lambda now: now >= begun + LEAST_IN_BATCH,
+                what=f"the first requests of {name}",
+                timeout_s=_APPEAR_S * self.cluster.patience,
+                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
+            )
+            return self._batches(name, running, idle)
+        finally:
+            # fio ends its jobs, which have the device open, before it ends itself.
+            running.signal(signal.SIGINT)
+            if not running.wait(_END_S):
+                running.signal(signal.SIGKILL)
+                running.wait(_END_S)
+
+    def _batches(self, name: str, running: HostProcess, idle: float) -> tuple[int, list[float]]:
+        total = 0
+        costs: list[float] = []
+        before = (self._requests(), self.cpu_s(), clock.SYSTEM.monotonic())
+        while len(costs) < BATCHES:
+            clock.SYSTEM.sleep(BATCH_S)
+            if not running.alive():
+                raise LabBroken(f"{name} ended before it was asked to", f"on {NODE}")
+            now = (self._requests(), self.cpu_s(), clock.SYSTEM.monotonic())
+            done = now[0] - before[0]
+            if done >= LEAST_IN_BATCH:
+                costs.append((now[1] - before[1] - idle * (now[2] - before[2])) / done)
+                total, before = total + done, now
+        return total, costs
+
+    def _requests(self) -> int:
+        return answered(self.cluster).operations
+
+
+def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], Pair], title: str) -> None:
+    """In turns, until the interval of the ratio is narrow or the time is spent."""
+    cluster, recorder = stage.cluster, stage.recorder
+    costs: dict[str, list[float]] = {name: [] for name in _NAMES}
+    done = dict.fromkeys(_NAMES, 0)
+    with mapped(cluster) as (image, device):
+        pair = make(cluster, image, device)
+        idle = pair.at_rest()
+        deadline = clock.Deadline.after(BUDGET_S[stage.tier] * cluster.patience)
+        rounds = 0
+        while rounds < LEAST_ROUNDS or not (narrow(costs) or deadline.passed()):
+            for name in _NAMES:
+                count, found = pair.turn(name, idle)
+                done[name] += count
+                costs[name] += found
+            rounds += 1
+    for name in _NAMES:
+        recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
+        cost = interval(costs[name])
+        what = f"CPU of the machine for one operation, {name}"
+        note(recorder, what, cost.mean, "s", why="this kind of machine's own", interval=(cost.low, cost.high))
+    note(recorder, "CPU of the machine at rest", idle, "s/s", why="taken off")
+    judge(stage, costs)
+    lines = [
+        Line("CPU for one operation, seconds", name, tuple((float(at), one) for at, one in enumerate(costs[name], 1)))
+        for name in _NAMES
+    ]
+    record_series(recorder, title, lines, axis="batch", marks={}, words=f"{rounds} turns each")
+
+
+def narrow(costs: Mapping[str, list[float]]) -> bool:
+    return width(ratio_of_means(costs["krbd"], costs["librbd"])) <= NARROW
+
+
+def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
+    """krbd over librbd: below 1 with all of its interval, or nobody can tell, or it is not so."""
+    ratio = ratio_of_means(costs["krbd"], costs["librbd"])
+    what = "CPU for one operation, krbd over librbd"
+    note(stage.recorder, what, ratio.mean, "", most=1.0, why=WHY, interval=(ratio.low, min(ratio.high, 1e9)))
+
+
+@contextmanager
+def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
+    """An image with what every client knows and nothing else, written, and mapped by the client's kernel."""
+    with images(cluster, 1, "--image-feature", "layering") as (image,):
+        device = krbd.map_image(cluster, NODE, image.pool, image.name)
+        try:
+            yield image, device
+        finally:
+            krbd.unmap_image(cluster, NODE, device)
+
+
+def by_fio(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], Pair]:
+    """The paper's command on the mapped device, and with librbd's engine in place of psync's."""
+
+    def make(cluster: Cluster, image: BlockImage, device: PurePosixPath) -> Pair:
+        host = cluster.hosts[NODE]
+        log = host.directory / "fio-krbd"
+        job = FioJob(
+            name="beside",
+            pool=image.pool,
+            target=image.name,
+            pattern=setting.pattern,
+            block_bytes=setting.block_bytes,
+            depth=1,
+            size_bytes=IMAGE_BYTES,
+            runtime_s=_FOREVER_S,
+            options={"rbd_cache": "false"},
+            client=cluster.client_name,
+        )
+        return Pair(
+            cluster,
+            {
+                "krbd": lambda: host.spawn(setting.argv(str(device), 1, _FOREVER_S), log=log),
+                "librbd": lambda: fio.start(host, job).process,
+            },
+        )
+
+    return make
+
+
+def by_qemu(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], Pair]:
+    """QEMU's own block layer on the mapped device, and through its rbd driver: what a hypervisor has the choice of."""
+
+    def make(cluster: Cluster, image: BlockImage, device: PurePosixPath) -> Pair:
+        host = cluster.hosts[NODE]
+        write = ("-w",) if setting.writes else ()
+        argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
+        user = cluster.client_name.removeprefix("client.")
+        through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
+        start = {
+            name: partial(
+                host.spawn, (*argv, *write, "-f", "raw", target), log=host.directory / "qemu-img", env=_modules(cluster)
+            )
+            for name, target in (("krbd", str(device)), ("librbd", through))
+        }
+        return Pair(cluster, start)
+
+    return make
+
+
+def _modules(cluster: Cluster) -> dict[str, str]:
+    host = cluster.hosts[NODE]
+    return {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
+
+
+def _scenario(way: str, setting: Setting, tier: Tier) -> Scenario:
+    make = by_qemu(setting) if way == "qemu-img" else by_fio(setting)
+    title = f"{setting.pattern} of {setting.size} by {way}: krbd and librbd"
+    return Scenario(
+        name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
+        goal="An operation costs a machine less CPU through its kernel's RBD client than through librbd.",
+        method=f"{setting.pattern} of {setting.size} by {way}, one in flight, both ways in turns; their ratio.",
+        run=partial(compared, make=make, title=title),
+        check="figures",
+        tier=tier,
+        topology=TOPOLOGY,
+        needs=frozenset({Capability.OWN_KERNEL}),
+    )
+
+
+SCENARIOS = (
+    *(_scenario("fio", one, Tier.QUICK if one.size == "4K" and one in VM else Tier.FULL) for one in (*VM, *MULTI)),
+    *(_scenario("qemu-img", one, Tier.FULL) for one in VM),
+)

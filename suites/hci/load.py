@@ -1,0 +1,115 @@
+"""fio in a guest, with what each of its requests costs the host beside it, and how many of them reach the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from lab import clock
+from lab.cluster import Cluster
+from lab.hypervisor import cost
+from lab.hypervisor.guest import Guest, Requests
+from lab.process import Result
+from lab.telemetry import counters
+from lab.telemetry.demand import Interval
+from lab.telemetry.statistics import interval
+from lab.workers import Workers
+from lab.workloads import fio
+from lab.workloads.fio import FioResult
+
+BATCH_S = 1.0
+LEAST_IN_BATCH = 10
+"""Operations: a batch of fewer is longer."""
+IDLE_S = 3.0
+_FOREVER_S = 3600.0
+"""The guest's own deadline ends it before."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What fio did in one guest. asked: of its disk, by QEMU's count; cpu_s: of the host for one, by batch."""
+
+    result: FioResult
+    asked: Requests
+    cpu_s: tuple[float, ...]
+
+    @property
+    def cpu(self) -> Interval | None:
+        """What one operation costs the host beside the guest's own processors; None where no batch was full."""
+        return interval(self.cpu_s) if self.cpu_s else None
+
+
+@dataclass(frozen=True)
+class Look:
+    """A guest's disk at one moment."""
+
+    asked: Requests
+    disk_s: float
+    at_s: float
+
+
+def look(guest: Guest, number: int) -> Look:
+    return Look(guest.requests(number), cost.spent(guest.process.pid).disk_s, clock.SYSTEM.monotonic())
+
+
+def at_rest(guest: Guest, number: int) -> float:
+    """CPU seconds that a guest's disk costs the host in a second in which nobody asks for anything."""
+    before = look(guest, number)
+    clock.SYSTEM.sleep(IDLE_S)
+    after = look(guest, number)
+    return (after.disk_s - before.disk_s) / (after.at_s - before.at_s)
+
+
+def per_operation(looks: Sequence[Look], idle: float) -> tuple[float, ...]:
+    """Cost of an operation in each batch, less what the time costs at rest; thin batches are put to the next one."""
+    found = []
+    begun = looks[0]
+    for now in looks[1:]:
+        done = now.asked.since(begun.asked).operations
+        if done >= LEAST_IN_BATCH:
+            found.append((now.disk_s - begun.disk_s - idle * (now.at_s - begun.at_s)) / done)
+            begun = now
+    return tuple(found)
+
+
+def run_all(guests: Sequence[Guest], number: int, argv: Sequence[str], timeout_s: float) -> list[Run]:
+    """The same command on a disk of every guest at the same time, watched from its first request to its end."""
+    idle = [at_rest(guest, number) for guest in guests]
+    before = [guest.requests(number) for guest in guests]
+    with Workers(max_workers=len(guests), thread_name_prefix="fio") as workers:
+        jobs = [workers.submit(guest.run, argv, timeout_s=timeout_s) for guest in guests]
+        looks = _watched(guests, number, before, jobs)
+        results = [fio.parse(job.result().stdout.encode()) for job in jobs]
+    after = [guest.requests(number) for guest in guests]
+    return [
+        Run(result, last.since(first), per_operation(seen, rest) if len(seen) > 1 else ())
+        for result, first, last, seen, rest in zip(results, before, after, looks, idle, strict=True)
+    ]
+
+
+def _watched(
+    guests: Sequence[Guest], number: int, before: Sequence[Requests], jobs: Sequence[Future[Result]]
+) -> list[list[Look]]:
+    """Looks at each guest while all of them are at work: from when the last has begun until the first has ended."""
+    looks: list[list[Look]] = [[] for _ in guests]
+
+    def step() -> bool:
+        now = [look(guest, number) for guest in guests]
+        ended = any(job.done() for job in jobs)
+        at_work = all(one.asked.since(first).operations for one, first in zip(now, before, strict=True))
+        if at_work and not ended:
+            for seen, one in zip(looks, now, strict=True):
+                seen.append(one)
+        return all(job.done() for job in jobs)
+
+    clock.wait(step, bool, what="the end of fio in the guests", timeout_s=_FOREVER_S, interval_s=BATCH_S)
+    return looks
+
+
+def answered(cluster: Cluster) -> Requests:
+    """What the OSDs have answered to clients; they count no flushes."""
+    client = cluster.client
+    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump")) for osd in cluster.osd_ids()]
+    reads, writes = (int(sum(dump.get(f"osd.op_{kind}", 0.0) for dump in dumps)) for kind in ("r", "w"))
+    return Requests(reads, writes, 0)

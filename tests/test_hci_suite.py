@@ -1,0 +1,103 @@
+"""The HCI suite's own rules, without a machine: the paper's words, what a request costs, and what is judged."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from lab.checks import CHECKS, Outcome
+from lab.cluster import Cluster
+from lab.history import History
+from lab.hypervisor.guest import Requests
+from lab.scenario import Stage
+from lab.telemetry.accounting import whole_s
+from suites.hci import SCENARIOS, krbd, papers
+from suites.hci.load import Look, per_operation
+from suites.hci.power import IMAGE_BYTES
+
+PAPER = (
+    "fio --ioengine=psync --filename=/dev/mapper/test_fio --size=9G --time_based --name=fio --group_reporting "
+    "--runtime=600 --direct=1 --sync=1 --rw=write --bs=4K --numjobs=4 --iodepth=1"
+)
+"""Appendix 5.2 of the Proxmox VE Ceph benchmark, of 2020."""
+SCALED = ("--filename", "--size", "--runtime")
+
+
+def stage(tmp_path: Path) -> Stage:
+    recorder = History().recorder("hci.test")
+    return Stage(cast("Cluster", None), recorder, random.Random(1), tmp_path)
+
+
+def test_the_commands_are_the_papers_but_for_size_time_and_device() -> None:
+    setting = next(one for one in papers.VM if (one.pattern, one.size) == ("write", "4K"))
+    ours = [word for word in setting.argv("/dev/vdb", 4, 8) if not word.startswith((*SCALED, "--output-format"))]
+    assert ours == [word for word in PAPER.split() if not word.startswith(SCALED)]
+
+
+@pytest.mark.parametrize(("size", "wanted"), [("4K", 4096), ("4M", 4 << 20)])
+def test_sizes_are_in_the_papers_words(size: str, wanted: int) -> None:
+    assert papers.Setting("x", "", "read", size).block_bytes == wanted
+
+
+def looks(*pairs: tuple[int, float]) -> list[Look]:
+    return [Look(Requests(0, done, 0), spent, float(at)) for at, (done, spent) in enumerate(pairs)]
+
+
+def test_a_cost_is_by_operation_and_less_what_rest_costs() -> None:
+    assert per_operation(looks((0, 0.0), (100, 0.3), (200, 0.5)), 0.1) == pytest.approx((0.002, 0.001))
+
+
+def test_a_thin_batch_is_put_to_the_next_one() -> None:
+    assert per_operation(looks((0, 0.0), (5, 0.1), (50, 0.5), (51, 0.6)), 0.0) == pytest.approx((0.01,))
+
+
+@pytest.mark.parametrize(
+    ("share", "outcome"), [(1.0, Outcome.PASS), (1.05, Outcome.PASS), (0.4, Outcome.FAIL)], ids=["one", "more", "less"]
+)
+def test_synchronous_writes_that_do_not_reach_the_cluster_fail(tmp_path: Path, share: float, outcome: Outcome) -> None:
+    found = stage(tmp_path)
+    found.recorder.witness("operations", got=100, least=1)
+    papers.note_reached(found, papers.VM[0], "cache=writeback", share, alone=True)
+    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+
+
+def test_reads_may_be_put_together() -> None:
+    assert [one.writes for one in papers.VM] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "outcome"),
+    [
+        ((10.0, 10.5, 9.8), Outcome.PASS),
+        ((18.0, 22.0, 19.0), Outcome.INCONCLUSIVE),
+        ((40.0, 41.0, 39.0), Outcome.FAIL),
+    ],
+    ids=["cheaper", "alike", "dearer"],
+)
+def test_krbd_is_judged_by_the_whole_interval(tmp_path: Path, kernel: tuple[float, ...], outcome: Outcome) -> None:
+    found = stage(tmp_path)
+    found.recorder.witness("operations", got=100, least=1)
+    krbd.judge(found, {"krbd": list(kernel), "librbd": [20.0, 20.5, 19.0]})
+    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+
+
+def test_turns_end_when_the_ratio_is_narrow() -> None:
+    assert krbd.narrow({"krbd": [10.0, 10.01, 9.99], "librbd": [20.0, 20.01, 19.99]})
+    assert not krbd.narrow({"krbd": [10.0, 15.0, 9.0], "librbd": [20.0, 25.0, 19.0]})
+
+
+def test_a_tree_of_processes_spends_what_its_members_do() -> None:
+    assert whole_s(os.getpid()) > 0
+
+
+def test_the_ledgers_image_has_a_power_of_two_of_blocks() -> None:
+    assert IMAGE_BYTES & (IMAGE_BYTES - 1) == 0
+
+
+def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
+    assert all(scenario.name.startswith("hci.") and scenario.check in CHECKS for scenario in SCENARIOS)
