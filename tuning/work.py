@@ -55,7 +55,8 @@ def _combine(left: Price, right: Price, a: float, b: float) -> Price:
 class Work:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
-    doubts: what makes the figures weak, as sentences.
+    doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe has to be read before
+    it can be written (tuning/rewrite.py); None: nothing is read, or that was not measured.
     """
 
     shape: Shape
@@ -65,6 +66,7 @@ class Work:
     gateway: Price | None
     derivation: Derivation
     doubts: tuple[str, ...] = ()
+    reread: Price | None = None
 
 
 def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
