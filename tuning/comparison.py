@@ -160,7 +160,8 @@ def _values(metric: Metric, side: Sequence[Run]) -> list[float]:
 def _at(side: Sequence[Run]) -> str:
     run = side[0]
     blocks = f", blocks of {run.block_bytes >> 10} KiB" if run.block_bytes else ""
-    return f"{NAMES.get(run.cache, run.cache)} (threads {run.threads}, rows {run.rows}{blocks})"
+    evicting = ", evicting" if run.evicted else ""
+    return f"{NAMES.get(run.cache, run.cache)} (threads {run.threads}, rows {run.rows}{blocks}{evicting})"
 
 
 def _text(found: Interval) -> str:
