@@ -69,20 +69,16 @@ def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
     }
 
 
-def osd_pools(
-    threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float, before: float = 0.0
-) -> list[Pool]:
+def osd_pools(threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float) -> list[Pool]:
     """The pools of one OSD, per operation that it leads; replica: further shards of others per operation that it leads.
 
-    before: chunks that it reads before a write. A BlueStore read holds its op thread until the device answers; a write
-    does not.
+    A BlueStore read holds its op thread until the device answers; a write does not.
     """
     speed = thread_speed(machine)
     price = work.primary.plus(work.replica.times(replica))
-    if work.reread:
-        price = price.plus(work.reread.times(before))
-    reads = before if work.shape.flow is Flow.WRITE else (1 - work.shape.hit_ratio) * (1 + replica)
-    waiting = mechanics.read_latency(disks, work.shape) * reads
+    waiting = 0.0
+    if work.shape.flow is Flow.READ and disks.read_latency:
+        waiting = mechanics.read_latency(disks, work.shape) * (1 - work.shape.hit_ratio) * (1 + replica)
     return [
         pool
         for name, count in osd_threads(threads, disks).items()
