@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +33,7 @@ def measure(
     within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0,
     budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the three demand files; the home's `demands` when left out.")
+        Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -75,7 +75,7 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
     from lab.knobs.targets import of_cluster
     from lab.preflight import require_fit
     from lab.providers.select import choose
-    from lab.telemetry import demandfile, place
+    from lab.telemetry import place
     from lab.telemetry.measure import measure as measure_one
 
     [plan] = request.plans()
@@ -98,13 +98,26 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
                 lambda: measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()),
                 say,
             )
-    folder = (output or world.home.demands).absolute()
+    return Measured(tuning.name, effect, _saved(world, request, tuning.name, effect, output))
+
+
+EFFECTS = "effects"
+"""Folder below the home's demands: a prediction starts from the newest file there, and not from a tuned cluster's."""
+
+
+def _saved(world: World, request: Request, tuning: str, effect: Effect, output: Path | None) -> tuple[Path, ...]:
+    """The files of an effect: before, tuned, after; on the scale of this machine where it was probed."""
+    from fixtures.expectation import speed_here
+    from lab.telemetry import demandfile
+
+    speed = speed_here(world.home)
+    folder = (output or world.home.demands / EFFECTS).absolute()
     base = file_name(request, effect.before.demand).removesuffix(".json")
-    named = {"before": effect.before, tuning.name: effect.tuned, "after": effect.after}
+    named = {"before": effect.before, tuning: effect.tuned, "after": effect.after}
     files = {part: folder / f"{base}-{part}.json" for part in named}
     for part, measured in named.items():
-        demandfile.save(files[part], [measured])
-    return Measured(tuning.name, effect, tuple(files.values()))
+        demandfile.save(files[part], [replace(measured, demand=replace(measured.demand, core_speed=speed))])
+    return tuple(files.values())
 
 
 def page(done: Measured) -> Any:

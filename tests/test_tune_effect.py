@@ -7,18 +7,26 @@ from typing import Any, cast
 
 import pytest
 
+from cli.measure import Request
+from cli.tune_effect import _saved
+from cli.world import World
 from lab.arch import Arch
 from lab.cluster import Cluster
 from lab.errors import LabBroken, SpecError
+from lab.home import Home
 from lab.knobs import effect
 from lab.knobs.effect import Effect, Row, measure_effect, rows
 from lab.knobs.options import CephOptions
 from lab.knobs.records import Records
 from lab.knobs.settings import Kind, Setting
 from lab.knobs.tune import Target
+from lab.telemetry import demandfile
 from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 from lab.telemetry.demandfile import Measurement
 from tests.fake_machine import FakeClient
+from tests.fake_provider import FakeProvider, providers
+from tuning.demandsets import find_demands
+from tuning.profilefile import SHIPPED
 
 OPTION = Setting(Kind.CEPH, "osd_client_message_cap", "1024", "s", "osd")
 KNOWN = {"osd_client_message_cap": "256"}
@@ -105,3 +113,31 @@ def test_a_measurement_that_fails_leaves_no_tuning_behind(tmp_path: Path, monkey
     with pytest.raises(LabBroken, match="no load"):
         run(tmp_path, monkeypatch, [OPTION], steps)
     assert steps.client.database == {}
+
+
+def test_a_tunings_measurements_are_scaled_and_no_prediction_starts_from_them(tmp_path: Path) -> None:
+    world = World(Home(tmp_path).ensure(), providers(FakeProvider()))
+    shipped = (SHIPPED / "pve-epyc-3n.toml").read_text()
+    world.home.profiles.mkdir()
+    (world.home.profiles / "this-machine.toml").write_text(shipped.replace('"pve-epyc-3n"', '"this-machine"', 1))
+    request = Request(
+        operations=(("randwrite", 4096),),
+        depth=16,
+        low_depth=0,
+        arch="x86_64",
+        replicas=3,
+        coding=(0, 0),
+        release="reef",
+        lab="auto",
+        image=None,
+        image_bytes=1 << 20,
+        within=0.03,
+        budget_s=30.0,
+        options={},
+    )
+    found = Effect((), measurement(10.0), measurement(14.0), measurement(10.0))
+    files = _saved(world, request, "altra-ceph", found, None)
+
+    assert [path.stem.rpartition("x3-")[2] for path in files] == ["before", "altra-ceph", "after"]
+    assert all(demandfile.load(path)[0].core_speed > 0 for path in files)
+    assert find_demands(world.home.demands)[1].startswith("shipped with cephlab")

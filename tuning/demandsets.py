@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lab.errors import SpecError
@@ -15,7 +16,7 @@ SHIPPED = Path(__file__).with_name("demands")
 def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
     """(demands, where they are from). own: the folder that `cephlab measure` writes to.
 
-    Operations that the user's newest file has not measured come from the set that is shipped.
+    What the user's newest file has not measured comes from the set that is shipped (see `missing_from`).
     Raises SpecError when the file is not a demand file, or there is none at all.
     """
     if chosen is not None:
@@ -27,12 +28,36 @@ def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, .
             raise SpecError("no demand was measured yet", f"looked in {own}", "run `cephlab measure` first")
         return shipped, f"shipped with cephlab ({names}); `cephlab measure` makes your own"
     measured = demandfile.load(files[-1])
-    known = {demand.operation.name for demand in measured}
-    rest = tuple(demand for demand in shipped if demand.operation.name not in known)
+    rest = missing_from(measured, shipped)
     origin = f"measured here {_ago(files[-1])}: {files[-1].name}"
     if rest:
-        origin += f"; {', '.join(sorted({one.operation.name for one in rest}))}: shipped with cephlab ({names})"
+        origin += f"; {_named(rest, measured)}: shipped with cephlab ({names})"
     return (*measured, *rest), origin
+
+
+def missing_from(measured: Sequence[Demand], others: Sequence[Demand]) -> tuple[Demand, ...]:
+    """Those of `others` whose operation, block size and kind of protection were not measured.
+
+    One block size of an operation says nothing of another, so it takes none of them away; nor does an emulated
+    measurement, which predictions do not use.
+    """
+    known = {_kind(demand) for demand in measured if not demand.emulated}
+    return tuple(demand for demand in others if _kind(demand) not in known)
+
+
+def _kind(demand: Demand) -> tuple[str, int, bool]:
+    operation = demand.operation
+    return operation.name, operation.block_bytes, bool(operation.k)
+
+
+def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
+    """Operations, with the block size of those that were measured at another one."""
+    known = {demand.operation.name for demand in measured}
+    found = {
+        f"{one.operation.name} {one.operation.block_bytes} B" if one.operation.name in known else one.operation.name
+        for one in rest
+    }
+    return ", ".join(sorted(found))
 
 
 def _ago(path: Path) -> str:

@@ -78,13 +78,11 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
     chosen = _choose(demands, shape, shape.block_bytes)
     merged = _merge(chosen, shape.block_bytes)
     derivation = _explain(chosen, merged, shape)
+    doubts = _doubts(chosen, shape, shape.block_bytes)
     if shape.k and not any(demand.operation.k for demand in chosen):
-        shard = _merge(_choose(demands, shape, int(shape.shard_bytes)), int(shape.shard_bytes))
-        # A sub-read of a shard does what a read does; a sub-write what a replica does.
-        merged[Role.REPLICA] = shard[Role.PRIMARY if shape.flow is Flow.READ else Role.REPLICA]
-        derivation += Derivation(
-            (Step("EC", "", f"not measured: a shard at the price of a copy of {shape.shard_bytes:.0f} B"),)
-        )
+        of_shard, merged[Role.REPLICA] = _shard(demands, shape)
+        doubts += of_shard
+        derivation += Derivation((Step("EC", "", of_shard[0]),))
     return Work(
         shape=shape,
         client=merged[Role.CLIENT],
@@ -92,27 +90,45 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
         replica=merged[Role.REPLICA],
         gateway=merged[Role.GATEWAY] if any(Role.GATEWAY in demand.costs for demand in chosen) else None,
         derivation=derivation,
-        doubts=_doubts(chosen, shape),
+        doubts=doubts,
     )
 
 
-def _doubts(chosen: Sequence[Demand], shape: Shape) -> tuple[str, ...]:
+def _shard(demands: Sequence[Demand], shape: Shape) -> tuple[tuple[str, ...], Price]:
+    """(doubts, price) of one shard of an erasure code that was not measured: that of a copy of its size."""
+    size = int(shape.shard_bytes)
+    chosen = _choose(demands, shape, size)
+    first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
+    # A sub-read of a shard does what a read does; a sub-write what a replica does.
+    role = Role.PRIMARY if shape.flow is Flow.READ else Role.REPLICA
+    return (first, *_doubts(chosen, shape, size)), _merge(chosen, size)[role]
+
+
+def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[str, ...]:
     sizes = [demand.operation.block_bytes for demand in chosen]
     found = []
-    if shape.block_bytes > _FAR * max(sizes) or shape.block_bytes * _FAR < min(sizes):
+    if block_bytes > _FAR * max(sizes) or block_bytes * _FAR < min(sizes):
         span = " and ".join(str(size) for size in sorted(sizes))
-        found.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {shape.block_bytes} B.")
+        found.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {block_bytes} B.")
     names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
     if names:
-        found.append(f"{shape.operation} was not measured; {', '.join(names)} stands in for it.")
+        found.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
     return tuple(found)
 
 
 def _choose(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """One demand, or two whose block sizes a line is drawn through."""
-    usable = _usable(demands, shape)
+    """One demand, or two whose block sizes a line is drawn through; SpecError for one without a core speed."""
+    usable = _usable(demands, shape, block_bytes)
     sizes = sorted({demand.operation.block_bytes for demand in usable})
-    return [_closest(usable, size, shape) for size in _around(sizes, block_bytes, shape)]
+    chosen = [_closest(usable, size, shape) for size in _around(sizes, block_bytes, shape)]
+    unscaled = [demand for demand in chosen if demand.core_speed <= 0]
+    if unscaled:
+        raise SpecError(
+            "a demand lacks the core speed of the machine that it was measured on",
+            f"{unscaled[0].operation.name} of {unscaled[0].operation.block_bytes} B",
+            "run `cephlab probe`, then `cephlab measure` again",
+        )
+    return chosen
 
 
 def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
@@ -124,19 +140,15 @@ def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
     return {role: _combine(prices[0][role], prices[1][role], 1 - at, at) for role in prices[0]}
 
 
-def _usable(demands: Sequence[Demand], shape: Shape) -> list[Demand]:
-    """Demands of the shape's operation; a random one where there is no sequential one and the other way round."""
-    real = [demand for demand in demands if not demand.emulated]
-    unscaled = [demand for demand in real if demand.core_speed <= 0]
-    if unscaled:
-        raise SpecError(
-            "a demand lacks the core speed of the machine that it was measured on",
-            f"{unscaled[0].operation.name} of {unscaled[0].operation.block_bytes} B",
-            "run `cephlab probe`, then `cephlab measure` again",
-        )
-    kin = [demand for demand in real if _kin(demand, shape)]
+def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
+    """Demands of the shape's operation that can speak for a block size.
+
+    Where there are none: also random ones for sequential ones and the other way round.
+    """
+    kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
-    if exact:
+    sizes = {demand.operation.block_bytes for demand in exact}
+    if block_bytes in sizes or len(sizes) > 1:
         return exact
     if kin:
         return kin
@@ -167,13 +179,15 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
 
 
 def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
-    """Of the demands at a block size: same protection first, then copies nearest to the shape's, then deepest load."""
+    """Of the demands at a block size: the very operation first, then same protection, copies nearest to the shape's,
+    deepest load."""
     fitting = [demand for demand in usable if demand.operation.block_bytes == size]
 
-    def distance(demand: Demand) -> tuple[bool, bool, int, int]:
+    def distance(demand: Demand) -> tuple[bool, bool, bool, int, int]:
         operation = demand.operation
+        other = operation.name != shape.operation
         lonely = operation.shards == 1 and shape.copies > 1
-        return bool(operation.k) != bool(shape.k), lonely, abs(operation.shards - shape.copies), -operation.depth
+        return other, bool(operation.k) != bool(shape.k), lonely, abs(operation.shards - shape.copies), -operation.depth
 
     return min(fitting, key=distance)
 

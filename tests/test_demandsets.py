@@ -1,0 +1,91 @@
+"""Which demands a prediction starts from: what was measured comes first, and takes nothing else away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fixtures.expectation import demands_for
+from lab.errors import SpecError
+from lab.history import History
+from lab.home import Home
+from lab.series import record_demand
+from lab.telemetry import demandfile
+from lab.telemetry.demand import Demand
+from lab.telemetry.demandfile import Measurement
+from tests.model_parts import demand, profile
+from tuning.demandsets import find_demands, missing_from
+from tuning.model import predict
+from tuning.profilefile import SHIPPED
+from tuning.work import work_for
+from tuning.workload import Shape
+
+OWN = demand("randwrite", 4096, primary_s=0.001, replicas_s=0.001, core_speed=4.0)
+
+
+def kinds(demands: tuple[Demand, ...]) -> set[tuple[str, int]]:
+    return {(one.operation.name, one.operation.block_bytes) for one in demands}
+
+
+def test_measuring_one_block_size_takes_no_other_away(tmp_path: Path) -> None:
+    demandfile.save(tmp_path / "mine.json", [OWN])
+    found, origin = find_demands(tmp_path)
+
+    assert ("randwrite", 65536) in kinds(found)
+    assert [one for one in found if one.operation.name == "randwrite" and one.operation.block_bytes == 4096] == [OWN]
+    assert "randwrite 65536 B" in origin
+    assert predict(found, profile(), Shape("randwrite", 16384, 16, 16)).ops > 0
+
+
+def test_a_gate_and_a_prediction_fill_up_alike(tmp_path: Path) -> None:
+    home = Home(tmp_path).ensure()
+    shipped = (SHIPPED / "pve-epyc-3n.toml").read_text()
+    home.profiles.mkdir()
+    (home.profiles / "this-machine.toml").write_text(shipped.replace('"pve-epyc-3n"', '"this-machine"', 1))
+    history = History()
+    record_demand(history.recorder("block.cost"), Measurement(OWN))
+    demandfile.save(home.demands / "mine.json", [OWN])
+
+    assert kinds(demands_for(history.events(), home)[0]) == kinds(find_demands(home.demands)[0])
+
+
+@pytest.mark.parametrize(
+    "other", [replace(OWN, emulated=True), demand("randwrite", 4096, ec=(4, 2)), demand("randwrite", 8192)]
+)
+def test_what_cannot_stand_for_a_demand_does_not_replace_it(other: Demand) -> None:
+    assert missing_from([other], [OWN]) == (OWN,)
+    assert missing_from([other], [other] if not other.emulated else []) == ()
+
+
+def test_a_file_without_a_core_speed_stops_only_what_would_start_from_it(tmp_path: Path) -> None:
+    demandfile.save(tmp_path / "mine.json", [replace(OWN, core_speed=0.0)])
+    found, _ = find_demands(tmp_path)
+
+    assert work_for(found, Shape("get", 65536, 1, 1)).primary.cpu > 0
+    assert work_for(found, Shape("randwrite", 65536, 1, 1)).primary.cpu > 0
+    with pytest.raises(SpecError, match="core speed"):
+        work_for(found, Shape("randwrite", 4096, 1, 1))
+
+
+@pytest.mark.parametrize(("operation", "shard"), [("write", "randwrite"), ("read", "randread")])
+def test_a_shard_that_was_not_measured_is_priced_from_kin_and_doubted(
+    tmp_path: Path, operation: str, shard: str
+) -> None:
+    shipped, _ = find_demands(tmp_path)
+    work = work_for(shipped, Shape(operation, 4 << 20, 16, 16, k=4, m=2))
+    whole = work_for(shipped, Shape(operation, 4 << 20, 16, 16))
+
+    assert 0 < work.replica.cpu < max(whole.replica.cpu, whole.primary.cpu)
+    assert any("Erasure coding was not measured" in doubt for doubt in work.doubts)
+    assert any(shard in doubt and "1048576 B" in doubt for doubt in work.doubts)
+
+
+def test_a_block_size_that_was_not_measured_is_between_those_of_kin(tmp_path: Path) -> None:
+    shipped, _ = find_demands(tmp_path)
+    costs = [work_for(shipped, Shape("write", size, 1, 1)).primary.cpu for size in (65536, 1 << 20, 4 << 20)]
+
+    assert costs == sorted(costs)
+    assert work_for(shipped, Shape("write", 4 << 20, 1, 1)).doubts == ()
+    assert any("randwrite" in doubt for doubt in work_for(shipped, Shape("write", 1 << 20, 1, 1)).doubts)
