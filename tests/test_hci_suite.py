@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -85,13 +87,27 @@ def test_krbd_is_judged_by_the_whole_interval(tmp_path: Path, kernel: tuple[floa
     assert CHECKS["figures"](found.recorder.events()).outcome is outcome
 
 
+def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
+    looks = [krbd.Look(0.0, 0.0, 0), krbd.Look(2.0, 0.5, 100), krbd.Look(4.0, 0.6, 101), krbd.Look(6.0, 1.2, 151)]
+    total, costs = krbd.costs_of(looks, lambda one, two: float(two.requests - one.requests), idle=0.05)
+    assert total == 150
+    assert costs == pytest.approx([0.004, 0.01])
+
+
+def test_one_batch_says_nothing_of_a_ratio() -> None:
+    assert not krbd.narrow({"krbd": [1.0], "librbd": [2.0]})
+
+
 def test_turns_end_when_the_ratio_is_narrow() -> None:
     assert krbd.narrow({"krbd": [10.0, 10.01, 9.99], "librbd": [20.0, 20.01, 19.99]})
     assert not krbd.narrow({"krbd": [10.0, 15.0, 9.0], "librbd": [20.0, 25.0, 19.0]})
 
 
-def test_a_tree_of_processes_spends_what_its_members_do() -> None:
-    assert whole_s(os.getpid()) > 0
+def test_what_has_ended_below_a_process_is_not_forgotten() -> None:
+    before = whole_s(os.getpid())
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-I", "-S", "-c", burn], check=True)
+    assert whole_s(os.getpid()) - before > 0.25
 
 
 def test_the_ledgers_image_has_a_power_of_two_of_blocks() -> None:

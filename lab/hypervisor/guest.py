@@ -19,6 +19,8 @@ from lab.hypervisor.command import Order, disk_id
 from lab.process import Result
 
 _RELAY = Path(relay.__file__)
+WAITS = "waiting for connection on"
+"""What QEMU says once the guest's port can be connected to, before it does anything else."""
 _SOCKET_S = 60.0
 BOOT_S = 300.0
 """Of an emulated guest beside other work; one alone takes a tenth."""
@@ -60,14 +62,7 @@ class Guest:
 
     def ask(self, operation: str, *, timeout_s: float, **arguments: Any) -> Any:
         """One request of its agent; GuestGone where it ends meanwhile, LabBroken where it refuses."""
-        line = json.dumps({"op": operation, **arguments}).encode()
-        try:
-            found = json.loads(self.channel.ask(line, timeout_s=timeout_s))
-        except (CommandFailed, CommandTimedOut) as error:
-            raise GuestGone(f"the guest {self.order.name} does not answer", f"{error}\n{self.words()}") from error
-        if "error" in found:
-            raise LabBroken(f"{operation} failed in the guest {self.order.name}", found["error"])
-        return found["ok"]
+        return _ask(self.channel, self.host, self.order, operation, timeout_s=timeout_s, **arguments)
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
         """A program in the guest, to its end; CommandFailed with its words where it fails."""
@@ -119,6 +114,17 @@ class Guest:
         self.monitor.close()
 
 
+def _ask(channel: Channel, host: Host, order: Order, operation: str, *, timeout_s: float, **arguments: Any) -> Any:
+    line = json.dumps({"op": operation, **arguments}).encode()
+    try:
+        found = json.loads(channel.ask(line, timeout_s=timeout_s))
+    except (CommandFailed, CommandTimedOut) as error:
+        raise GuestGone(f"the guest {order.name} does not answer", f"{error}\n{words(host, order)}") from error
+    if "error" in found:
+        raise LabBroken(f"{operation} failed in the guest {order.name}", found["error"])
+    return found["ok"]
+
+
 def words(host: Host, order: Order) -> str:
     """The end of what a guest's QEMU and its console said."""
     log = order.folder / "log"
@@ -156,15 +162,16 @@ def _met(host: Host, order: Order, process: HostProcess, patience: float) -> Gue
     def ready() -> bool:
         if not process.alive():
             raise GuestGone(f"the QEMU of {order.name} ended while it was starting", words(host, order))
-        return host.exists(order.socket)
+        return WAITS in words(host, order)
 
     what = f"the port of the guest {order.name}"
     clock.wait(ready, bool, what=what, timeout_s=_SOCKET_S * patience, interval_s=0.05, timed_out=_late)
     with ExitStack() as undo:
         channel = undo.enter_context(closing(_channel(host, order, order.socket)))
+        _ask(channel, host, order, "hello", timeout_s=BOOT_S * patience)
+        # Its monitor is there once it has gone on, which it does when its port has somebody who listens.
         monitor = undo.enter_context(closing(_channel(host, order, order.monitor, "monitor")))
         guest = Guest(order, host, process, channel, monitor)
-        guest.ask("hello", timeout_s=BOOT_S * patience)
         guest.negotiate()
         undo.pop_all()
     return guest

@@ -6,8 +6,10 @@ it spends at rest is taken off.
 
 from __future__ import annotations
 
+import itertools
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -42,6 +44,8 @@ LEAST_IN_BATCH = 10
 LEAST_OPERATIONS = 200
 IDLE_S = 5.0
 _APPEAR_S = 120.0
+LOG_LAG_S = 1.5
+"""fio's first and last entries have to lie around the looks, by the clocks of two machines."""
 _END_S = 60.0
 _FOREVER_S = 3600
 _NAMES = ("krbd", "librbd")
@@ -50,11 +54,31 @@ WHY = "the kernel's client answers a request without a library's threads in betw
 
 
 @dataclass(frozen=True)
+class Way:
+    """One way to the image. start: what begins and never ends by itself; log: where fio says when each request ended.
+
+    Without a log the OSDs are asked how many requests they have answered, which takes its time on a busy machine.
+    """
+
+    start: Callable[[], HostProcess]
+    log: PurePosixPath | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """The machine at one moment. at_s: since the epoch; requests: 0 where a log has them."""
+
+    at_s: float
+    cpu_s: float
+    requests: int
+
+
+@dataclass(frozen=True)
 class Pair:
-    """The same operation by two ways to the same image. start: by name, what begins it and never ends by itself."""
+    """The same operation by two ways, by name."""
 
     cluster: Cluster
-    start: Mapping[str, Callable[[], HostProcess]]
+    ways: Mapping[str, Way]
 
     def cpu_s(self) -> float:
         """What the machine has spent so far."""
@@ -66,14 +90,15 @@ class Pair:
 
     def at_rest(self) -> float:
         """CPU seconds a second."""
-        began, before = clock.SYSTEM.monotonic(), self.cpu_s()
+        before = self._look(counting=False)
         clock.SYSTEM.sleep(IDLE_S)
-        return (self.cpu_s() - before) / (clock.SYSTEM.monotonic() - began)
+        after = self._look(counting=False)
+        return (after.cpu_s - before.cpu_s) / (after.at_s - before.at_s)
 
-    def turn(self, name: str, idle: float) -> tuple[int, list[float]]:
+    def turn(self, name: str, idle: float) -> tuple[float, list[float]]:
         """Some batches of one way: (operations in them, what one cost in each)."""
-        begun = self._requests()
-        running = self.start[name]()
+        way, begun = self.ways[name], self._requests()
+        running = way.start()
         try:
             clock.wait(
                 self._requests,
@@ -82,49 +107,74 @@ class Pair:
                 timeout_s=_APPEAR_S * self.cluster.patience,
                 timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
             )
-            return self._batches(name, running, idle)
+            clock.SYSTEM.sleep(LOG_LAG_S)
+            looks = self._looks(name, running, counting=way.log is None)
+            clock.SYSTEM.sleep(LOG_LAG_S)
         finally:
             # fio ends its jobs, which have the device open, before it ends itself.
             running.signal(signal.SIGINT)
             if not running.wait(_END_S):
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
+        return costs_of(looks, self._counted(way), idle)
 
-    def _batches(self, name: str, running: HostProcess, idle: float) -> tuple[int, list[float]]:
-        total = 0
-        costs: list[float] = []
-        before = (self._requests(), self.cpu_s(), clock.SYSTEM.monotonic())
-        while len(costs) < BATCHES:
+    def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[Look]:
+        looks = [self._look(counting=counting)]
+        for _ in range(BATCHES):
             clock.SYSTEM.sleep(BATCH_S)
             if not running.alive():
                 raise LabBroken(f"{name} ended before it was asked to", f"on {NODE}")
-            now = (self._requests(), self.cpu_s(), clock.SYSTEM.monotonic())
-            done = now[0] - before[0]
-            if done >= LEAST_IN_BATCH:
-                costs.append((now[1] - before[1] - idle * (now[2] - before[2])) / done)
-                total, before = total + done, now
-        return total, costs
+            looks.append(self._look(counting=counting))
+        return looks
+
+    def _look(self, *, counting: bool) -> Look:
+        if not counting:
+            return Look(time.time(), self.cpu_s(), 0)
+        # The OSDs count at some moment between their question and their answer.
+        began, before = time.time(), self.cpu_s()
+        requests = self._requests()
+        return Look((began + time.time()) / 2, (before + self.cpu_s()) / 2, requests)
+
+    def _counted(self, way: Way) -> Callable[[Look, Look], float]:
+        if way.log is None:
+            return lambda one, two: float(two.requests - one.requests)
+        progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
+        return lambda one, two: progress.between(one.at_s, two.at_s)
 
     def _requests(self) -> int:
         return answered(self.cluster).operations
+
+
+def costs_of(looks: Sequence[Look], counted: Callable[[Look, Look], float], idle: float) -> tuple[float, list[float]]:
+    """(Operations, what one cost in each batch but for rest); a batch with too few operations is left out."""
+    total = 0.0
+    costs = []
+    for one, two in itertools.pairwise(looks):
+        done = counted(one, two)
+        if done >= LEAST_IN_BATCH:
+            total += done
+            costs.append((two.cpu_s - one.cpu_s - idle * (two.at_s - one.at_s)) / done)
+    return total, costs
 
 
 def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], Pair], title: str) -> None:
     """In turns, until the interval of the ratio is narrow or the time is spent."""
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in _NAMES}
-    done = dict.fromkeys(_NAMES, 0)
+    done = dict.fromkeys(_NAMES, 0.0)
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
         idle = pair.at_rest()
         deadline = clock.Deadline.after(BUDGET_S[stage.tier] * cluster.patience)
         rounds = 0
-        while rounds < LEAST_ROUNDS or not (narrow(costs) or deadline.passed()):
+        while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
             for name in _NAMES:
                 count, found = pair.turn(name, idle)
                 done[name] += count
                 costs[name] += found
             rounds += 1
+    if min(map(len, costs.values())) < 2:
+        raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
     for name in _NAMES:
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
@@ -140,7 +190,8 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
 
 
 def narrow(costs: Mapping[str, list[float]]) -> bool:
-    return width(ratio_of_means(costs["krbd"], costs["librbd"])) <= NARROW
+    """Whether the ratio is known well enough; never by fewer than two batches of each."""
+    return min(map(len, costs.values())) > 1 and width(ratio_of_means(costs["krbd"], costs["librbd"])) <= NARROW
 
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
@@ -166,7 +217,8 @@ def by_fio(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], P
 
     def make(cluster: Cluster, image: BlockImage, device: PurePosixPath) -> Pair:
         host = cluster.hosts[NODE]
-        log = host.directory / "fio-krbd"
+        base = host.directory / "fio-krbd"
+        timed = (f"--write_iops_log={base}", "--per_job_logs=0", "--log_unix_epoch=1")
         job = FioJob(
             name="beside",
             pool=image.pool,
@@ -178,14 +230,12 @@ def by_fio(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], P
             runtime_s=_FOREVER_S,
             options={"rbd_cache": "false"},
             client=cluster.client_name,
+            timed=True,
         )
-        return Pair(
-            cluster,
-            {
-                "krbd": lambda: host.spawn(setting.argv(str(device), 1, _FOREVER_S), log=log),
-                "librbd": lambda: fio.start(host, job).process,
-            },
-        )
+        argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
+        mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
+        library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
+        return Pair(cluster, {"krbd": mapped_by_kernel, "librbd": library})
 
     return make
 
@@ -199,13 +249,18 @@ def by_qemu(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], 
         argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
         user = cluster.client_name.removeprefix("client.")
         through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
-        start = {
-            name: partial(
-                host.spawn, (*argv, *write, "-f", "raw", target), log=host.directory / "qemu-img", env=_modules(cluster)
+        ways = {
+            name: Way(
+                partial(
+                    host.spawn,
+                    (*argv, *write, "-f", "raw", target),
+                    log=host.directory / "qemu-img",
+                    env=_modules(cluster),
+                )
             )
             for name, target in (("krbd", str(device)), ("librbd", through))
         }
-        return Pair(cluster, start)
+        return Pair(cluster, ways)
 
     return make
 

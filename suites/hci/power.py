@@ -35,6 +35,8 @@ _SHOWN = 5
 HOLDS_BACK = {
     # A disk that nobody flushes stays safe without it; a guest flushes as soon as it mounts something.
     "rbd_cache_writethrough_until_flush": "false",
+    # The default since Octopus sends every write on at once, and acknowledges it before it is there.
+    "rbd_cache_policy": "writeback",
     # Nothing but a flush writes what waits: otherwise a second of age does.
     "rbd_cache_max_dirty_age": "600",
 }
