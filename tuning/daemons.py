@@ -30,6 +30,10 @@ CLIENT_THREADS = {
 """Threads of one client process: ms_async_op_threads, librados_thread_count, and the load generator's own."""
 
 
+BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
+"""Threads that commit all that waits at once: full they are a ceiling, but nobody waits there for the one before."""
+
+
 @dataclass(frozen=True)
 class Pool:
     """Threads of one name in one daemon. seconds: that an operation holds one of them, on the machine in question."""
@@ -69,16 +73,20 @@ def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
     }
 
 
-def osd_pools(threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float) -> list[Pool]:
+def osd_pools(
+    threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float, before: float = 0.0
+) -> list[Pool]:
     """The pools of one OSD, per operation that it leads; replica: further shards of others per operation that it leads.
 
-    A BlueStore read holds its op thread until the device answers; a write does not.
+    before: chunks that it reads before a write. A BlueStore read holds its op thread until the device answers; a write
+    does not.
     """
     speed = thread_speed(machine)
     price = work.primary.plus(work.replica.times(replica))
-    waiting = 0.0
-    if work.shape.flow is Flow.READ and disks.read_latency:
-        waiting = mechanics.read_latency(disks, work.shape) * (1 - work.shape.hit_ratio) * (1 + replica)
+    if work.reread:
+        price = price.plus(work.reread.times(before))
+    reads = before if work.shape.flow is Flow.WRITE else (1 - work.shape.hit_ratio) * (1 + replica)
+    waiting = mechanics.read_latency(disks, work.shape) * reads
     return [
         pool
         for name, count in osd_threads(threads, disks).items()

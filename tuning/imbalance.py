@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tuning.derivation import Step
 from tuning.profile import Profile
 from tuning.workload import Flow, Shape
 
@@ -32,6 +33,23 @@ def pgs_per_osd(profile: Profile, shape: Shape) -> float:
     if profile.pgs is None:
         return TARGET_PGS_PER_OSD
     return profile.pgs * shape.copies / profile.osds
+
+
+def step(profile: Profile, shape: Shape) -> Step:
+    """How the busiest OSD's share came about."""
+    held, over = pgs_per_osd(profile, shape), busiest(profile, shape)
+    chosen = f"{profile.pgs} PGs" if profile.pgs else "as many PGs as the autoscaler chooses"
+    if profile.osds < 2:
+        how = "one OSD"
+    elif shape.flow is Flow.WRITE or shape.k:
+        how = (
+            f"{chosen} x {shape.copies} on {profile.osds} OSDs: {held:.4g} each; 1 + the lesser of "
+            f"{UPMAP_MAX_DEVIATION:g} / {held:.4g} and sqrt(2 ln {profile.osds} / {held:.4g})"
+        )
+    else:
+        led = held / shape.copies
+        how = f"{chosen} on {profile.osds} OSDs: {led:.4g} led each; 1 + sqrt(2 ln {profile.osds} / {led:.4g})"
+    return Step("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
 
 
 def _spread(expected: float, osds: int) -> float:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from tuning.profile import Disks
-from tuning.workload import Shape
+from tuning.derivation import Step
+from tuning.profile import Disks, Machine
+from tuning.workload import Flow, Shape
 
 SOURCE = "a seek takes a time that grows with the square root of its distance (Ruemmler and Wilkes 1994)"
 
@@ -32,12 +34,27 @@ def read_iops(disks: Disks, shape: Shape) -> float:
 
 
 def read_latency(disks: Disks, shape: Shape) -> float:
-    """Seconds of one random read alone; 0 when not published."""
+    """Seconds of one random read alone; where it is not published the least it can be, 1 / IOPS; 0 without both."""
     if disks.read_latency is None:
-        return 0.0
+        rate = read_iops(disks, shape)
+        return 1 / rate if rate else 0.0
     if not disks.kind.rotates or shape.span >= 1:
         return disks.read_latency.value
     return _closer(disks.read_latency.value, SETTLE_S + TURN_S / 2, shape.span)
+
+
+def steps(machine: Machine, shape: Shape) -> Iterator[Step]:
+    """What a span of less than the whole disk makes of the rated figures of a machine's rotating disks."""
+    for disks in machine.data_disks:
+        if disks.kind.rotates and disks.read_iops and shape.span < 1 and shape.flow is Flow.READ:
+            least = SETTLE_S + TURN_S / (RATED_DEPTH + 1)
+            yield Step(
+                f"reads of {disks.name} on {shape.span:.4g} of it",
+                f"1 / ({least * 1e3:.2f} ms + (1 / {disks.read_iops.value:,.0f} - {least * 1e3:.2f} ms) x "
+                f"sqrt({shape.span:.4g}))",
+                f"{read_iops(disks, shape):,.0f} IOPS",
+                SOURCE,
+            )
 
 
 def _closer(rated_s: float, least_s: float, span: float) -> float:

@@ -1,53 +1,103 @@
-"""Queueing: asymptotic bounds and exact mean value analysis of a closed network of single-class stations."""
+"""Queueing: asymptotic bounds and mean value analysis of a closed network whose operations fork into shards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SOURCE = "mean value analysis (Reiser and Lavenberg 1980); several servers by Seidmann et al. 1987"
-BOUNDS = "asymptotic bounds X <= min(N / (D + Z), 1 / Dmax) (Denning and Buzen 1978; Lazowska et al. 1984, chapter 5)"
+SOURCE = (
+    "mean value analysis R = R(1) + sum of waits, Q(n) = X(n) D (1 + Q(n-1)) (Reiser and Lavenberg 1980; several "
+    "servers by Seidmann et al. 1987; forks as Varki 1999; beyond a cap Q(n-1) = Q(n) (n-1) / n, Schweitzer 1979)"
+)
+BOUNDS = "asymptotic bounds X <= min(N / R(1), 1 / Dmax) (Denning and Buzen 1978; Lazowska et al. 1984, chapter 5)"
+FORK = "the last of k waits like each other takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
+
+EXACT_POPULATION = 2000
+"""Operations in flight up to which the recursion is carried out; beyond it Schweitzer's fixed point takes no longer."""
+
+_HALVINGS = 100
 
 
 @dataclass(frozen=True)
 class Station:
-    """A queue that `copies` equal servers form, each with its own line. seconds: demand of an operation at EACH."""
+    """A queue that `copies` equal servers form, each with its own line. seconds: demand of an operation at EACH.
+
+    wait: how long an operation's own path is in service at EACH, None: `seconds`, as nothing is done beside. What
+    others of its shards do there at the same time keeps the server busy but not the operation.
+    """
 
     name: str
     seconds: float
-    copies: int = 1
+    copies: float = 1
+    wait: float | None = None
+
+    @property
+    def waits(self) -> float:
+        return self.seconds if self.wait is None else self.wait
 
 
 @dataclass(frozen=True)
 class Point:
-    """The network with `population` operations in flight. throughput: a second; residence: station -> seconds."""
+    """The network with `population` operations in flight. throughput: a second; queued: station -> seconds waited."""
 
     population: int
     throughput: float
     response_s: float
-    residence: dict[str, float]
+    queued: dict[str, float]
 
 
-def solve(stations: Sequence[Station], delay_s: float, population: int) -> Point:
-    """Exact MVA for one closed class.
+def harmonic(k: int) -> float:
+    """1 + 1/2 + ... + 1/k: mean of the longest of k exponential waits over the mean of one; 0 for none."""
+    return sum(1 / one for one in range(1, k + 1))
 
-    delay_s: time that an operation spends where it never queues. population: operations in flight, at least 1.
-    R_k(n) = D_k (1 + Q_k(n-1)); X(n) = n / (Z + sum R_k); Q_k(n) = X(n) R_k(n).
+
+def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point:
+    """Throughput and response of one closed class.
+
+    alone_s: what an operation takes when there is no other. population: operations in flight, at least 1.
+    R(n) = alone + sum W_k Q_k(n-1); X(n) = n / R(n), never above 1 / Dmax; Q_k(n) = X(n) D_k (1 + Q_k(n-1)). Without
+    forks W_k = D_k, and this is exact MVA with the delay Z = alone - sum D_k.
     """
+    tightest = max((station.seconds for station in stations), default=0.0)
+    most = 1 / tightest if tightest else float("inf")
     queues = [0.0] * len(stations)
-    throughput, residence = 0.0, [0.0] * len(stations)
-    for n in range(1, population + 1):
-        residence = [station.seconds * (1 + queue) for station, queue in zip(stations, queues, strict=True)]
-        whole = delay_s + sum(r * s.copies for r, s in zip(residence, stations, strict=True))
-        throughput = n / whole
-        queues = [throughput * r for r in residence]
-    held = {s.name: r * s.copies for s, r in zip(stations, residence, strict=True)}
+    throughput, waits = 0.0, [0.0] * len(stations)
+    for n in range(1, min(population, EXACT_POPULATION) + 1):
+        waits = [s.waits * s.copies * queue for s, queue in zip(stations, queues, strict=True)]
+        throughput = min(n / (alone_s + sum(waits)), most)
+        queues = [throughput * s.seconds * (1 + queue) for s, queue in zip(stations, queues, strict=True)]
+    if population > EXACT_POPULATION:
+        more, waits = _many(stations, alone_s, population)
+        # More in flight never does less, whichever way it is worked out.
+        throughput = max(throughput, more)
+    held = {s.name: waited for s, waited in zip(stations, waits, strict=True)}
     return Point(population, throughput, population / throughput, held)
 
 
-def bound(stations: Sequence[Station], delay_s: float, population: int) -> float:
+def _many(stations: Sequence[Station], alone_s: float, population: int) -> tuple[float, list[float]]:
+    """(throughput, waits) of Schweitzer's fixed point, between the asymptotic bounds."""
+    less = (population - 1) / population
+
+    def waits(rate: float) -> list[float]:
+        return [s.waits * s.copies * less * _queue(rate * s.seconds, less) for s in stations]
+
+    low, high = 0.0, bound(stations, alone_s, population)
+    for _ in range(_HALVINGS):
+        rate = (low + high) / 2
+        if rate * (alone_s + sum(waits(rate))) > population:
+            high = rate
+        else:
+            low = rate
+    return low, waits(low)
+
+
+def _queue(busy: float, less: float) -> float:
+    """Q = U (1 + Q less), solved."""
+    return busy / max(1e-300, 1 - busy * less)
+
+
+def bound(stations: Sequence[Station], alone_s: float, population: int) -> float:
     """The most operations a second that any network of these demands can do with `population` in flight."""
-    demand = sum(station.seconds * station.copies for station in stations)
     tightest = max((station.seconds for station in stations), default=0.0)
-    light = population / (demand + delay_s)
+    light = population / alone_s
     return min(light, 1 / tightest) if tightest else light

@@ -2,50 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lab.errors import SpecError
+from tuning.derivation import Step
 from tuning.profile import Machine, Profile
 from tuning.work import Work
-from tuning.workload import Flow, Shape
+from tuning.workload import STRIPE_UNIT, Flow, Shape
 
-SOURCE = "CRUSH: data in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
+SOURCE = "CRUSH: leads in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
 
 
 @dataclass(frozen=True)
 class Load:
     """What one client operation, on average, puts on ONE machine of a class.
 
-    primary: chance that its OSDs lead the operation. replica: expected number of further shards there.
-    gateway: chance that its gateways serve it. client: chance that it comes from this machine.
+    count: machines that are loaded like this; where there are fewer clients than nodes that carry them, those with a
+    client differ from those without. primary: chance that its OSDs lead the operation. replica: expected number of
+    further shards there. gateway: chance that its gateways serve it. client: chance that it comes from this machine.
     """
 
     machine: Machine
+    count: float
     primary: float
     replica: float
     gateway: float
     client: float
+    name: str
 
 
 def loads(profile: Profile, shape: Shape) -> tuple[Load, ...]:
-    """One entry per class of nodes that carry data or gateways."""
+    """One entry per class of nodes, two where only some of the class carry a client.
+
+    A machine leads in proportion to its capacity, as CRUSH draws the first OSD so. SpecError where the cluster has
+    fewer OSDs than the shape wants copies, or no gateway for objects.
+    """
+    _possible(profile, shape)
     total = profile.weight
     gateways = sum(machine.count * machine.gateways for machine in profile.nodes) or 0
-    found = []
-    for machine in profile.nodes:
-        share = machine.weight / total
-        # A host holds at most one copy of an object, unless there are more copies than hosts.
-        hosts = profile.node_count
-        held = min(1.0, shape.copies * share) if shape.copies <= hosts else shape.copies * share
-        found.append(
-            Load(
-                machine=machine,
-                primary=share,
-                replica=max(0.0, held - share),
-                gateway=machine.gateways / gateways if gateways and shape.through_gateway else 0.0,
-                client=1 / hosts if profile.clients_on_nodes else 0.0,
+    found: list[Load] = []
+    for machine, held in zip(profile.nodes, _held(profile, shape.copies), strict=True):
+        lead = machine.weight / total
+        for name, count, client in _parties(profile, machine, shape.clients):
+            found.append(
+                Load(
+                    machine=machine,
+                    count=count,
+                    primary=lead,
+                    replica=max(0.0, held - lead),
+                    gateway=machine.gateways / gateways if gateways and shape.through_gateway else 0.0,
+                    client=client,
+                    name=name,
+                )
             )
-        )
     return tuple(found)
+
+
+def _possible(profile: Profile, shape: Shape) -> None:
+    if shape.copies > profile.osds:
+        raise SpecError(
+            f"{shape.protection} cannot be placed on {profile.name}",
+            f"got {shape.copies} shards of each object, wanted: at most {profile.osds}, one on each OSD",
+            "choose a protection that fits, with --replicas or --ec",
+        )
+    if shape.through_gateway and not any(machine.gateways for machine in profile.nodes):
+        raise SpecError(
+            f"{shape.operation} needs a gateway, and {profile.name} has none",
+            "gateways: got none on any of its nodes",
+            "give the nodes `gateways = N`, or ask for read and write",
+        )
+
+
+def _parties(profile: Profile, machine: Machine, clients: int) -> Iterator[tuple[str, float, float]]:
+    """(name, machines, chance that an operation comes from one of them) of those with a client and those without."""
+    if not profile.clients_on_nodes:
+        yield machine.name, machine.count, 0.0
+        return
+    asking = min(clients, profile.node_count)
+    carry = machine.count * asking / profile.node_count
+    yield (machine.name if carry == machine.count else f"{machine.name} with a client"), carry, 1 / asking
+    if carry < machine.count:
+        yield f"{machine.name} without a client", machine.count - carry, 0.0
+
+
+def _held(profile: Profile, copies: int) -> list[float]:
+    """Expected copies of an object on ONE machine of each class: by capacity, none above what a machine may hold.
+
+    What is above is handed to the others by their capacity, until it fits (water-filling). A machine may hold one
+    copy; where copies outnumber the machines, one on each of its OSDs.
+    """
+    nodes = profile.nodes
+    hosts = sum(machine.count for machine in nodes if machine.osds)
+    most = [float(machine.osds) if copies > hosts else float(bool(machine.osds)) for machine in nodes]
+    full: set[int] = set()
+    while True:
+        left = copies - sum(nodes[one].count * most[one] for one in full)
+        weight = sum(machine.count * machine.weight for i, machine in enumerate(nodes) if i not in full)
+        level = left / weight if weight else 0.0
+        over = {i for i, machine in enumerate(nodes) if i not in full and level * machine.weight > most[i]}
+        if not over:
+            return [most[i] if i in full else level * machine.weight for i, machine in enumerate(nodes)]
+        full |= over
+
+
+def doubts(profile: Profile, shape: Shape) -> list[str]:
+    """What CRUSH would not do with its default rule, as sentences."""
+    hosts = sum(machine.count for machine in profile.nodes if machine.osds)
+    if shape.copies <= hosts:
+        return []
+    return [
+        f"{shape.protection} on {hosts} host(s): CRUSH's default rule puts each shard on another host and leaves such "
+        "a pool's PGs undersized; predicted as with OSDs as failure domain."
+    ]
 
 
 def shards_read(shape: Shape) -> int:
@@ -60,14 +129,24 @@ def replica_share(load: Load, shape: Shape) -> float:
     return load.replica * (shards_read(shape) - 1) / max(1, shape.copies - 1)
 
 
+def reread_share(load: Load, shape: Shape) -> float:
+    """Chunks that are read on this machine before a part of a stripe can be written: k for each such operation."""
+    return (load.primary + load.replica) * shape.k / shape.copies if shape.reads_first else 0.0
+
+
 @dataclass(frozen=True)
 class Wire:
-    """Bytes of one client operation through one machine's links. Front: with clients and gateways; back: OSD to OSD."""
+    """Bytes of one client operation through one machine's links. Front: with clients and gateways; back: OSD to OSD.
+
+    The part of `back` that further shards beside each other send or receive is `fork_in` or `fork_out`.
+    """
 
     front_in: float
     front_out: float
     back_in: float
     back_out: float
+    fork_in: float
+    fork_out: float
 
 
 def wire(load: Load, work: Work) -> Wire:
@@ -91,5 +170,26 @@ def wire(load: Load, work: Work) -> Wire:
     sent = lead * others * shape.shard_bytes
     taken = replica_share(load, shape) * shape.shard_bytes
     back_in, back_out = (taken, sent) if shape.flow is Flow.WRITE else (sent, taken)
+    fork_in, fork_out = (taken, 0.0) if shape.flow is Flow.WRITE else (0.0, taken)
+    if shape.reads_first:
+        # Before the write, k - 1 of the other shards send the leader their chunk of the stripe.
+        back_in += lead * (shape.k - 1) * STRIPE_UNIT
+        fork_out += load.replica * (shape.k - 1) / (shape.copies - 1) * STRIPE_UNIT
+        back_out += fork_out
     beyond = extra * (remote_lead + remote_ask) / 2
-    return Wire(front_in + beyond, front_out + beyond, back_in, back_out)
+    return Wire(front_in + beyond, front_out + beyond, back_in, back_out, fork_in, fork_out)
+
+
+def steps(found: Sequence[Load], shape: Shape) -> Iterator[Step]:
+    """How the shares came about."""
+    total = sum(load.count * load.machine.weight for load in found)
+    for load in found:
+        held = load.primary + load.replica
+        how = (
+            f"leads {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; of {shape.copies} shard(s) it holds "
+            f"{held:.4g}, at most one where there are hosts enough"
+        )
+        value = f"{load.primary:.4f} led + {load.replica:.4f} beside"
+        if load.client or load.gateway:
+            value += f", {load.client:.4f} asked by its client, {load.gateway:.4f} by its gateways"
+        yield Step(f"placement on each of {load.count:g} {load.name}", how, value, SOURCE)

@@ -31,6 +31,9 @@ FLOWS = {
 _OBJECT = {"get", "put"}
 _RANDOM = {"randread", "randwrite"}
 
+STRIPE_UNIT = 4096
+"""osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -80,12 +83,28 @@ class Shape:
 
     @property
     def shard_bytes(self) -> float:
-        """What one of those OSDs stores."""
-        return self.block_bytes / self.k if self.k else float(self.block_bytes)
+        """What one of those OSDs stores: all of the block, or its chunk of each stripe that the block touches."""
+        if not self.k:
+            return float(self.block_bytes)
+        return float(-(-self.block_bytes // (self.k * STRIPE_UNIT)) * STRIPE_UNIT)
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether an erasure-coded image has to read a stripe before it can write a part of it.
+
+        Objects of the gateway are written whole, their last stripe is padded.
+        """
+        overwrites = bool(self.k) and self.flow is Flow.WRITE and not self.through_gateway
+        return overwrites and self.block_bytes % (self.k * STRIPE_UNIT) != 0
 
     @property
     def protection(self) -> str:
         return f"EC {self.k}+{self.m}" if self.k else f"{self.replicas} copies"
+
+    @property
+    def awaited(self) -> int:
+        """Shards that work on one operation beside each other and are all waited for."""
+        return self.copies if self.flow is Flow.WRITE else self.k or 1
 
     def as_operation(self) -> Operation:
         return Operation(self.operation, self.block_bytes, self.depth, self.replicas, self.k, self.m)

@@ -1,0 +1,32 @@
+"""Overwrites of less than a stripe: what an erasure-coded image reads before it can write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lab.errors import SpecError
+from lab.telemetry.demand import Demand
+from tuning.derivation import Derivation, Step
+from tuning.work import Work, work_for
+from tuning.workload import STRIPE_UNIT, Shape
+
+SOURCE = "ECBackend reads the k chunks of a stripe that is written in part; osd_pool_erasure_code_stripe_unit"
+
+
+def with_reread(demands: Sequence[Demand], work: Work) -> Work:
+    """The same work with the price of a chunk that is read before, where the shape has to; a doubt where unknown.
+
+    A chunk costs what a random read of its size costs the OSD that leads it.
+    """
+    shape = work.shape
+    if not shape.reads_first:
+        return work
+    how = f"{shape.block_bytes} B is no multiple of {shape.k} x {STRIPE_UNIT} B"
+    try:
+        chunk = work_for(demands, Shape("randread", STRIPE_UNIT, 1, 1, replicas=1)).primary
+    except SpecError:
+        doubt = "An overwrite of a part of a stripe reads the stripe first: CPU of these reads was not measured."
+        return replace(work, doubts=(*work.doubts, doubt))
+    step = Step("read before the write", how, f"{shape.k} chunks at {chunk.cpu * 1e3:.3f} point-ms each", SOURCE)
+    return replace(work, reread=chunk, derivation=work.derivation + Derivation((step,)))
