@@ -6,7 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
@@ -54,7 +54,8 @@ class Rebuild:
 class Published:
     """One figure. unit: as written; where: place in the source and conditions.
 
-    shape or rebuild: what the model predicts to compare with; beyond: why it cannot speak to the figure.
+    shape or rebuild: what the model predicts to compare with; beyond: why it cannot speak to the figure. assumed: what
+    of the load (or of what was rebuilt) the source does not say.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Published:
     rebuild: Rebuild | None = None
     beyond: str = ""
     note: str = ""
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class _Load(_Table):
     ec: str = ""
     hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
     span: Annotated[float, Field(gt=0, le=1)] = 1.0
+    assumed: tuple[Literal["clients", "depth", "replicas", "hit_ratio", "span"], ...] = ()
 
     def build(self) -> Shape:
         k, m = parse_ec(self.ec)
@@ -117,6 +120,7 @@ class _Rebuild(_Table):
     nodes_lost: _Count = 1
     nodes: _Count | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    assumed: tuple[Literal["bytes", "share"], ...] = ()
 
     def build(self) -> Rebuild:
         return Rebuild(parse(self.bytes, Kind.BYTES), self.nodes_lost, self.nodes, self.share)
@@ -150,6 +154,7 @@ class _Published(_Table):
             rebuild=self.recovery.build() if self.recovery else None,
             beyond=self.beyond,
             note=self.note,
+            assumed=(self.load.assumed if self.load else ()) + (self.recovery.assumed if self.recovery else ()),
         )
 
 
