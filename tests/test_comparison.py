@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from cli.main import app
+from lab.archive import Writer
 from lab.errors import SpecError
 from lab.history import Event
-from lab.report import Agreement, Judged
+from lab.report import Agreement, Judged, render_report
+from tests.test_archive import MANIFEST
 from tuning.comparison import PAPER, compared, judge, together
 from tuning.findings import Finding, Metric, Side, load_findings
 from tuning.oltp import WARM_S, runs
@@ -177,3 +181,18 @@ def test_findings_that_make_no_sense_are_refused(tmp_path: Path, text: str, word
         load_findings(path)
     assert words in str(error.value)
     assert "paper.toml" in str(error.value)
+
+
+def test_the_report_takes_runs_of_other_archives_beside_its_own(tmp_path: Path) -> None:
+    for name, cached in (("one", HIGH), ("two", LOW)):
+        writer = Writer(tmp_path / name, {**MANIFEST, "clusters": []})
+        for event in (oltp("none", 1, LOW), oltp("writeback", 1, cached)):
+            writer.history.record(event.scenario, event.kind, event.data)
+        writer.seal(render_report)
+    page = tmp_path / "page.html"
+    argv = ["report", str(tmp_path / "one"), "--beside", str(tmp_path / "two"), "--output", str(page)]
+    done = CliRunner().invoke(app, argv)
+    assert done.exit_code == 0, done.output
+    html = page.read_text()
+    assert f"{SCENARIO}: 3 [" in html
+    assert f"{SCENARIO} of two: 1 [" in html
