@@ -76,6 +76,7 @@ def test_a_finding_is_judged_by_the_whole_interval(cached: Sequence[float], agre
     (one,) = of([oltp("none", 1, LOW), oltp("writeback", 1, cached)], MORE)
     assert one.agreement is agreement
     assert one.words.startswith(SCENARIO)
+    assert "of 1 and 1 runs" in one.words
 
 
 def test_few_and_many_are_by_order_and_one_count_alone_is_not_many() -> None:

@@ -99,7 +99,8 @@ def _judged(finding: Finding, name: str, group: Sequence[Run]) -> Judged | None:
             return None
         found = ratio_of_means(one, other)
         least, most = (1.0, None) if finding.wanted is Wanted.MORE else (None, 1.0)
-        words = f"{name}: {_text(found)} times as much; {_at(sides[0])} beside {_at(sides[1])}"
+        turns = f"of {len(sides[0])} and {len(sides[1])} runs"
+        words = f"{name}: {_text(found)} {turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
     return Judged(finding.name, finding.where, agreement(found, least, most), words)
 
 
