@@ -17,6 +17,7 @@ from lab.history import History
 from lab.hypervisor.guest import Requests
 from lab.scenario import Stage
 from lab.telemetry.accounting import whole_s
+from lab.workloads.fio import Progress
 from suites.hci import SCENARIOS, krbd, papers
 from suites.hci.load import Look, per_operation
 from suites.hci.power import IMAGE_BYTES
@@ -92,6 +93,12 @@ def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
     total, costs = krbd.costs_of(looks, lambda one, two: float(two.requests - one.requests), idle=0.05)
     assert total == 150
     assert costs == pytest.approx([0.004, 0.01])
+
+
+def test_looks_before_fio_is_at_work_do_not_count() -> None:
+    looks = [krbd.Look(at, 0.0, 0) for at in (1.0, 3.0, 5.0, 7.0)]
+    assert krbd.covered(looks, Progress([2.0, 2.5, 6.0])) == looks[1:3]
+    assert krbd.covered(looks, Progress([])) == []
 
 
 def test_one_batch_says_nothing_of_a_ratio() -> None:

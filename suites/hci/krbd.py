@@ -27,7 +27,7 @@ from lab.spec import Capability
 from lab.telemetry.accounting import whole_s
 from lab.telemetry.statistics import interval, ratio_of_means, width
 from lab.workloads import fio
-from lab.workloads.fio import FioJob
+from lab.workloads.fio import FioJob, Progress
 from lab.workloads.image import BlockImage
 from suites.hci.load import answered
 from suites.hci.papers import MULTI, VM, Setting
@@ -116,7 +116,10 @@ class Pair:
             if not running.wait(_END_S):
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
-        return costs_of(looks, self._counted(way), idle)
+        if way.log is None:
+            return costs_of(looks, lambda one, two: float(two.requests - one.requests), idle)
+        progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
+        return costs_of(covered(looks, progress), lambda one, two: progress.between(one.at_s, two.at_s), idle)
 
     def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[Look]:
         looks = [self._look(counting=counting)]
@@ -135,14 +138,15 @@ class Pair:
         requests = self._requests()
         return Look((began + time.time()) / 2, (before + self.cpu_s()) / 2, requests)
 
-    def _counted(self, way: Way) -> Callable[[Look, Look], float]:
-        if way.log is None:
-            return lambda one, two: float(two.requests - one.requests)
-        progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
-        return lambda one, two: progress.between(one.at_s, two.at_s)
-
     def _requests(self) -> int:
         return answered(self.cluster).operations
+
+
+def covered(looks: Sequence[Look], progress: Progress) -> list[Look]:
+    """Looks at fio at work: what OSDs answer before it is to librbd, which opens the image."""
+    if not progress.times_s:
+        return []
+    return [look for look in looks if progress.times_s[0] <= look.at_s <= progress.times_s[-1]]
 
 
 def costs_of(looks: Sequence[Look], counted: Callable[[Look, Look], float], idle: float) -> tuple[float, list[float]]:
