@@ -22,7 +22,7 @@ from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-CONDITIONS = {"always", "x86_64", "aarch64", "no-engine", "lxd", "guests"}
+CONDITIONS = {"always", "x86_64", "aarch64", "no-engine", "lxd", "probe", "guests"}
 PROOF = re.compile(r"cmd:[\w-]+|file:/\S+|python:|binfmt:(x86_64|aarch64)")
 
 # Put together here so that this file does not contain what it forbids.
