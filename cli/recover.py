@@ -43,9 +43,12 @@ class Recovered:
 
 
 def recovered(
-    text: str, demands: Sequence[Demand], profile: Profile, find: Callable[[str], Profile]
+    text: str, demands: Sequence[Demand], profile: Profile, find: Callable[[str], Profile], *, k: int = 0
 ) -> Recovered | None:
-    """Of `text` ("4500 GB") on the lost node; None for an empty text, SpecError for one that is no number of bytes."""
+    """Of `text` ("4500 GB") on the lost node; None for an empty text, SpecError for one that is no number of bytes.
+
+    k: of an erasure code, 0 for copies.
+    """
     if not text:
         return None
     from tuning.limits import recovery_limit, supported_factor
@@ -57,6 +60,6 @@ def recovered(
         data_bytes = parse(text, Kind.BYTES)
     except ValueError as error:
         raise SpecError("--recover is not a number of bytes", f"got {text!r}, wanted {error}") from None
-    made = recovery_time(profile, data_bytes)
+    made = recovery_time(profile, data_bytes, k=k)
     factor = supported_factor(demands, (FigureKind.RECOVERY,), find)
     return Recovered(profile.name, made, recovery_limit(made, factor))

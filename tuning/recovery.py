@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from lab.errors import SpecError
 from tuning.ceilings import goodput
 from tuning.derivation import Derivation, Step
-from tuning.profile import Disks, Profile
+from tuning.profile import Disks, Machine, Profile
 from tuning.units import Kind, show
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
@@ -33,27 +35,25 @@ def recovery_time(
     nodes_lost: int = 1,
     nodes: int | None = None,
     share: float = 1.0,
+    k: int = 0,
 ) -> Recovery:
-    """Time until what `nodes_lost` nodes held is copied again.
+    """Time until what `nodes_lost` nodes held is whole again; SpecError when no node would be left.
 
-    data_bytes: on each of them. nodes: of the cluster, None: as the profile has. share: part of disks and network
-    that recovery gets; the rest is the clients'. Each rate below bounds it; the least decides.
+    data_bytes: on each of them, in shards for an erasure code of k, of which each lost shard is worked out from k
+    others. nodes: of the cluster, None: as the profile has, its classes in proportion. share: part of disks and network
+    that recovery gets; the rest is the clients'. Each rate below bounds it; the least decides: of the class of nodes
+    that takes it in slowest, and of the class that is slowest with its part of what is read.
     """
-    machine = max(profile.nodes, key=lambda one: one.count)
     whole = nodes or profile.node_count
-    left = max(1, whole - nodes_lost)
-    # A replaced node takes all of it in; when there is none, what is left shares it.
+    if nodes_lost >= whole:
+        raise SpecError(
+            "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one left to copy from"
+        )
     whole_bytes = data_bytes * nodes_lost
-    disks = machine.data_disks[0]
-    osds = disks.count * disks.osds_per_disk
-    rates = {
-        "backfills": osds * nodes_lost * profile.max_backfills * OBJECT_BYTES / _object_s(disks, profile),
-        "writing disks": _disk_rate(disks, writing=True) * disks.count * nodes_lost * share,
-        "reading disks": _disk_rate(disks, writing=False) * disks.count * left * share,
-        "network into the new node": machine.bandwidth.value * goodput(profile.mtu_bytes) * nodes_lost * share,
-        "network out of the others": machine.bandwidth.value * goodput(profile.mtu_bytes) * left * share,
+    known = {
+        **_into(profile, nodes_lost, share, k),
+        **_out_of(profile, (whole - nodes_lost) / profile.node_count, share, k),
     }
-    known = {name: rate for name, rate in rates.items() if rate > 0}
     limit = min(known, key=lambda name: known[name])
     seconds = whole_bytes / known[limit]
     steps = [Step(f"rate by {name}", "", show(rate, Kind.RATE), SOURCE) for name, rate in known.items()]
@@ -63,19 +63,66 @@ def recovery_time(
     return Recovery(seconds, limit, Derivation(tuple(steps)))
 
 
-def _object_s(disks: Disks, profile: Profile) -> float:
-    """Seconds that one backfill takes for an object: read, sent, written, and the pause after it."""
+def _carrying(profile: Profile) -> list[Machine]:
+    return [machine for machine in profile.nodes if machine.osds]
+
+
+def _slowest(found: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """The least of each name; what is not known is left out."""
+    least: dict[str, float] = {}
+    for name, rate in found:
+        if rate > 0:
+            least[name] = min(rate, least.get(name, rate))
+    return least
+
+
+def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, float]:
+    """Bytes a second that the nodes take in which replace the lost ones, as slow as the slowest class would be."""
+    found: list[tuple[str, float]] = []
+    for machine in _carrying(profile):
+        for disks in machine.data_disks:
+            part = disks.count * disks.size.value / machine.weight
+            osds = disks.count * disks.osds_per_disk
+            size = OBJECT_BYTES / (k or 1)
+            busy = _object_s(disks, profile, size)
+            found.append(("backfills", osds * lost * profile.max_backfills * size / busy / part))
+            found.append(("writing disks", _disk_rate(disks, size, writing=True) * disks.count * lost * share / part))
+        link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
+        found.append(("network into the new node", link * lost * share))
+    return _slowest(found)
+
+
+def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, float]:
+    """Bytes a second that the others make whole; left: part of each class that is there.
+
+    Each class reads in proportion to what it holds, an erasure code k times what is lost.
+    """
+    found: list[tuple[str, float]] = []
+    for machine in _carrying(profile):
+        part = machine.count * machine.weight / profile.weight * (k or 1)
+        machines = machine.count * left
+        for disks in machine.data_disks:
+            of_disk = part * disks.count * disks.size.value / machine.weight
+            rate = _disk_rate(disks, OBJECT_BYTES / (k or 1), writing=False)
+            found.append(("reading disks", rate * disks.count * machines * share / of_disk))
+        link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
+        found.append(("network out of the others", link * machines * share / part))
+    return _slowest(found)
+
+
+def _object_s(disks: Disks, profile: Profile, size: float) -> float:
+    """Seconds that one backfill takes for an object's copy or shard: read, sent, written, and the pause after it."""
     parts = [
-        OBJECT_BYTES / rate for rate in (_disk_rate(disks, writing=False), _disk_rate(disks, writing=True)) if rate
+        size / rate for rate in (_disk_rate(disks, size, writing=False), _disk_rate(disks, size, writing=True)) if rate
     ]
     waits = [figure.value for figure in (disks.read_latency, disks.sync_latency) if figure]
     return sum(parts) + sum(waits) + profile.rtt.value + SLEEP_S[disks.kind.rotates]
 
 
-def _disk_rate(disks: Disks, *, writing: bool) -> float:
-    """Bytes a second of one disk in whole objects, 0 where nothing is known."""
+def _disk_rate(disks: Disks, size: float, *, writing: bool) -> float:
+    """Bytes a second of one disk in pieces of that size, 0 where nothing is known."""
     bandwidth, iops = (disks.seq_write, disks.write_iops) if writing else (disks.seq_read, disks.read_iops)
     if bandwidth is None:
         return 0.0
     seek = 1 / iops.value if iops and disks.kind.rotates else 0.0
-    return OBJECT_BYTES / (OBJECT_BYTES / bandwidth.value + seek)
+    return size / (size / bandwidth.value + seek)
