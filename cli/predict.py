@@ -34,6 +34,12 @@ ReplicasOption = Annotated[int, typer.Option("--replicas", min=1, help="Copies o
 EcOption = Annotated[str, typer.Option("--ec", metavar="K+M", help="Erasure code in place of copies.")]
 ClientsOption = Annotated[int, typer.Option("--clients", min=1, help="Load generators.")]
 DepthOption = Annotated[int, typer.Option("--depth", min=1, help="Operations in flight of each.")]
+HitRatioOption = Annotated[
+    float, typer.Option("--hit-ratio", min=0, max=1, help="Share of reads that OSDs answer from their memory.")
+]
+SpanOption = Annotated[
+    float, typer.Option("--span", min=1e-6, max=1, help="Share of each disk that the data lies on, for rotating disks.")
+]
 
 
 def predict(
@@ -46,6 +52,8 @@ def predict(
     ec: EcOption = "",
     clients: ClientsOption = 16,
     depth: DepthOption = 16,
+    hit_ratio: HitRatioOption = 0.0,
+    span: SpanOption = 1.0,
     sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
     recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
     demand: DemandOption = None,
@@ -55,14 +63,15 @@ def predict(
     with reporting(as_json) as out:
         world = world_of(ctx)
         shapes = [
-            _shape(name, bs, replicas, ec, clients, depth) for name in ([op] if op else ["randread", "randwrite"])
+            _shape(name, bs, replicas, ec, clients, depth, hit_ratio=hit_ratio, span=span)
+            for name in ([op] if op else ["randread", "randwrite"])
         ]
         demands, origin = demands_of(world, demand)
         made = [_predict(world, profile, demands, shape) for shape in shapes]
         series = [[_predict(world, profile, demands, one) for one in _sweep(shape, sweep)] for shape in shapes]
         scalings = [_scaling(world, profile, shape) for shape in shapes]
         published = _published(world, made[0].profile, demands)
-        rebuilt = recovered(recover, demands, load(world, profile), lambda name: load(world, name))
+        rebuilt = recovered(recover, demands, load(world, profile), lambda name: load(world, name), k=shapes[0].k)
         out.note(f"demands: {origin}")
         if as_json:
             value: dict[str, Any] = {
@@ -97,6 +106,8 @@ def explain(
     ec: EcOption = "",
     clients: ClientsOption = 16,
     depth: DepthOption = 16,
+    hit_ratio: HitRatioOption = 0.0,
+    span: SpanOption = 1.0,
     demand: DemandOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -104,7 +115,8 @@ def explain(
     with reporting(as_json) as out:
         world = world_of(ctx)
         demands, origin = demands_of(world, demand)
-        made = _predict(world, profile, demands, _shape(op, bs, replicas, ec, clients, depth))
+        shape = _shape(op, bs, replicas, ec, clients, depth, hit_ratio=hit_ratio, span=span)
+        made = _predict(world, profile, demands, shape)
         found = load(world, profile)
         sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in found.figures()]
         lines = [
@@ -112,6 +124,7 @@ def explain(
             f"demands: {origin}",
             "",
             *made.derivation.lines(),
+            *(f"not known: {line}" for line in made.unknown),
             "",
             "figures of the profile",
         ]
@@ -150,11 +163,13 @@ def _scaling(world: World, profile: str, shape: Shape) -> Scaling:
     return scaling(world.home.demands, load(world, profile), shape)
 
 
-def _shape(op: str, bs: str, replicas: int, ec: str, clients: int, depth: int) -> Shape:
+def _shape(
+    op: str, bs: str, replicas: int, ec: str, clients: int, depth: int, *, hit_ratio: float, span: float
+) -> Shape:
     from tuning.workload import Shape, parse_block, parse_ec
 
     k, m = parse_ec(ec)
-    return Shape(op, parse_block(bs), clients, depth, replicas=replicas, k=k, m=m)
+    return Shape(op, parse_block(bs), clients, depth, replicas=replicas, k=k, m=m, hit_ratio=hit_ratio, span=span)
 
 
 def _published(world: World, profile: str, demands: tuple[Demand, ...]) -> list[Comparison]:
@@ -192,6 +207,7 @@ def compared(one: Comparison) -> dict[str, Any]:
         "ratio": one.ratio,
         "limit": one.limit,
         "why": one.why,
+        "rests_on": [{"assumed": rest.what, "otherwise": dict(rest.otherwise)} for rest in one.rests],
     }
 
 

@@ -117,6 +117,60 @@ def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     assert found["throughput_error"] >= 1
 
 
+def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = tmp_path / "unknown.json"
+    demandfile.save(unknown, [demand(emulated=True)])
+    nothing = _cephlab(world, "validate-model", "--demand", str(unknown))
+    monkeypatch.setattr("tuning.validate.TARGET_ERROR", 1.0)
+    missed = _cephlab(world, "validate-model")
+
+    assert nothing.exit_code == 6
+    assert "no throughput figure could be predicted" in nothing.stdout
+    assert missed.exit_code == 1
+    assert "missed" in missed.stdout
+
+
+def test_validate_model_says_what_rests_on_assumptions(world: World) -> None:
+    shown = _cephlab(world, "validate-model").stdout
+
+    assert "span of 0.0059 -> " in shown
+    assert "altra.bandwidth of 6.25 GB/s -> " in shown
+    assert "of them rest on no assumption: geometric mean error" in shown
+
+
+def test_a_span_and_a_hit_ratio_can_be_given(world: World) -> None:
+    rhcs = (
+        "--profile",
+        "rhcs-10b-6n",
+        "--op",
+        "get",
+        "--bs",
+        "64k",
+        "--ec",
+        "4+2",
+        "--clients",
+        "12",
+        "--depth",
+        "100",
+    )
+
+    def rate(*more: str) -> float:
+        return float(_json(world, "predict", *rhcs, *more)["predictions"][0]["ops_s"])
+
+    assert rate("--span", "0.0059") > 2 * rate()
+    assert rate("--hit-ratio", "0.9") > 2 * rate()
+    explained = _cephlab(world, "explain", *rhcs, "--span", "0.0059").stdout
+    assert "on 0.0059 of each disk" in explained
+    assert "Ruemmler and Wilkes" in explained
+    assert _cephlab(world, "predict", *rhcs, "--span", "2").exit_code == SpecError.exit_code
+
+
+def test_a_load_without_measure_is_answered_at_once(world: World) -> None:
+    found = _json(world, "predict", *ALTRA, "--op", "randread", "--clients", "100000", "--depth", "100000")
+
+    assert found["predictions"][0]["ops_s"] == pytest.approx(found["predictions"][0]["ceilings"][0]["ops_s"], rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lab.checks.verdict import Outcome
 from lab.errors import SpecError
-from lab.telemetry.demand import Interval
+from lab.telemetry.demand import Demand, Interval
 from tests.model_parts import demand, disks, machine, profile
 from tuning.demandsets import find_demands
 from tuning.limits import Limit, judge, latency_limit, recovery_limit, throughput_limit, trusted_factor
@@ -90,6 +91,46 @@ def test_each_figure_is_predicted_or_told_why_not(tmp_path: Path) -> None:
     assert by_name["rebuilt"].predicted is not None
     assert found.error(RATES) == pytest.approx(1.5, rel=0.01)
     assert found.worst([FigureKind.POWER]) is None
+
+
+ASSUMING = REFERENCE.replace("depth = 20 }", 'depth = 20, assumed = ["clients"] }').replace(
+    "clients = 50", "clients = 1"
+)
+
+
+@pytest.mark.parametrize(("text", "rests"), [(REFERENCE, ""), (ASSUMING, "clients of 1")])
+def test_a_figure_says_what_it_rests_on(tmp_path: Path, text: str, rests: str) -> None:
+    reference = load_reference(_reference(tmp_path, text))
+    made = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: profile(), sensitivity=True)
+    (writes,) = made.of(RATES)
+
+    assert ", ".join(one.what for one in writes.rests) == rests
+    assert (made.error_without(RATES) is None) is bool(rests)
+    # Four times as many clients; a quarter of one is one.
+    assert [word for one in writes.rests for word, _ in one.otherwise] == (["1", "4"] if rests else [])
+
+
+def test_what_a_profile_assumes_is_tried_at_half_and_at_double(tmp_path: Path) -> None:
+    node = machine(disk=(disks(),))
+    slow = replace(node, core_speed=replace(node.core_speed, source="assumed: as the others"))
+    reference = load_reference(_reference(tmp_path))
+    made = validate([demand(primary_s=0.001, replicas_s=0.001)], [reference], lambda _: profile(slow), sensitivity=True)
+    (writes,) = made.of(RATES)
+    (rest,) = writes.rests
+
+    assert rest.what == "n.core_speed of 1 points"
+    assert [rate for _, rate in rest.otherwise] == pytest.approx([7_500, 30_000], rel=0.02)
+
+
+def test_the_target_is_met_missed_or_not_to_be_judged(tmp_path: Path) -> None:
+    reference = load_reference(_reference(tmp_path))
+
+    def meets(*demands: Demand) -> bool | None:
+        return validate(demands, [reference], lambda _: profile()).meets(RATES)
+
+    assert meets() is None
+    assert meets(demand(primary_s=0.001, replicas_s=0.001)) is False
+    assert meets(demand(primary_s=0.0015, replicas_s=0.0015)) is True
 
 
 def test_the_geometric_error_counts_both_ways() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lab.arch import Arch
@@ -20,6 +20,14 @@ class Figure:
 
     def __str__(self) -> str:
         return show(self.value, self.kind)
+
+    @property
+    def assumed(self) -> bool:
+        """Whether nobody published or measured it."""
+        return self.source.startswith("assumed")
+
+    def times(self, factor: float) -> Figure:
+        return replace(self, value=self.value * factor)
 
 
 class DiskKind(StrEnum):
@@ -171,6 +179,29 @@ class Profile:
             yield from _figures(machine.name, machine)
             for disks in machine.disks:
                 yield from _figures(f"{machine.name}.{disks.name}", disks)
+
+
+def scaled(profile: Profile, place: str, factor: float) -> Profile:
+    """The profile with one of its `figures` times a factor; place: as `figures` has it."""
+    key = place.rpartition(".")[2]
+    if place == "network.rtt":
+        return replace(profile, rtt=profile.rtt.times(factor))
+    if place == "network.uplink" and profile.uplink:
+        return replace(profile, uplink=profile.uplink.times(factor))
+
+    def changed(machine: Machine) -> Machine:
+        if place == f"{machine.name}.{key}":
+            return replace(machine, **{key: getattr(machine, key).times(factor)})
+        disks = tuple(
+            replace(one, **{key: getattr(one, key).times(factor)})
+            if place == f"{machine.name}.{one.name}.{key}"
+            else one
+            for one in machine.disks
+        )
+        return replace(machine, disks=disks)
+
+    nodes, clients = tuple(map(changed, profile.nodes)), tuple(map(changed, profile.clients))
+    return replace(profile, nodes=nodes, clients=clients)
 
 
 def _figures(place: str, thing: Machine | Disks) -> Iterator[tuple[str, Figure]]:

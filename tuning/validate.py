@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand
+from tuning.assumptions import Rest, rests
 from tuning.model import Prediction, predict
 from tuning.profile import Profile
 from tuning.recovery import recovery_time
@@ -20,13 +21,18 @@ TARGET_WORST = 2.0
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure. predicted: in the figure's unit, None where the model cannot speak to it; why: then."""
+    """One figure. predicted: in the figure's unit, None where the model cannot speak to it; why: then.
+
+    rests: assumptions that carry the prediction, with what it would be without them, in the figure's unit too; only
+    where `validate` was asked for them.
+    """
 
     reference: str
     figure: Published
     predicted: float | None
     limit: str
     why: str
+    rests: tuple[Rest, ...] = ()
 
     @property
     def ratio(self) -> float | None:
@@ -47,6 +53,17 @@ class Validation:
         """Geometric mean of how far predictions are off, as a factor of 1 or more; None when there are none."""
         return geometric_error([one.ratio for one in self.of(kinds) if one.ratio])
 
+    def error_without(self, kinds: Sequence[FigureKind]) -> float | None:
+        """The same of those that rest on no assumption."""
+        return geometric_error([one.ratio for one in self.of(kinds) if one.ratio and not one.rests])
+
+    def meets(self, kinds: Sequence[FigureKind]) -> bool | None:
+        """Whether mean and worst are within the target; None where nothing could be predicted."""
+        error, worst = self.error(kinds), self.worst(kinds)
+        if error is None or worst is None:
+            return None
+        return error < TARGET_ERROR and worst <= TARGET_WORST
+
     def worst(self, kinds: Sequence[FigureKind]) -> float | None:
         """The largest factor."""
         found = [max(one.ratio, 1 / one.ratio) for one in self.of(kinds) if one.ratio]
@@ -64,15 +81,31 @@ def geometric_error(ratios: Sequence[float]) -> float | None:
 
 
 def validate(
-    demands: Sequence[Demand], references: Sequence[Reference], profile_of: Callable[[str], Profile]
+    demands: Sequence[Demand],
+    references: Sequence[Reference],
+    profile_of: Callable[[str], Profile],
+    *,
+    sensitivity: bool = False,
 ) -> Validation:
-    """Compare every figure. profile_of: a profile by name."""
+    """Compare every figure. profile_of: a profile by name; sensitivity: also say what each rate rests on."""
     found: list[Comparison] = []
     made: dict[tuple[str, Shape], Prediction | SpecError] = {}
     for reference in references:
         profile = profile_of(reference.profile)
-        found += [_compare(demands, reference.name, profile, figure, made) for figure in reference.figures]
+        compared = [_compare(demands, reference.name, profile, figure, made) for figure in reference.figures]
+        found += [_resting(demands, profile, one) if sensitivity else one for one in compared]
     return Validation(tuple(found))
+
+
+def _resting(demands: Sequence[Demand], profile: Profile, one: Comparison) -> Comparison:
+    """The comparison of a rate with what it rests on."""
+    shape = one.figure.shape
+    if not one.figure.kind.is_rate or one.predicted is None or shape is None:
+        return one
+    unit = shape.block_bytes if one.figure.kind is FigureKind.BANDWIDTH else 1.0
+    found = rests(demands, profile, one.figure, one.predicted / unit)
+    scaled = tuple(Rest(rest.what, tuple((word, ops * unit) for word, ops in rest.otherwise)) for rest in found)
+    return replace(one, rests=scaled)
 
 
 def _compare(

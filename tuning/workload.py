@@ -113,6 +113,8 @@ class Shape:
         return (
             f"{self.operation} of {_block(self.block_bytes)}, {self.protection}, "
             f"{self.clients} client(s) with {self.depth} in flight each"
+            + (f", {self.hit_ratio:.4g} of reads from memory" if self.hit_ratio else "")
+            + (f", on {self.span:.4g} of each disk" if self.span < 1 else "")
         )
 
 
