@@ -33,7 +33,8 @@ class Topology:
     clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
     machine's own. release: Ceph's, whatever the run's is. measured: number of client machines of a cluster laid out
     for measuring (lab/telemetry/place.py), 0 for any other. cache_tier: nodes as one wants them (lab/tierspec.py), in
-    place of native and foreign ones. role_sets: what the nodes' image is made of; client_disks: those of c0, the first
+    place of native and foreign ones. anywhere: a `measured` one is wanted for its client machines alone, so a cluster
+    that exists serves as well. role_sets: what the nodes' image is made of; client_disks: those of c0, the first
     machine without daemons. Two scenarios with equal topologies may share a cluster.
     """
 
@@ -50,6 +51,7 @@ class Topology:
     cache_tier: TierLayout | None = None
     role_sets: tuple[str, ...] = ("ceph",)
     client_disks: tuple[Disk, ...] = ()
+    anywhere: bool = field(default=False, compare=False)
 
     def spec(self, release: str, image: str | None = None, *, in_memory: bool = False) -> ClusterSpec:
         """The cluster on this machine. in_memory: the disks of one that is `measured`."""

@@ -161,6 +161,9 @@ def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None
         (Topology(mons=3), frozenset(), "3 monitors are needed, it has 1"),
         (Topology(osds_per_node=2), frozenset(), "2 OSDs on a machine are needed"),
         (Topology(clients=True), frozenset(), "client machine is without daemons"),
+        (Topology(native=3, foreign=0, measured=2), frozenset(), "made for it (measured)"),
+        (Topology(native=3, foreign=0, measured=2, anywhere=True), frozenset(), ""),
+        (Topology(native=3, foreign=0, measured=3, anywhere=True), frozenset(), "3 machines with the role client"),
     ],
 )
 def test_what_does_not_fit_is_said(topology: Topology, needs: frozenset[Capability], why: str) -> None:

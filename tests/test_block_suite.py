@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import random
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from lab.arch import Arch
+from lab.checks.figures import figures
 from lab.checks.regression import judge, regression
 from lab.checks.verdict import Outcome
+from lab.cluster import Cluster
 from lab.history import Event, History
 from lab.home import Home
 from lab.scenario import Stage, Tier
@@ -18,12 +21,19 @@ from lab.telemetry import baselines
 from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 from lab.telemetry.demandfile import Measurement
 from lab.telemetry.knee import knee
-from suites.block import SCENARIOS
+from lab.workloads.fio import Done, FioJob, FioResult
+from lab.workloads.image import BlockImage
+from lab.workloads.radosbench import BenchResult
+from suites.block import SCENARIOS, papers
+from suites.block.clients import together
 from suites.block.costs import floors
-from suites.block.depth import predictions
+from suites.block.expected import expect
 from suites.block.papers import SETTINGS
-from suites.block.scale import Scale, scale
-from suites.block.stand import IMAGE_BYTES, note
+from suites.block.radosbench import measured_lines, summed
+from suites.block.scale import LAB_VOLUMES, Scale, scale
+from suites.block.stand import IMAGE_BYTES, NO_LIMIT, Bound, note, note_run
+from tuning.demandsets import find_demands
+from tuning.model import predict
 from tuning.profilefile import SHIPPED, find_profile
 from tuning.workload import Shape
 
@@ -121,7 +131,10 @@ def test_scenarios_have_names_of_their_own() -> None:
 def test_the_papers_settings_are_the_full_tiers() -> None:
     tiers = {scenario.name: scenario.tier for scenario in SCENARIOS}
     assert all(tiers[f"block.paper[setting={setting.name}]"] is Tier.FULL for setting in SETTINGS)
-    assert {(s.block_bytes, s.depth) for s in SETTINGS if s.name.startswith("altra-multi")} == {(4096, 8), (4096, 16)}
+    assert {(s.block_bytes, s.depths) for s in SETTINGS if s.name.startswith("altra-multi")} == {
+        (4096, (8,)),
+        (4096, (16,)),
+    }
 
 
 def test_published_times_are_scaled_and_never_too_short() -> None:
@@ -129,28 +142,159 @@ def test_published_times_are_scaled_and_never_too_short() -> None:
     assert Scale().seconds(60) == 3.0
 
 
-def stage_in(home: Path) -> Stage:
-    return cast("Stage", SimpleNamespace(cluster=SimpleNamespace(run=SimpleNamespace(directory=home / "runs" / "r1"))))
-
-
 SHAPES = [Shape("randread", 4096, 1, depth) for depth in (1, 16)]
 
 
-def test_the_models_line_lies_beside_the_measured_points(tmp_path: Path) -> None:
-    (tmp_path / "profiles").mkdir()
+def stage_in(home: Path, provider: str = "local", profile: str = "") -> Stage:
+    cluster = SimpleNamespace(run=SimpleNamespace(directory=home / "runs" / "r1"), provider_name=provider)
+    return cast("Stage", SimpleNamespace(cluster=cluster, profile=profile))
+
+
+def this_machine(home: Path) -> None:
+    (home / "profiles").mkdir()
     shipped = (SHIPPED / "pve-epyc-3n.toml").read_text()
-    (tmp_path / "profiles/this-machine.toml").write_text(shipped.replace('"pve-epyc-3n"', '"this-machine"', 1))
-    lines, words = predictions(stage_in(tmp_path), SHAPES)
+    (home / "profiles/this-machine.toml").write_text(shipped.replace('"pve-epyc-3n"', '"this-machine"', 1))
+
+
+def test_the_models_line_lies_beside_the_measured_points(tmp_path: Path) -> None:
+    this_machine(tmp_path)
+    found = expect(stage_in(tmp_path), SHAPES)
+    lines = found.lines([1, 16])
     assert [line.label for line in lines] == ["predicted", "predicted"]
     assert [x for x, _ in lines[0].points] == [1, 16]
     assert lines[0].points[1][1] > lines[0].points[0][1] > 0
-    assert "predicted from demands" in words
+    assert "predicted for this-machine from demands" in found.words
+    assert found.bounds(0) == (NO_LIMIT, NO_LIMIT)
+
+
+def test_the_line_is_of_the_runs_own_profile_over_what_was_varied(tmp_path: Path) -> None:
+    shapes = [Shape("randread", 4096, count, 8) for count in (1, 3)]
+    found = expect(stage_in(tmp_path, profile="ampere-altra-4n"), shapes)
+    altra = find_profile("ampere-altra-4n", tmp_path)
+    made = [predict(find_demands(tmp_path)[0], altra, shape) for shape in shapes]
+    rate, latency = found.lines([1, 3])
+    assert rate.points == ((1.0, made[0].ops), (3.0, made[1].ops))
+    assert latency.points == ((1.0, made[0].latency_s), (3.0, made[1].latency_s))
+    assert not found.limits
+
+
+def test_machines_of_the_profile_are_held_to_what_is_predicted(tmp_path: Path) -> None:
+    found = expect(stage_in(tmp_path, "ssh", "ampere-altra-4n"), SHAPES)
+    rate, latency = found.bounds(1)
+    assert rate.least is not None
+    assert rate.least <= found.made[1].ops / 2
+    assert latency.most is not None
+    assert latency.most >= found.made[1].latency_s * 2
+    assert "ampere-altra-4n should do" in rate.why
+    assert rate.derivation[-1].startswith("limit: ")
+    assert expect(stage_in(tmp_path, "local", "ampere-altra-4n"), SHAPES).bounds(1) == (NO_LIMIT, NO_LIMIT)
+
+
+def result(iops: float, latency_s: float, stddev: float = 0.0, samples: int = 20) -> FioResult:
+    idle = Done(0, 0, 1.0, 0.0, 0.0)
+    return FioResult(Done(1000, 4096000, 10.0, iops, latency_s, {}, 0, stddev, samples), idle)
+
+
+@pytest.mark.parametrize(
+    ("iops", "stddev", "samples", "outcome"),
+    [
+        (200.0, 10.0, 20, Outcome.PASS),
+        (50.0, 10.0, 20, Outcome.FAIL),
+        (100.0, 40.0, 20, Outcome.INCONCLUSIVE),
+        (200.0, 0.0, 1, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_run_is_judged_by_the_interval_of_its_rate(
+    iops: float, stddev: float, samples: int, outcome: Outcome
+) -> None:
+    recorder = History().recorder("block.depth")
+    found = result(iops, 4 / iops, stddev, samples)
+    note_run(recorder, "randread", found, 4, Bound("predicted", least=100.0, derivation=("limit: 200 / 2 = 100",)))
+    verdict = figures(recorder.events())
+    assert verdict.outcome is outcome
+    assert "limit: 200 / 2 = 100" in verdict.derivation
+
+
+def test_latency_beyond_what_is_predicted_fails() -> None:
+    recorder = History().recorder("block.depth")
+    note_run(recorder, "randread", result(100.0, 0.04, 1.0), 4, latency=Bound("predicted", most=0.02))
+    assert figures(recorder.events()).outcome is Outcome.FAIL
+
+
+def test_clients_together_are_held_to_what_is_predicted_for_all() -> None:
+    recorder = History().recorder("block.clients")
+    recorder.witness("operations", got=1000, least=100)
+    runs = [result(100.0, 0.04, 1.0), result(100.0, 0.04, 1.0)]
+    together(recorder, "randread by 2", runs, (Bound("predicted", least=150.0), NO_LIMIT))
+    assert figures(recorder.events()).outcome is Outcome.PASS
+    together(recorder, "randread by 2", runs, (Bound("predicted", least=250.0), NO_LIMIT))
+    assert figures(recorder.events()).outcome is Outcome.FAIL
+
+
+def test_rados_bench_has_throughput_and_latency_of_all_clients() -> None:
+    two = [BenchResult(100, 10.0, 1 << 20, 0.4, 1.0), BenchResult(300, 10.0, 1 << 20, 0.1, 1.0)]
+    rate, latency = measured_lines([1, 2], [two[:1], two])
+    assert rate.points == ((1.0, 10.0), (2.0, 40.0))
+    assert [mean_s for _, mean_s in latency.points] == pytest.approx([0.4, 0.175])
+    found, mean = summed(two)
+    assert found.low < 40.0 < found.high
+    assert mean.low < 0.175 < mean.high
 
 
 def test_without_a_profile_of_this_machine_nothing_is_predicted(tmp_path: Path) -> None:
-    lines, words = predictions(stage_in(tmp_path), SHAPES)
-    assert lines == []
-    assert "this-machine" in words
+    found = expect(stage_in(tmp_path), SHAPES)
+    assert found.lines([1, 16]) == []
+    assert "this-machine" in found.words
+
+
+def test_the_papers_loads_are_there_by_name() -> None:
+    by_name = {setting.name: setting for setting in SETTINGS}
+    four = {(1, 1), (1, 32), (4, 1), (4, 32)}
+    for name in ("pve-vm-write-4k", "pve-vm-read-4096k", "pve-multi-vm-randwrite-4k", "pve-multi-vm-randread-4096k"):
+        assert set(by_name[name].loads) == four
+    assert {name.split("-")[1] for name in by_name if name.startswith("oltp-")} == {
+        "read",
+        "write",
+        "randread",
+        "randwrite",
+        "rw",
+        "randrw",
+    }
+    assert by_name["oltp-randrw-4k"].more == {"rwmixread": "50"}
+    assert by_name["kunpeng-48-read"].volumes == 48
+
+
+def test_jobs_and_depth_of_a_paper_reach_fio(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[FioJob] = []
+
+    def run_jobs(_cluster: object, jobs: list[tuple[str, FioJob]]) -> list[FioResult]:
+        given.extend(job for _, job in jobs)
+        return [result(100.0, job.depth * job.jobs / 100.0) for _, job in jobs]
+
+    monkeypatch.setattr(papers, "run_jobs", run_jobs)
+    recorder = History().recorder("block.paper")
+    cluster = SimpleNamespace(client_name="client.admin", provider_name="local")
+    stage = Stage(cast("Cluster", cluster), recorder, random.Random(1), Path())
+    setting = next(one for one in SETTINGS if one.name == "pve-multi-vm-randread-4k")
+    papers.loaded(stage, setting, [BlockImage("p", f"i{n}", 64 << 20) for n in range(4)], 4, 32)
+
+    argv = given[0].argv(PurePosixPath("/out"))
+    assert {"--numjobs=4", "--iodepth=32", "--rw=randread", "--sync=1", "--bs=4096"} <= set(argv)
+    assert figures(recorder.events()).outcome is Outcome.PASS
+
+
+def test_a_lab_loads_fewer_images_and_says_so(tmp_path: Path) -> None:
+    assert Scale().volumes(48) == LAB_VOLUMES
+    assert f"{LAB_VOLUMES} of 48 images" in Scale().words(100 << 30, 48, 60)
+    altra = scale(find_profile("ampere-altra-4n", tmp_path))
+    assert altra.volumes(48) == 48
+    assert "images" not in altra.words(1 << 30, 48, 60)
+
+
+def test_a_mixed_run_has_the_mean_latency_of_both_directions() -> None:
+    both = FioResult(Done(100, 0, 1.0, 100.0, 0.01), Done(300, 0, 1.0, 300.0, 0.03))
+    assert both.latency_mean_s == pytest.approx(0.025)
+    assert FioResult(Done(0, 0, 1.0, 0.0, 0.0), Done(0, 0, 1.0, 0.0, 0.0)).latency_mean_s == 0.0
 
 
 def test_published_sizes_and_times_are_run_where_the_machines_are(tmp_path: Path) -> None:

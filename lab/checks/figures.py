@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.checks.observations import observations
@@ -13,8 +13,9 @@ from lab.history import Event
 
 
 def figures(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `figure` ({what, value, low, high, unit, least, most, why}) beside observations.
+    """Judge events of kind `figure` ({what, value, low, high, unit, least, most, why, derivation}) beside observations.
 
+    derivation: lines that lead to the limit, may be left out.
     low, high: the interval that the value lies in; least, most: the limit, None for none; why: where the limit comes
     from, or why there is none. An interval across a limit is inconclusive, as is one that is no finite number, no
     witness that the load was real, and no figure at all.
@@ -31,22 +32,23 @@ def figures(events: Sequence[Event]) -> Verdict:
 def _judge(data: Mapping[str, Any]) -> Verdict:
     least, most = data["least"], data["most"]
     line = f"{data['what']}: {_number(data)}{_limit(data)}"
-    if not all(math.isfinite(bound) for bound in _numbers(data)):
+    steps = tuple(data.get("derivation", ()))
+    if not _sound(data):
         # A comparison with NaN is always false, so it would fall through every limit below.
         text = f"cannot tell, not a finite number: {line}"
-        return Verdict(Outcome.INCONCLUSIVE, text, (text,))
+        return Verdict(Outcome.INCONCLUSIVE, text, (text, *steps))
     if (least is not None and data["high"] < least) or (most is not None and data["low"] > most):
-        return Verdict(Outcome.FAIL, line, (line,))
+        return Verdict(Outcome.FAIL, line, (line, *steps))
     if (least is not None and data["low"] < least) or (most is not None and data["high"] > most):
         text = f"cannot tell: {line}"
-        return Verdict(Outcome.INCONCLUSIVE, text, (text,))
-    return Verdict(Outcome.PASS, line, (line,))
+        return Verdict(Outcome.INCONCLUSIVE, text, (text, *steps))
+    return Verdict(Outcome.PASS, line, (line, *steps))
 
 
-def _numbers(data: Mapping[str, Any]) -> Iterator[float]:
-    """Every number that the verdict rests on: the figure, its interval and the limits that there are."""
-    yield from (data["value"], data["low"], data["high"])
-    yield from (data[key] for key in ("least", "most") if data[key] is not None)
+def _sound(data: Mapping[str, Any]) -> bool:
+    """Whether a verdict can rest on its numbers. The interval of one sample has no end, which is a number too."""
+    whole = [data[key] for key in ("value", "least", "most") if data[key] is not None]
+    return all(map(math.isfinite, whole)) and not any(math.isnan(data[key]) for key in ("low", "high"))
 
 
 def _number(data: Mapping[str, Any]) -> str:

@@ -31,6 +31,14 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(mean, mean - half, mean + half, count, confidence)
 
 
+def interval_of(mean: float, stddev: float, count: int, confidence: float = CONFIDENCE) -> Interval:
+    """As `interval`, of values that somebody else has averaged. stddev: of the single values."""
+    if count < LEAST_OF_A_MEAN:
+        return Interval(mean, -math.inf, math.inf, count, confidence)
+    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * stddev / math.sqrt(count)
+    return Interval(mean, mean - half, mean + half, count, confidence)
+
+
 def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean of `over` / mean of `under` with its interval; without an upper end where `under` may be 0.
 

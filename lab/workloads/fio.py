@@ -72,7 +72,10 @@ class FioJob:
 
 @dataclass(frozen=True)
 class Done:
-    """What one direction of a job did. Latencies in seconds, as the submitter saw them; percentiles by number."""
+    """What one direction of a job did. Latencies in seconds, as the submitter saw them; percentiles by number.
+
+    iops_stddev, iops_samples: of its rates over half a second each.
+    """
 
     operations: int
     bytes: int
@@ -81,6 +84,8 @@ class Done:
     latency_mean_s: float
     latency_percentiles_s: Mapping[float, float] = field(default_factory=dict)
     errors: int = 0
+    iops_stddev: float = 0.0
+    iops_samples: int = 0
 
     @property
     def bytes_per_s(self) -> float:
@@ -101,6 +106,12 @@ class FioResult:
     @property
     def iops(self) -> float:
         return self.read.iops + self.write.iops
+
+    @property
+    def latency_mean_s(self) -> float:
+        """Of the operations of both directions together; 0 without any."""
+        both = sum(done.latency_mean_s * done.operations for done in (self.read, self.write))
+        return both / self.operations if self.operations else 0.0
 
     @property
     def main(self) -> Done:
@@ -133,6 +144,8 @@ def _direction(job: Mapping[str, Any], name: str) -> Done:
         latency_mean_s=float(latency["mean"]) / 1e9,
         latency_percentiles_s={float(key): float(value) / 1e9 for key, value in percentiles.items()},
         errors=int(job.get("total_err", 0)),
+        iops_stddev=float(found.get("iops_stddev", 0.0)),
+        iops_samples=int(found.get("iops_samples", 0)),
     )
 
 

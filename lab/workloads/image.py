@@ -50,6 +50,7 @@ def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int 
             depth=_DEPTH,
             size_bytes=image.size_bytes,
             seed=number + 1,
+            client=cluster.client_name,
         )
         fio.run(cluster.hosts[node], job, timeout_s=timeout_s)
 

@@ -51,12 +51,13 @@ class BenchJob:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """operations: ended; seconds: they took; latency_mean_s: of one."""
+    """operations: ended; seconds: they took; latency_mean_s: of one; iops_stddev: of its rates over a second each."""
 
     operations: int
     seconds: float
     block_bytes: int
     latency_mean_s: float
+    iops_stddev: float = 0.0
 
     @property
     def iops(self) -> float:
@@ -73,7 +74,8 @@ def parse(text: str) -> BenchResult:
     try:
         operations = found["total writes made"] if "total writes made" in found else found["total reads made"]
         size = found["write size"] if "write size" in found else found["read size"]
-        return BenchResult(int(operations), found["total time run"], int(size), found["average latency(s)"])
+        spread = found.get("stddev iops", 0.0)
+        return BenchResult(int(operations), found["total time run"], int(size), found["average latency(s)"], spread)
     except KeyError as error:
         raise LabBroken("rados bench printed no summary", f"without {error}:\n{text[-1000:]}") from None
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from lab.scenario import Scenario, Stage
 from lab.telemetry import counters
-from lab.telemetry.place import client_name
 from lab.workloads.fio import FioJob, FioResult
-from suites.block.stand import TOPOLOGY, job, note, note_run, run_jobs, written
+from suites.block.stand import ANYWHERE, client_node, job, note, note_run, run_jobs, written
 
 BLOCK_BYTES = 4096
 DEPTH = 4
@@ -48,7 +47,7 @@ def run(stage: Stage) -> None:
 def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
     """Run a job; what it did, and how many requests of clients the OSDs answered meanwhile."""
     before = _requests(stage)
-    (result,) = run_jobs(stage.cluster, [(client_name(), wanted)])
+    (result,) = run_jobs(stage.cluster, [(client_node(stage.cluster), wanted)])
     return result, _requests(stage) - before
 
 
@@ -65,6 +64,6 @@ SCENARIOS = (
         method="fio writes 4 KiB sequentially with the cache off and on; requests are counted by the OSDs.",
         run=run,
         check="figures",
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     ),
 )

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import partial
 
+from lab.history import Recorder
 from lab.scenario import Scenario, Stage, Tier
 from lab.series import Line, record_series
-from lab.telemetry.place import client_name
-from suites.block.depth import LATENCY, RATE
-from suites.block.stand import CLIENTS, TOPOLOGY, job, note, note_run, run_jobs, written
+from lab.telemetry.statistics import interval_of
+from lab.workloads.fio import FioResult
+from suites.block.expected import LATENCY, RATE, expect
+from suites.block.stand import (
+    ANYWHERE,
+    CLIENTS,
+    Bound,
+    beside,
+    client_node,
+    job,
+    note,
+    note_bound,
+    note_run,
+    run_jobs,
+    written,
+)
+from tuning.workload import Shape
 
 BLOCK_BYTES = 4096
 DEPTH = 8
@@ -20,16 +37,18 @@ than equal shares by what a busy machine's scheduler takes from one of them in a
 
 def run(stage: Stage, pattern: str) -> None:
     """From one client to as many as there are nodes for, each with an image of its own."""
-    rates, latencies = [], []
+    rates, latencies, counts = [], [], COUNTS[stage.tier]
+    expected = expect(stage, [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts])
     with written(stage, CLIENTS) as images:
-        for count in COUNTS[stage.tier]:
+        for place, count in enumerate(counts):
             jobs = [
-                (client_name(number), job(stage, images[number], pattern, BLOCK_BYTES, DEPTH))
+                (client_node(stage.cluster, number), job(stage, images[number], pattern, BLOCK_BYTES, DEPTH))
                 for number in range(count)
             ]
             results = run_jobs(stage.cluster, jobs)
             for number, found in enumerate(results):
                 note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", found, DEPTH)
+            together(stage.recorder, f"{pattern} by {count} client(s) together", results, expected.bounds(place))
             each = [found.iops for found in results]
             rates.append((float(count), sum(each)))
             mean_s = sum(found.main.latency_mean_s * found.iops for found in results) / sum(each) if sum(each) else 0.0
@@ -39,8 +58,25 @@ def run(stage: Stage, pattern: str) -> None:
             what = f"slowest of {count} clients beside the quickest"
             note(stage.recorder, what, share, "", least=LEAST_SHARE, why=why)
     lines = [Line(RATE, "measured", tuple(rates)), Line(LATENCY, "measured", tuple(latencies))]
+    lines += expected.lines(counts)
     title = f"{pattern} of 4 KiB at depth {DEPTH} each, against clients on nodes of their own"
-    record_series(stage.recorder, title, lines, axis="clients", marks={})
+    record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
+
+
+def together(recorder: Recorder, what: str, results: Sequence[FioResult], bounds: tuple[Bound, Bound]) -> None:
+    """Note the sum of rates and the mean latency of all clients.
+
+    The variance of a sum is the sum of variances; its samples are those of the client that has fewest.
+    """
+    done = [found.main for found in results]
+    rate = interval_of(
+        sum(found.iops for found in results),
+        math.sqrt(sum(one.iops_stddev**2 for one in done)),
+        min(one.iops_samples for one in done),
+    )
+    mean_s = sum(one.latency_mean_s * one.iops for one in done) / sum(one.iops for one in done) if rate.mean else 0.0
+    note_bound(recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
+    note_bound(recorder, f"{what}: mean latency", beside(rate, mean_s), "s", bounds[1])
 
 
 def scenario(pattern: str, tier: Tier) -> Scenario:
@@ -51,7 +87,7 @@ def scenario(pattern: str, tier: Tier) -> Scenario:
         run=partial(run, pattern=pattern),
         check="figures",
         tier=tier,
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     )
 
 

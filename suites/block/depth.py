@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lab.errors import LabError
 from lab.scenario import Scenario, Stage, Tier
 from lab.series import Line, record_series
 from lab.telemetry.knee import knee
-from lab.telemetry.place import client_name
 from lab.workloads.fio import FioResult
-from suites.block.stand import TOPOLOGY, job, note, note_run, run_jobs, written
-from suites.machines import home_of
-from tuning.demandsets import find_demands
-from tuning.model import predict
-from tuning.profilefile import THIS_MACHINE, find_profile
+from suites.block.expected import LATENCY, RATE, expect
+from suites.block.stand import ANYWHERE, client_node, job, note, note_run, run_jobs, written
 from tuning.workload import Shape
 
 BLOCK_BYTES = 4096
@@ -28,27 +23,24 @@ chapter 5); a cluster in which every request waited for the one before would gai
 def run(stage: Stage, pattern: str) -> None:
     """One fio run for each depth, on the same written image."""
     depths = DEPTHS[stage.tier]
+    expected = expect(stage, [Shape(pattern, BLOCK_BYTES, 1, depth) for depth in depths])
     results = []
     with written(stage) as (image,):
-        for depth in depths:
-            (found,) = run_jobs(stage.cluster, [(client_name(), job(stage, image, pattern, BLOCK_BYTES, depth))])
-            note_run(stage.recorder, f"{pattern} at depth {depth}", found, depth)
+        node = client_node(stage.cluster)
+        for number, depth in enumerate(depths):
+            (found,) = run_jobs(stage.cluster, [(node, job(stage, image, pattern, BLOCK_BYTES, depth))])
+            note_run(stage.recorder, f"{pattern} at depth {depth}", found, depth, *expected.bounds(number))
             results.append(found)
     rates = [found.iops for found in results]
     gain = max(rates) / rates[0] if rates[0] else 0.0
     why = "with requests in flight beside each other a cluster does more than one after the other"
     note(stage.recorder, "throughput of the best depth over that of one request", gain, "", least=LEAST_GAIN, why=why)
     bend = knee(depths, rates)
-    shapes = [Shape(pattern, BLOCK_BYTES, 1, depth) for depth in depths]
-    predicted, words = predictions(stage, shapes)
-    lines = [*measured_lines(depths, results), *predicted]
+    lines = [*measured_lines(depths, results), *expected.lines(depths)]
     marks = {} if bend is None else {"knee": bend}
     said = "no knee in this range" if bend is None else f"knee at depth {bend:g}"
     title = f"{pattern} of 4 KiB against requests in flight"
-    record_series(stage.recorder, title, lines, axis="in flight", marks=marks, words=f"{said}; {words}")
-
-
-RATE, LATENCY = "operations per second", "mean latency, seconds"
+    record_series(stage.recorder, title, lines, axis="in flight", marks=marks, words=f"{said}; {expected.words}")
 
 
 def measured_lines(loads: Sequence[int], results: Sequence[FioResult]) -> list[Line]:
@@ -56,21 +48,6 @@ def measured_lines(loads: Sequence[int], results: Sequence[FioResult]) -> list[L
     rate = tuple((float(load), found.iops) for load, found in zip(loads, results, strict=True))
     latency = tuple((float(load), found.main.latency_mean_s) for load, found in zip(loads, results, strict=True))
     return [Line(RATE, "measured", rate), Line(LATENCY, "measured", latency)]
-
-
-def predictions(stage: Stage, shapes: Sequence[Shape]) -> tuple[list[Line], str]:
-    """The model's lines for this machine, or none and why: it needs a profile of it, and demands on its scale."""
-    home = home_of(stage.cluster)
-    try:
-        profile = find_profile(THIS_MACHINE, home.profiles)
-        demands, origin = find_demands(home.demands)
-        made = [predict(demands, profile, shape) for shape in shapes]
-    except LabError as error:
-        return [], f"not predicted: {error.what}"
-    loads = [float(shape.clients if shape.clients > 1 else shape.depth) for shape in shapes]
-    rate = tuple(zip(loads, (one.ops for one in made), strict=True))
-    latency = tuple(zip(loads, (one.latency_s for one in made), strict=True))
-    return [Line(RATE, "predicted", rate), Line(LATENCY, "predicted", latency)], f"predicted from demands {origin}"
 
 
 def scenario(pattern: str, tier: Tier) -> Scenario:
@@ -81,7 +58,7 @@ def scenario(pattern: str, tier: Tier) -> Scenario:
         run=partial(run, pattern=pattern),
         check="figures",
         tier=tier,
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     )
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 
 from lab import pools
 from lab.scenario import Scenario, Stage, Tier
-from lab.telemetry.place import client_name
 from lab.workloads.fio import FioJob
+from lab.workloads.image import BlockImage
 from lab.workloads.radosbench import BenchJob, run_all
 from suites.block.scale import scale_of
-from suites.block.stand import CLIENTS, LEAST_OPERATIONS, PG_NUM, TOPOLOGY, job, note, note_run, run_jobs, written
+from suites.block.stand import (
+    ANYWHERE,
+    CLIENTS,
+    LEAST_OPERATIONS,
+    PG_NUM,
+    client_node,
+    job,
+    note,
+    note_run,
+    run_jobs,
+    written,
+)
 
 GIB = 1 << 30
 BENCH_BYTES = 512 << 20
@@ -23,73 +35,124 @@ BENCH_BYTES = 512 << 20
 class Setting:
     """One published setting. source: paper and place. options: ceph options of the client; more: fio's own.
 
-    size_bytes, seconds: as published; volumes: images that are loaded at once.
+    size_bytes, seconds: as published; volumes: images that are loaded at once. jobs, depths: each of the one is run
+    with each of the other.
     """
 
     name: str
     source: str
     pattern: str
     block_bytes: int
-    depth: int
+    depths: tuple[int, ...]
     size_bytes: int
     seconds: float
-    jobs: int = 1
+    jobs: tuple[int, ...] = (1,)
     volumes: int = 1
     options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
     more: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def loads(self) -> tuple[tuple[int, int], ...]:
+        """(jobs, depth) of each run."""
+        return tuple(product(self.jobs, self.depths))
+
 
 _ALTRA = "Ceph on Ampere Altra, appendix 12.6"
 _KUNPENG = "Ceph NVMe-oF gateway on Arm, fio rbd config"
+_KUNPENG_48 = "Ceph NVMe-oF gateway on Arm, case 1"
 _OLTP = "dm-cache and cache tiering for OLTP, CBT configuration (librbd fio)"
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix 5"
 _SYNC = {"sync": "1"}
+_MIXED = {"rwmixread": "50"}
+_CBT_PATTERNS = ("read", "write", "randread", "randwrite", "rw", "randrw")
+_PVE_JOBS, _PVE_DEPTHS = (1, 4), (1, 32)
+_PVE_GUESTS = 6
 
 SETTINGS = (
-    Setting("altra-single-write", _ALTRA, "randwrite", 4096, 16, 200 * GIB, 300, more=_SYNC),
-    Setting("altra-single-read", _ALTRA, "randread", 4096, 16, 200 * GIB, 300, more=_SYNC),
-    Setting("altra-multi-write", _ALTRA, "randwrite", 4096, 8, 200 * GIB, 600, volumes=3),
-    Setting("altra-multi-read", _ALTRA, "randread", 4096, 16, 200 * GIB, 600, volumes=3),
-    Setting("kunpeng-write", _KUNPENG, "randwrite", 4096, 128, 100 * GIB, 60),
-    Setting("kunpeng-read", _KUNPENG, "randread", 4096, 128, 100 * GIB, 60),
+    Setting("altra-single-write", _ALTRA, "randwrite", 4096, (16,), 200 * GIB, 300, more=_SYNC),
+    Setting("altra-single-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 300, more=_SYNC),
+    Setting("altra-multi-write", _ALTRA, "randwrite", 4096, (8,), 200 * GIB, 600, volumes=3),
+    Setting("altra-multi-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 600, volumes=3),
+    Setting("kunpeng-write", _KUNPENG, "randwrite", 4096, (128,), 100 * GIB, 60),
+    Setting("kunpeng-read", _KUNPENG, "randread", 4096, (128,), 100 * GIB, 60),
+    Setting("kunpeng-48-write", _KUNPENG_48, "randwrite", 4096, (128,), 100 * GIB, 60, volumes=48),
+    Setting("kunpeng-48-read", _KUNPENG_48, "randread", 4096, (128,), 100 * GIB, 60, volumes=48),
     *(
-        Setting(f"oltp-{pattern}-{size >> 10}k", _OLTP, pattern, size, 32, 128 * GIB, 300, volumes=2)
-        for pattern in ("randread", "randwrite")
+        Setting(
+            f"oltp-{pattern}-{size >> 10}k",
+            _OLTP,
+            pattern,
+            size,
+            (32,),
+            128 * GIB,
+            300,
+            volumes=2,
+            more=_MIXED if pattern.endswith("rw") else {},
+        )
+        for pattern in _CBT_PATTERNS
         for size in (4 << 20, 128 << 10, 4096)
     ),
     *(
-        Setting(f"pve-vm-{pattern}-{size >> 10}k", _PVE, pattern, size, 1, 9 * GIB, 600, more=_SYNC)
-        for pattern in ("write", "read")
+        Setting(
+            f"pve-{guests}-{pattern}-{size >> 10}k",
+            f"{_PVE}.{places}",
+            pattern,
+            size,
+            _PVE_DEPTHS,
+            9 * GIB,
+            600,
+            jobs=_PVE_JOBS,
+            volumes=volumes,
+            more=_SYNC,
+        )
+        for guests, places, patterns, volumes in (
+            ("vm", "1 and 5.2", ("write", "read"), 1),
+            ("multi-vm", "3", ("randwrite", "randread"), _PVE_GUESTS),
+        )
+        for pattern in patterns
         for size in (4096, 4 << 20)
     ),
 )
+
+SHARED_IMAGE = "--image-shared"
+"""Without the exclusive lock: each job of fio opens the image for itself, and writers would take turns with it, as the
+jobs inside one guest do not."""
 
 
 def run(stage: Stage, setting: Setting) -> None:
     """The setting on images that the cluster has room for, each volume from a node of its own."""
     scale = scale_of(stage)
-    with written(stage, setting.volumes, scale.image_bytes(setting.size_bytes, setting.volumes)) as images:
-        jobs = [
-            (
-                client_name(number % CLIENTS),
-                scaled(stage, setting, job(stage, one, setting.pattern, setting.block_bytes, 1)),
-            )
-            for number, one in enumerate(images)
-        ]
-        results = run_jobs(stage.cluster, jobs)
+    count = scale.volumes(setting.volumes)
+    options = (SHARED_IMAGE,) if max(setting.jobs) > 1 else ()
+    with written(stage, count, scale.image_bytes(setting.size_bytes, count), *options) as images:
+        for jobs, depth in setting.loads:
+            loaded(stage, setting, images, jobs, depth)
+
+
+def loaded(stage: Stage, setting: Setting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
+    """One run on all images at once, noted."""
+    scale = scale_of(stage)
+    given = [
+        (
+            client_node(stage.cluster, number % CLIENTS),
+            scaled(stage, setting, job(stage, one, setting.pattern, setting.block_bytes, depth), jobs),
+        )
+        for number, one in enumerate(images)
+    ]
+    results = run_jobs(stage.cluster, given)
+    name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
     for number, found in enumerate(results):
-        note_run(stage.recorder, f"{setting.name}, volume {number + 1}", found, setting.depth * setting.jobs)
+        note_run(stage.recorder, f"{name}, volume {number + 1}", found, depth * jobs)
     together = sum(found.iops for found in results)
     why = f"{setting.source}; {scale.words(setting.size_bytes, setting.volumes, setting.seconds)}"
-    note(stage.recorder, f"{setting.name}: all volumes", together, "operations/s", why=why)
+    note(stage.recorder, f"{name}: all volumes", together, "operations/s", why=why)
 
 
-def scaled(stage: Stage, setting: Setting, base: FioJob) -> FioJob:
+def scaled(stage: Stage, setting: Setting, base: FioJob, jobs: int) -> FioJob:
     """The lab's job with the paper's settings. Large operations are fewer: they run until there are enough."""
     return replace(
         base,
-        depth=setting.depth,
-        jobs=setting.jobs,
+        jobs=jobs,
         runtime_s=scale_of(stage).seconds(setting.seconds),
         options=setting.options,
         more={**base.more, **setting.more},
@@ -102,7 +165,10 @@ def rados_bench(stage: Stage) -> None:
     with pools.pool(stage.cluster, "pve", pg_num=PG_NUM) as pool:
         for mode in ("write", "seq"):
             jobs = [
-                (client_name(number), BenchJob(pool, mode, seconds, 16, 4 << 20, f"client{number}", most_bytes=share))
+                (
+                    client_node(stage.cluster, number),
+                    BenchJob(pool, mode, seconds, 16, 4 << 20, f"client{number}", most_bytes=share),
+                )
                 for number in range(CLIENTS)
             ]
             results = run_all(stage.cluster, jobs)
@@ -114,15 +180,21 @@ def rados_bench(stage: Stage) -> None:
 
 def scenario(setting: Setting) -> Scenario:
     volumes = f" on {setting.volumes} images" if setting.volumes > 1 else ""
+    jobs = f"numjobs {_either(setting.jobs)}, " if max(setting.jobs) > 1 else ""
+    depths = _either(setting.depths)
     return Scenario(
         name=f"block.paper[setting={setting.name}]",
         goal=f"The published setting {setting.name} runs, and its figures fit each other.",
-        method=f"{setting.source}: {setting.pattern} of {setting.block_bytes} B at depth {setting.depth}{volumes}.",
+        method=f"{setting.source}: {setting.pattern} of {setting.block_bytes} B, {jobs}at depth {depths}{volumes}.",
         run=partial(run, setting=setting),
         check="figures",
         tier=Tier.FULL,
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     )
+
+
+def _either(numbers: Sequence[int]) -> str:
+    return "|".join(map(str, numbers))
 
 
 SCENARIOS = (
@@ -134,6 +206,6 @@ SCENARIOS = (
         run=rados_bench,
         check="figures",
         tier=Tier.FULL,
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     ),
 )

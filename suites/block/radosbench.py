@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from lab import pools
 from lab.scenario import Scenario, Stage, Tier
 from lab.series import Line, record_series
-from lab.telemetry.place import client_name
+from lab.telemetry.demand import Interval
+from lab.telemetry.statistics import interval_of
 from lab.workloads.radosbench import BenchJob, BenchResult, run_all
-from suites.block.stand import CLIENTS, PG_NUM, TOPOLOGY, note
+from suites.block.expected import LATENCY, RATE, expect
+from suites.block.stand import ANYWHERE, CLIENTS, PG_NUM, Bound, beside, client_node, note, note_bound
+from tuning.workload import Shape
 
 SECONDS = {Tier.QUICK: 3, Tier.FULL: 8}
 THREADS = 4
@@ -21,22 +25,48 @@ LEAST_OPERATIONS = 20
 
 def run(stage: Stage) -> None:
     """Each number of clients writes into a pool of its own and reads it again."""
-    found: dict[str, list[tuple[float, float]]] = {"write": [], "seq": []}
-    for count in range(1, MOST_CLIENTS[stage.tier] + 1):
+    counts = range(1, MOST_CLIENTS[stage.tier] + 1)
+    expected = {
+        mode: expect(stage, [Shape(mode, BLOCK_BYTES, count, THREADS) for count in counts]) for mode in ("write", "seq")
+    }
+    found: dict[str, list[list[BenchResult]]] = {mode: [] for mode in expected}
+    for place, count in enumerate(counts):
         with pools.pool(stage.cluster, f"bench{count}", pg_num=PG_NUM) as pool:
-            for mode, points in found.items():
+            for mode, said in expected.items():
                 results = bench(stage, pool, mode, count)
-                note_all(stage, f"{mode} by {count} client(s)", results)
-                points.append((float(count), sum(result.bytes_per_s for result in results)))
-    lines = [Line("bytes per second", mode, tuple(points)) for mode, points in found.items()]
-    record_series(stage.recorder, "rados bench against clients", lines, axis="clients", marks={})
+                note_all(stage, f"{mode} by {count} client(s)", results, said.bounds(place))
+                found[mode].append(results)
+    for mode, said in expected.items():
+        lines = [*measured_lines(counts, found[mode]), *said.lines(counts)]
+        title = f"rados bench {mode} of {BLOCK_BYTES >> 20} MiB against clients"
+        record_series(stage.recorder, title, lines, axis="clients", marks={}, words=said.words)
+
+
+def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> list[Line]:
+    """Throughput and mean latency of all clients of each run."""
+    both = [(float(count), summed(results)) for count, results in zip(counts, runs, strict=True)]
+    rate = tuple((count, rate.mean) for count, (rate, _) in both)
+    latency = tuple((count, latency.mean) for count, (_, latency) in both)
+    return [Line(RATE, "measured", rate), Line(LATENCY, "measured", latency)]
+
+
+def summed(results: Sequence[BenchResult]) -> tuple[Interval, Interval]:
+    """(operations a second, mean latency in seconds) of clients that ran at once, with their intervals.
+
+    rados bench looks once a second; the variance of a sum is the sum of variances.
+    """
+    total = sum(result.iops for result in results)
+    stddev = math.sqrt(sum(result.iops_stddev**2 for result in results))
+    rate = interval_of(total, stddev, min(int(result.seconds) for result in results))
+    mean_s = sum(result.latency_mean_s * result.iops for result in results) / total if total else 0.0
+    return rate, beside(rate, mean_s)
 
 
 def bench(stage: Stage, pool: str, mode: str, count: int) -> list[BenchResult]:
     """All clients at once, each on its node and with objects of its own."""
     jobs = [
         (
-            client_name(number),
+            client_node(stage.cluster, number),
             BenchJob(pool, mode, SECONDS[stage.tier], THREADS, BLOCK_BYTES, f"client{number}", most_bytes=MOST_BYTES),
         )
         for number in range(count)
@@ -44,11 +74,15 @@ def bench(stage: Stage, pool: str, mode: str, count: int) -> list[BenchResult]:
     return run_all(stage.cluster, jobs)
 
 
-def note_all(stage: Stage, what: str, results: Sequence[BenchResult]) -> None:
+def note_all(stage: Stage, what: str, results: Sequence[BenchResult], bounds: tuple[Bound, Bound]) -> None:
+    """Note that each client did enough, and what all of them did together, with its bounds."""
     for number, result in enumerate(results):
         least = LEAST_OPERATIONS
         stage.recorder.witness(f"operations of {what}, client {number + 1}", got=result.operations, least=least)
+    rate, latency = summed(results)
     note(stage.recorder, f"{what}: together", sum(result.bytes_per_s for result in results), "B/s")
+    note_bound(stage.recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
+    note_bound(stage.recorder, f"{what}: mean latency", latency, "s", bounds[1])
 
 
 SCENARIOS = (
@@ -58,6 +92,6 @@ SCENARIOS = (
         method=f"rados bench with {THREADS} operations in flight for each client: write, then seq.",
         run=run,
         check="figures",
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     ),
 )

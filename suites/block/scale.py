@@ -18,6 +18,9 @@ LEAST_SHARE_OF_TIME = 0.01
 LEAST_S = 3.0
 """On a lab, of the paper's time, but no less than LEAST_S: its figures are written down, and settle within seconds."""
 
+LAB_VOLUMES = 6
+"""At most, on a lab: two for each of its client machines, which share two cores with all OSDs."""
+
 _OBJECT_BYTES = 4 << 20
 
 
@@ -33,14 +36,20 @@ class Scale:
         room = int(self.capacity_bytes * SHARE / COPIES / volumes)
         return max(IMAGE_BYTES, min(published, room) // _OBJECT_BYTES * _OBJECT_BYTES)
 
+    def volumes(self, published: int) -> int:
+        """Images that are loaded at once."""
+        return published if self.at_length else min(published, LAB_VOLUMES)
+
     def seconds(self, published_s: float) -> float:
         """To run instead of the published ones."""
         return published_s if self.at_length else max(LEAST_S, published_s * LEAST_SHARE_OF_TIME)
 
     def words(self, published: int, volumes: int, published_s: float) -> str:
-        """What became of the published size and time."""
-        size, seconds = self.image_bytes(published, volumes), self.seconds(published_s)
-        return f"{size >> 20} of {published >> 20} MiB, {seconds:g} of {published_s:g} s"
+        """What became of the published number, size and time."""
+        count, seconds = self.volumes(volumes), self.seconds(published_s)
+        size = self.image_bytes(published, count)
+        fewer = f"{count} of {volumes} images, " if count < volumes else ""
+        return f"{fewer}{size >> 20} of {published >> 20} MiB, {seconds:g} of {published_s:g} s"
 
 
 def scale_of(stage: Stage) -> Scale:

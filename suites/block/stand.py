@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from lab import pools
+from lab.attach.cluster import AttachedCluster
 from lab.cluster import Cluster
 from lab.history import Recorder
 from lab.pulled import described
 from lab.scenario import Stage, Tier, Topology
+from lab.telemetry.demand import Interval
 from lab.telemetry.place import client_name
+from lab.telemetry.statistics import interval_of
 from lab.workers import Workers
 from lab.workloads import fio, image
 from lab.workloads.fio import FioJob, FioResult
@@ -18,6 +23,7 @@ from lab.workloads.image import BlockImage
 
 CLIENTS = 3
 TOPOLOGY = Topology(native=3, foreign=0, measured=CLIENTS)
+ANYWHERE = replace(TOPOLOGY, anywhere=True)
 POOL = "block"
 PG_NUM = 32
 IMAGE_BYTES = 64 << 20
@@ -38,16 +44,27 @@ _MARGIN_S = 60.0
 
 
 @contextmanager
-def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES) -> Iterator[list[BlockImage]]:
-    """A pool with images that were written twice over, one after the other from the first client."""
+def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: str) -> Iterator[list[BlockImage]]:
+    """A pool with images that were written twice over, one after the other from the first client.
+
+    more: options of `rbd create`.
+    """
     cluster = stage.cluster
     with pools.pool(cluster, POOL, pg_num=PG_NUM) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
         for one in images:
-            image.create(cluster, client_name(), one)
-            image.precondition(cluster, client_name(), one)
-            image.require_written(cluster, client_name(), one)
+            image.create(cluster, client_node(cluster), one, *more)
+            image.precondition(cluster, client_node(cluster), one)
+            image.require_written(cluster, client_node(cluster), one)
         yield images
+
+
+def client_node(cluster: Cluster, number: int = 0) -> str:
+    """Name of the machine that a client runs on: as the lab lays them out, or as an inventory names them."""
+    if not isinstance(cluster, AttachedCluster):
+        return client_name(number)
+    there = cluster.load_nodes()
+    return there[number % len(there)]
 
 
 def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int, **more: str) -> FioJob:
@@ -64,6 +81,7 @@ def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int
         runtime_s=SECONDS[stage.tier],
         seed=stage.rng.randrange(1 << 31),
         options=UNCACHED,
+        client=stage.cluster.client_name,
         more={"ramp_time": f"{RAMP_S:g}", **({"norandommap": "1"} if random else {}), **more},
     )
 
@@ -89,19 +107,66 @@ def note(
     least: float | None = None,
     most: float | None = None,
     interval: tuple[float, float] | None = None,
+    derivation: Sequence[str] = (),
 ) -> None:
     """Note a figure with its limit, or with why it has none. interval: where it lies; left out where it is exact."""
     low, high = interval or (value, value)
-    recorder.record("figure", what=what, value=value, low=low, high=high, unit=unit, least=least, most=most, why=why)
+    steps = {"derivation": list(derivation)} if derivation else {}
+    recorder.record(
+        "figure", what=what, value=value, low=low, high=high, unit=unit, least=least, most=most, why=why, **steps
+    )
 
 
-def note_run(recorder: Recorder, what: str, result: FioResult, in_flight: int) -> None:
-    """Note what a run of fio did, that it was real, and that its figures fit each other."""
-    done = result.main
+@dataclass(frozen=True)
+class Bound:
+    """What a figure is held to, None for no limit on that side; why: where that comes from; derivation: its steps."""
+
+    why: str = SHARED
+    least: float | None = None
+    most: float | None = None
+    derivation: tuple[str, ...] = ()
+
+    @property
+    def judges(self) -> bool:
+        return self.least is not None or self.most is not None
+
+
+NO_LIMIT = Bound()
+
+
+def note_bound(recorder: Recorder, what: str, found: Interval, unit: str, bound: Bound) -> None:
+    """Note a figure with a bound; its interval where it is judged, else the figure alone."""
+    note(
+        recorder,
+        what,
+        found.mean,
+        unit,
+        why=bound.why,
+        least=bound.least,
+        most=bound.most,
+        interval=(found.low, found.high) if bound.judges else None,
+        derivation=bound.derivation,
+    )
+
+
+def note_run(
+    recorder: Recorder,
+    what: str,
+    result: FioResult,
+    in_flight: int,
+    rate: Bound = NO_LIMIT,
+    latency: Bound = NO_LIMIT,
+) -> None:
+    """Note what a run of fio did, that it was real, and that its figures fit each other.
+
+    rate, latency: what its throughput and its mean latency are held to.
+    """
+    done, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
-    note(recorder, f"{what}: throughput", result.iops, "operations/s")
-    note(recorder, f"{what}: mean latency", done.latency_mean_s, "s")
-    busy = result.iops * done.latency_mean_s / in_flight
+    spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
+    note_bound(recorder, f"{what}: throughput", spread, "operations/s", rate)
+    note_bound(recorder, f"{what}: mean latency", beside(spread, mean_s), "s", latency)
+    busy = result.iops * mean_s / in_flight
     why = "Little's law: throughput x latency is what was kept in flight"
     note(
         recorder,
@@ -112,6 +177,13 @@ def note_run(recorder: Recorder, what: str, result: FioResult, in_flight: int) -
         most=1 + LITTLE,
         why=why,
     )
+
+
+def beside(rate: Interval, latency_s: float) -> Interval:
+    """The interval of a mean latency by that of the rate beside it: their product is what is in flight (Little)."""
+    low = latency_s * rate.mean / rate.high if rate.high > 0 else 0.0
+    high = latency_s * rate.mean / rate.low if rate.low > 0 else math.inf
+    return Interval(latency_s, low, high, rate.samples, rate.confidence)
 
 
 def image_key(cluster: Cluster) -> str:

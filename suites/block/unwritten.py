@@ -5,17 +5,16 @@ from __future__ import annotations
 from lab import pools
 from lab.errors import SpecError
 from lab.scenario import Scenario, Stage
-from lab.telemetry.place import client_name
 from lab.workloads import image
 from lab.workloads.image import BlockImage
-from suites.block.stand import PG_NUM, TOPOLOGY
+from suites.block.stand import ANYWHERE, PG_NUM, client_node
 
 SIZE_BYTES = 32 << 20
 
 
 def run(stage: Stage) -> None:
     """Refused while empty, refused while half full, taken when full."""
-    cluster, node = stage.cluster, client_name()
+    cluster, node = stage.cluster, client_node(stage.cluster)
     with pools.pool(cluster, "unwritten", pg_num=PG_NUM) as pool:
         one = BlockImage(pool, "image", SIZE_BYTES)
         image.create(cluster, node, one)
@@ -29,7 +28,7 @@ def run(stage: Stage) -> None:
 
 def refused(stage: Stage, one: BlockImage) -> bool:
     try:
-        image.require_written(stage.cluster, client_name(), one)
+        image.require_written(stage.cluster, client_node(stage.cluster), one)
     except SpecError:
         return True
     return False
@@ -41,6 +40,6 @@ SCENARIOS = (
         goal="Reading an image that was not written over is refused as a fake result.",
         method="Asks for an empty image, for one written by half, and for one written over.",
         run=run,
-        topology=TOPOLOGY,
+        topology=ANYWHERE,
     ),
 )
