@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from lab.errors import SpecError
 from lab.spec import MIN_DISK_BYTES, UNKNOWN_RELEASE, ClusterSpec, Disk, DiskLimits, Misfit, Node, Osd
@@ -81,14 +82,35 @@ def _refuse_small_disks(spec: ClusterSpec) -> None:
 
 
 def explain(error: ValidationError) -> str:
-    """pydantic's findings as lines `key: got ..., wanted ...`."""
-    lines = []
-    for found in error.errors():
-        key = ".".join(str(part) for part in found["loc"])
-        if found["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            lines.append(f"{key}: unknown key")
-        elif found["type"] == "missing" or found["type"] == "missing_argument":
-            lines.append(f"{key}: missing")
-        else:
-            lines.append(f"{key}: got {found['input']!r}, wanted: {found['msg']}")
-    return "\n".join(lines)
+    """pydantic's findings as lines `key: got ..., wanted ...`.
+
+    A rule about a whole table names its keys itself, and no table is shown; that a list is too short because its
+    entries did not fit is not told beside what did not fit.
+    """
+    errors = error.errors()
+    places = [found["loc"] for found in errors]
+    return "\n".join(
+        _line(found)
+        for found in errors
+        if found["type"] != "too_short" or not any(len(found["loc"]) < len(place) for place in _under(found, places))
+    )
+
+
+def _under(found: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> list[tuple[int | str, ...]]:
+    """Places at or below that of a finding."""
+    return [place for place in places if place[: len(found["loc"])] == found["loc"]]
+
+
+def _line(found: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in found["loc"])
+    said = found["msg"].removeprefix("Value error, ")
+    if found["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"{key}: unknown key"
+    if found["type"] in ("missing", "missing_argument"):
+        return f"{key}: missing"
+    given = found["input"]
+    if isinstance(given, Mapping) and set(given) == {"value", "source"}:
+        given = given["value"]
+    if isinstance(given, Mapping | list | tuple):
+        return f"{key}: {said}" if key else said
+    return f"{key}: got {given!r}, wanted: {said}"

@@ -47,6 +47,7 @@ memory = { value = "16 GiB", source = "measured" }
 bandwidth = { value = "10 Gb/s", source = "rated" }
 """
 CLIENT = SOUND[SOUND.index("[[clients]]") :]
+DISK = SOUND[SOUND.index("[[nodes.disks]]") : SOUND.index("[[clients]]")]
 
 
 def _written(folder: Path, text: str, name: str = "small") -> Path:
@@ -76,6 +77,7 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         ('value = "16 GiB"', 'value = "16 IOPS"', "nodes.0.memory", "GiB"),
         ('value = "16 GiB"', 'value = "-16 GiB"', "nodes.0.memory", "above 0"),
         ('value = "16 GiB"', 'value = "0 GiB"', "nodes.0.memory", "above 0"),
+        ('value = "10 Gb/s"', f'value = "{"9" * 400} Gb/s"', "nodes.0.bandwidth", "not infinite"),
         ('{ value = "16 GiB", source = "measured" }', '"16 GiB"', "nodes.0.memory", "source"),
         ('{ value = "16 GiB", source = "measured" }', '{ value = "16 GiB" }', "nodes.0.memory", "source"),
         ("count = 1", "count = -1", "nodes.0.count", "greater than or equal to 1"),
@@ -83,8 +85,11 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         ('arch = "x86_64"', 'arch = "sparc"', "nodes.0.arch", "aarch64"),
         ('kind = "nvme"', 'kind = "tape"', "nodes.0.disks.0.kind", "hdd"),
         ('name = "d"', 'name = "D isk"', "nodes.0.disks.0.name", "pattern"),
-        ('name = "c"', 'name = "n"', "", "more than once: n"),
-        (CLIENT, "", "", "either [[clients]] or clients_on_nodes"),
+        ('name = "c"', 'name = "n"', "nodes.name and clients.name: got", "more than once: n"),
+        (CLIENT, CLIENT + DISK.replace("nodes", "clients"), "clients.0: disks", "is a client"),
+        (CLIENT, f"{CLIENT}gateways = 2\n", "clients.0: gateways", "is a client"),
+        (DISK, DISK + DISK, "nodes.0: disks.name: got", "more than once: d"),
+        (CLIENT, "", "clients: ", "either [[clients]] or clients_on_nodes"),
         ("[network]", "clients_on_nodes = true\n[network]", "", "not both"),
         ('kind = "nvme"', 'kind = "nvme"\nrole = "metadata"', "", "data disk"),
     ],
@@ -98,6 +103,9 @@ def test_what_does_not_fit_is_named(tmp_path: Path, was: str, becomes: str, key:
     assert str(path) in caught.value.what
     assert key in caught.value.detail
     assert wanted in caught.value.detail
+    # One finding, one line, and never the whole table as a dict.
+    assert len(caught.value.detail.splitlines()) == 1
+    assert "{'" not in caught.value.detail
 
 
 def test_a_file_must_be_named_as_its_profile(tmp_path: Path) -> None:

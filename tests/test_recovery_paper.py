@@ -35,8 +35,7 @@ def test_5_minutes_are_too_few_to_copy_a_node_that_is_half_full(altra: Profile) 
 
 
 def test_an_erasure_code_reads_k_times_what_is_lost() -> None:
-    fast = {"seq_read": 1e8, "seq_write": 1e9}
-    nodes = replace(profile(machine(count=6, disk=(disks(**fast),)), rtt_s=1e-9), max_backfills=16)
+    nodes = replace(profile(machine(count=6, disk=(disks(seq_read=1e8, seq_write=1e9),)), rtt_s=1e-9), max_backfills=16)
     copies, coded = recovery_time(nodes, 1e9), recovery_time(nodes, 1e9, k=4)
 
     # Five disks at 100 MB/s, with k = 4 for a quarter of what is rebuilt.

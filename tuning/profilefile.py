@@ -91,12 +91,24 @@ class _Machine(_Table):
 
     @model_validator(mode="after")
     def _names_differ(self) -> _Machine:
-        _once("disks", [disks.name for disks in self.disks])
+        _once("disks.name", [disks.name for disks in self.disks])
         return self
 
     def build(self) -> Machine:
         values = {**vars(self), "disks": tuple(disks.build() for disks in self.disks)}
         return Machine(**values)
+
+
+class _Client(_Machine):
+    """A machine that only asks: disks and gateways there would change nothing, so they are refused."""
+
+    @model_validator(mode="after")
+    def _no_storage(self) -> _Client:
+        if self.disks:
+            raise ValueError(f"disks: {self.name} is a client, whose disks are not used; wanted: none")
+        if self.gateways:
+            raise ValueError(f"gateways: {self.name} is a client; wanted: none, gateways are on nodes")
+        return self
 
 
 class _Network(_Table):
@@ -115,7 +127,7 @@ class _Profile(_Table):
     name: _Name
     title: _Text
     nodes: Annotated[tuple[_Machine, ...], Field(min_length=1)]
-    clients: tuple[_Machine, ...] = ()
+    clients: tuple[_Client, ...] = ()
     clients_on_nodes: bool = False
     network: _Network
     threads: _Threads = _Threads()
@@ -125,14 +137,14 @@ class _Profile(_Table):
 
     @model_validator(mode="after")
     def _sound(self) -> _Profile:
-        _once("nodes and clients", [machine.name for machine in (*self.nodes, *self.clients)])
+        _once("nodes.name and clients.name", [machine.name for machine in (*self.nodes, *self.clients)])
         if not any(disks.role is DiskRole.DATA for node in self.nodes for disks in node.disks):
-            raise ValueError("at least one node with a data disk")
+            raise ValueError("nodes.disks: at least one node with a data disk")
         for node in self.nodes:
             if all(disks.role is DiskRole.METADATA for disks in node.disks) and node.disks:
-                raise ValueError(f"{node.name} has metadata disks but no data disk that could use them")
+                raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
         if bool(self.clients) == self.clients_on_nodes:
-            raise ValueError("either [[clients]] or clients_on_nodes = true, and not both")
+            raise ValueError("clients: either [[clients]] or clients_on_nodes = true, and not both")
         return self
 
     def build(self) -> Profile:
@@ -155,7 +167,7 @@ class _Profile(_Table):
 def _once(what: str, names: Sequence[str]) -> None:
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ValueError(f"{what}: each name once; more than once: {', '.join(twice)}")
+        raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
 
 
 def load_profile(path: Path) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from enum import StrEnum
 
@@ -60,6 +61,8 @@ def parse(text: str, kind: Kind) -> float:
     value = float(found[1]) * scale
     if value <= 0:
         raise ValueError("a figure above 0")
+    if not math.isfinite(value):
+        raise ValueError("a figure that is not infinite")
     return value
 
 
