@@ -93,6 +93,28 @@ def test_each_figure_is_predicted_or_told_why_not(tmp_path: Path) -> None:
     assert found.worst([FigureKind.POWER]) is None
 
 
+def test_the_appendix_of_the_hyperconverged_paper_is_there_whole() -> None:
+    figures = {one.name: one for paper in load_references() if paper.name == "pve-epyc" for one in paper.figures}
+
+    for clients, most, longest in (("one client", 4124, 0.1191), ("two clients", 5708, 0.2347)):
+        assert figures[f"4 MiB write, {clients}: bandwidth of the best second"].value == most << 20
+        assert figures[f"4 MiB write, {clients}: longest latency"].value == longest
+    assert figures["4 MiB sequential read, three clients: operations of the worst second"].value == 2029
+    assert figures["4 MiB sequential read, one client: shortest latency"].shape is not None
+    assert len([name for name in figures if name.startswith("4 MiB")]) == 6 * 2 + 3 * 10 + 3 * 6
+
+
+def test_the_shortest_latency_is_beside_that_of_one_alone(tmp_path: Path) -> None:
+    text = REFERENCE.replace(
+        'kind = "throughput"\nvalue = 10000\nunit = "ops/s"', 'kind = "alone"\nvalue = 0.0017\nunit = "s"'
+    )
+    made = validate(
+        [demand(primary_s=0.001, replicas_s=0.001)], [load_reference(_reference(tmp_path, text))], lambda _: profile()
+    )
+
+    assert made.of([FigureKind.ALONE])[0].ratio == pytest.approx(1.0, rel=0.01)
+
+
 ASSUMING = REFERENCE.replace("depth = 20 }", 'depth = 20, assumed = ["clients"] }').replace(
     "clients = 50", "clients = 1"
 )

@@ -19,11 +19,13 @@ SHIPPED = Path(__file__).with_name("references")
 
 
 class FigureKind(StrEnum):
-    """What was published."""
+    """What was published. ALONE: the shortest latency of a run; SPREAD: how a rate or a latency varies within a run."""
 
     THROUGHPUT = "throughput"
     BANDWIDTH = "bandwidth"
     LATENCY = "latency"
+    ALONE = "alone"
+    SPREAD = "spread"
     CPU = "cpu"
     POWER = "power"
     RECOVERY = "recovery"

@@ -139,6 +139,8 @@ def _value(made: Prediction, figure: Published) -> float:
         return made.bytes_s
     if figure.kind is FigureKind.LATENCY:
         return made.latency_s
+    if figure.kind is FigureKind.ALONE:
+        return made.unloaded_s
     if figure.kind is FigureKind.CPU:
         return max(
             share for name, share in made.utilisation.items() if name.endswith(": CPU") and "clients" not in name
