@@ -103,14 +103,17 @@ def folder_of(path: Path) -> Path:
 
 
 def expectations(directory: Path) -> list[dict[str, Any]]:
-    """The predictions that a gate left in its archive."""
+    """The predictions that a gate left in its archive, that of recovery last."""
+    from fixtures.expectation import SCENARIO
     from lab.archive import read_archive
 
-    return [dict(event.data) for event in read_archive(directory).events if event.kind == "prediction"]
+    kinds = ("prediction", "recovery")
+    events = [event for event in read_archive(directory).events if event.scenario == SCENARIO and event.kind in kinds]
+    return [dict(event.data) for event in events]
 
 
 def expectation_page(found: Sequence[dict[str, Any]]) -> str:
-    """Predictions as lines below the verdicts."""
+    """Predictions as lines below the verdicts, each with what the hardware is held to and how that came about."""
     lines = [""] if found else []
     for one in found:
         if "ops_s" in one:
@@ -118,9 +121,25 @@ def expectation_page(found: Sequence[dict[str, Any]]) -> str:
                 f"predicted for {one['profile']}, {one['shape']}: {one['ops_s']:,.0f}/s after "
                 f"{one['latency_s'] * 1e3:.3g} ms, limit: {one['bottleneck']} (demands {one['demands']})"
             )
+            lines += _limit_lines(one.get("limits", ()))
+        elif "seconds" in one:
+            lines.append(f"predicted for {one['profile']}: {one['text']}")
+            lines += _limit_lines(one["limits"])
         else:
             lines.append(f"not predicted for {one['profile']}, {one['shape']}: {one['unknown']}")
     return "\n".join(["", *lines]) if lines else ""
+
+
+def _limit_lines(limits: Sequence[dict[str, Any]]) -> list[str]:
+    """What is wanted of the hardware, then every step to it; steps that two limits share are shown once."""
+    lines, seen = [], set()
+    for one in limits:
+        sides = ((one["low"], "at least"), (one["high"], "at most"))
+        wanted = " and ".join(f"{words} {bound:,.6g}" for bound, words in sides if bound is not None)
+        lines.append(f"  {one['metric']}: {wanted} {one['unit']}; {one['why']}")
+        lines += [f"    {step}" for step in one["derivation"] if step not in seen]
+        seen |= set(one["derivation"])
+    return lines
 
 
 def chosen(named: Sequence[str], *, tier: str, everything: bool, costs: str | None = None) -> tuple[str, ...]:

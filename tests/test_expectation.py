@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cli.gate import chosen, expectation_page
-from fixtures.expectation import SCENARIO, claims, demands_for, note_expectations
+from fixtures.expectation import SCENARIO, claims, demands_for, note_expectations, shapes_of
 from lab.archive import Ending, Record
 from lab.history import History
 from lab.home import Home
@@ -31,6 +34,54 @@ def test_predictions_and_claims_go_into_the_history(tmp_path: Path) -> None:
     assert "shipped" in made[0]["demands"]
     said = {event.data["by"] for event in history.events(SCENARIO) if event.kind == "claim"}
     assert said == {"lab", "demand", "model", "nobody"}
+
+
+def noted(tmp_path: Path, name: str, kind: str) -> list[dict[str, Any]]:
+    history, home = History(), Home(tmp_path)
+    note_expectations(history, find_profile(name, home.profiles), home, [PASSED])
+    return [dict(event.data) for event in history.events(SCENARIO) if event.kind == kind]
+
+
+def test_each_prediction_has_its_limits_with_their_derivation(tmp_path: Path) -> None:
+    made = [one for one in noted(tmp_path, "ampere-altra-4n", "prediction") if "ops_s" in one]
+    for one in made:
+        rate, latency = one["limits"]
+        assert rate["low"] <= one["ops_s"] / 2
+        assert latency["high"] >= one["latency_s"] * 2
+        assert rate["derivation"][-1].startswith("limit: ")
+    page = expectation_page(made)
+    assert f"at least {made[0]['limits'][0]['low']:,.6g} ops/s" in page
+    assert made[0]["limits"][0]["derivation"][-1] in page
+    assert made[0]["limits"][1]["derivation"][-1] in page
+
+
+def test_a_gate_says_how_long_a_lost_node_may_take(tmp_path: Path) -> None:
+    [found] = noted(tmp_path, "ampere-altra-4n", "recovery")
+    [limit] = found["limits"]
+    assert limit["high"] >= 2 * found["seconds"] > 0
+    assert f"at most {limit['high']:,.6g} s" in expectation_page([found])
+    said = [one["text"] for one in noted(tmp_path, "ampere-altra-4n", "claim") if one["by"] == "model"]
+    assert any("Time to recover" in text for text in said)
+
+
+def test_one_machine_alone_has_nothing_to_recover_from(tmp_path: Path) -> None:
+    [found] = noted(tmp_path, "ci-hosted-x86", "recovery")
+    assert "seconds" not in found
+    assert f"not predicted for ci-hosted-x86, recovery of a node: {found['unknown']}" in expectation_page([found])
+
+
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("rhcs-10b-6n", {"get", "put"}),
+        ("ampere-altra-4n", {"get", "randread", "randwrite"}),
+        ("ci-hosted-x86", {"randread", "randwrite", "read", "write"}),
+    ],
+)
+def test_a_profile_is_asked_for_what_its_cluster_is_for(tmp_path: Path, name: str, operations: set[str]) -> None:
+    shapes = shapes_of(find_profile(name, tmp_path))
+    assert {shape.operation for shape in shapes} == operations
+    assert len(shapes) == len(set(shapes))
 
 
 def test_what_did_not_pass_is_not_claimed(tmp_path: Path) -> None:
