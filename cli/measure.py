@@ -33,7 +33,11 @@ DISKS = ("auto", "memory", "file")
 
 _Operations = Annotated[
     list[str] | None,
-    typer.Option(help="randwrite, randread, write or read, also as randread:16k; repeatable.", metavar="OP[:SIZE]"),
+    typer.Option(
+        help="randwrite, randread, write or read of an image, put or get of objects through a gateway; also as "
+        "randread:16k; repeatable.",
+        metavar="OP[:SIZE]",
+    ),
 ]
 _Clients = Annotated[
     int, typer.Option(help="Clients at once, each on a node and an image of its own.", min=1, max=MAX_CLIENTS)
@@ -79,7 +83,9 @@ def measure(
     release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
     lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
-    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "256M",
+    size: Annotated[
+        str, typer.Option(help="Size of each RBD image, written twice over first, or of all objects.")
+    ] = "256M",
     within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0,
     budget: Annotated[float, typer.Option(help="Seconds of load at most for each operation.", min=5)] = 60.0,
     disks: _DisksIn = "auto",
@@ -165,7 +171,7 @@ class Request:
         stop = Stop(self.within, self.budget_s)
         nodes = tuple(client_name(number) for number in range(self.clients))
         return [
-            Plan(self._operation(name, size), nodes, self.image_bytes, stop, self.low())
+            Plan(self._operation(name, size), nodes, self.image_bytes, stop, self.low(), gateway=gateway_of(name))
             for name, size in self.operations
         ]
 
@@ -196,6 +202,7 @@ class Request:
             image=self.image,
             options=self.options,
             in_memory=in_memory,
+            gateway=any(gateway_of(name) for name, _ in self.operations),
         )
 
     def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
@@ -274,6 +281,14 @@ def _short(size_bytes: int) -> str:
         if size_bytes % _UNITS[unit] == 0:
             return f"{size_bytes // _UNITS[unit]}{unit}"
     return str(size_bytes)
+
+
+def gateway_of(operation: str) -> str:
+    """The node of the gateway that an operation goes through; empty for one that goes through none."""
+    from lab.telemetry.place import GATEWAY
+    from lab.workloads.s3 import OPERATIONS
+
+    return GATEWAY if operation in OPERATIONS else ""
 
 
 def parse_op(text: str, size: str) -> tuple[str, int]:

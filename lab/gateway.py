@@ -41,6 +41,11 @@ class Gateway:
     port: int = PORT
 
     @property
+    def name(self) -> str:
+        """As Ceph's tools call it."""
+        return f"rgw.{self.host.name}"
+
+    @property
     def address(self) -> str:
         """`ADDRESS:PORT`, as other hosts reach it."""
         return f"{self.host.address}:{self.port}"
@@ -122,6 +127,11 @@ def _stop(process: HostProcess) -> None:
     if not process.wait(_STOP_S):
         process.signal(signal.SIGKILL)
         process.wait(_STOP_S)
+
+
+def emptied(cluster: Cluster, node: str) -> None:
+    """Throw away what all objects hold, but not their names: buckets list them as before and cannot give them."""
+    cluster.tool(node, "rados", "purge", DATA_POOL, "--yes-i-really-really-mean-it")
 
 
 def _remove_pools(cluster: Cluster) -> None:

@@ -12,17 +12,15 @@ from lab import clock as clocks
 from lab.clock import Clock
 from lab.cluster import Cluster
 from lab.errors import LabBroken
-from lab.host import Host
+from lab.telemetry.clients import Clients
 from lab.telemetry.demand import Resource, Role
 from lab.telemetry.demandfile import Batch
-from lab.telemetry.meter import COUNT, Meter, Reading, Spent, spent
+from lab.telemetry.meter import COUNT, Client, Meter, Reading, Spent, spent
 from lab.telemetry.place import Say
 from lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
 from lab.telemetry.reference import Pace, Reference
 from lab.telemetry.statistics import Stop
-from lab.workloads import fio
-from lab.workloads.fio import FioJob, FioResult, Progress, RunningFio
-from lab.workloads.image import BlockImage
+from lab.workloads.fio import FioResult, Progress
 
 LEAST_OPERATIONS = 50
 """In one batch; with fewer, single requests that straddle its ends move the cost by percents."""
@@ -53,19 +51,15 @@ class Look:
 
 @dataclass(frozen=True)
 class Bench:
-    """One cluster with an image for each client, ready for load.
-
-    lenders: hosts by name whose programs the clients run, where those are another cluster's.
-    """
+    """One cluster with clients that are ready to load it."""
 
     cluster: Cluster
     meter: Meter
     reference: Reference
     plan: Plan
-    images: tuple[BlockImage, ...]
+    clients: Clients
     say: Say
     clock: Clock
-    lenders: Mapping[str, Host] | None = None
 
     @property
     def in_memory(self) -> bool:
@@ -96,7 +90,7 @@ class Bench:
                 self.must_run(running)
                 rough = [self.batch(one, two, load, idle, counted(one, two)) for one, two in pairs(looks)]
                 costs = [main_cost(batch.costs) for batch in rough]
-                reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s)
+                reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s) or self.clients.enough()
                 self.say(
                     f"{load}, batch {len(costs)}: {rough[-1].operations / rough[-1].seconds:.0f}/s, "
                     f"{costs[-1] * 1e6:.0f} us of CPU an operation"
@@ -105,7 +99,7 @@ class Bench:
             self.clock.sleep(LOG_LAG_S)
             return self.loaded(looks, running, load, idle, reason)
 
-    def loaded(self, looks: list[Look], running: Sequence[RunningFio], load: Load, idle: Rates, why: str) -> Loaded:
+    def loaded(self, looks: list[Look], running: Sequence[Client], load: Load, idle: Rates, why: str) -> Loaded:
         """The load told to end, and what the looks at it show; why: no more looks were taken."""
         self.meter.unfollow()
         results = ended(running)
@@ -123,42 +117,21 @@ class Bench:
         )
 
     @contextmanager
-    def running(self, load: Load, longest_s: float) -> Iterator[list[RunningFio]]:
+    def running(self, load: Load, longest_s: float) -> Iterator[list[Client]]:
         """The clients, loading for as long as the block lasts; longest_s: at most, when nothing waits for the CPU."""
-        running: list[RunningFio] = []
+        running: list[Client] = []
+        self.clients.ready()
         try:
             for number in range(load.clients):
-                job = self._job(number, load.depth, (longest_s + _MARGIN_S) * self.cluster.patience)
-                running.append(self._start(self.cluster.hosts[self.plan.nodes[number]], job))
+                runtime_s = (longest_s + _MARGIN_S) * self.cluster.patience
+                running.append(self.clients.start(number, load.depth, runtime_s))
             yield running
         finally:
             self.meter.unfollow()
             for one in running:
                 one.kill()
 
-    def _start(self, host: Host, job: FioJob) -> RunningFio:
-        if self.lenders is None:
-            return fio.start(host, job)
-        return fio.start(self.lenders[host.name], job, cluster_of=host)
-
-    def _job(self, client: int, depth: int, runtime_s: float) -> FioJob:
-        plan, image = self.plan, self.images[client]
-        return FioJob(
-            name="measured",
-            pool=image.pool,
-            target=image.name,
-            pattern=plan.operation.name,
-            block_bytes=plan.operation.block_bytes,
-            depth=depth,
-            size_bytes=image.size_bytes,
-            runtime_s=runtime_s,
-            seed=plan.seed + client,
-            options=plan.client_options,
-            timed=True,
-            more={"norandommap": "1"} if plan.operation.name.startswith("rand") else {},
-        )
-
-    def ramp(self, running: Sequence[RunningFio], start: float) -> None:
+    def ramp(self, running: Sequence[Client], start: float) -> None:
         """Until requests arrive, and then as long as the plan wants."""
 
         def arrived() -> float:
@@ -168,18 +141,18 @@ class Bench:
         clocks.wait(
             arrived,
             lambda requests: requests >= LEAST_OPERATIONS * len(running),
-            what="the first requests of fio",
+            what="the first requests of the clients",
             timeout_s=_APPEAR_S * self.cluster.patience,
             clock=self.clock,
         )
         self.meter.follow(running)
         self.clock.sleep(self.plan.ramp_s)
 
-    def must_run(self, running: Sequence[RunningFio]) -> None:
+    def must_run(self, running: Sequence[Client]) -> None:
         """LabBroken when a client has ended, DaemonDied when a daemon has."""
         for one in running:
             if not one.process.alive():
-                raise LabBroken("fio ended before it was asked to", one.words())
+                raise LabBroken("a client ended before it was asked to", one.words())
         self.cluster.check_daemons()
 
     def batch(self, one: Look, two: Look, load: Load, idle: Rates, done: Done) -> Batch:
@@ -202,7 +175,7 @@ class Bench:
         )
 
 
-def ended(running: Sequence[RunningFio]) -> tuple[FioResult, ...]:
+def ended(running: Sequence[Client]) -> tuple[FioResult, ...]:
     """Every client told to end, with what it did."""
     for one in running:
         one.process.signal(signal.SIGINT)

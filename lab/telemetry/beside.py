@@ -12,6 +12,7 @@ from lab.cluster import Cluster
 from lab.host import Host
 from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import LOG_LAG_S, Bench, Rates
+from lab.telemetry.clients import Clients
 from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
 from lab.telemetry.measure import conditions_of, counting, demand_of, prepared, roles_of
 from lab.telemetry.meter import Meter
@@ -74,7 +75,7 @@ def measure_beside(
     sides = (before, after)
     found: tuple[list[Loaded], list[Loaded]] = ([], [])
     with ExitStack() as undo:
-        images = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
+        clients = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
         undo.enter_context(kept_awake())
         reference = undo.enter_context(Reference(clock))
         reason, rest = None, None
@@ -84,8 +85,8 @@ def measure_beside(
             start_anew([side.cluster for side in sides])
             with ExitStack() as closing:
                 benches = [
-                    Bench(side.cluster, _meter(side, closing), reference, plan, own, say, clock, lenders)
-                    for side, own, lenders in zip(sides, images, (None, lent(before, after)), strict=True)
+                    Bench(side.cluster, _meter(side, own, closing), reference, plan, own.lent(lenders), say, clock)
+                    for side, own, lenders in zip(sides, clients, (None, lent(before, after)), strict=True)
                 ]
                 rest = rest or [bench.idle() for bench in benches]
                 loads = load_both(benches, plan, starts.load_s, rest)
@@ -160,8 +161,8 @@ def enough(starts: Starts, done: int, decided: str | None) -> str | None:
     return f"{decided}, after {done} starts" if decided and done >= starts.least else None
 
 
-def _meter(side: Side, closing: ExitStack) -> Meter:
-    meter = Meter(side.cluster, roles_of(side.cluster), count=counting())
+def _meter(side: Side, clients: Clients, closing: ExitStack) -> Meter:
+    meter = Meter(side.cluster, {**roles_of(side.cluster), **clients.serving()}, count=counting())
     closing.callback(meter.close)
     return meter
 

@@ -10,10 +10,13 @@ from lab.ceph.daemon import Daemon
 from lab.clock import SYSTEM, Clock
 from lab.cluster import Cluster
 from lab.errors import SpecError
+from lab.gateway import DATA_POOL as OBJECT_POOL
+from lab.gateway import gateway
 from lab.pools import PoolKind
 from lab.telemetry import counters, steering
 from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import Bench
+from lab.telemetry.clients import BlockClients, Clients, ObjectClients, job_of
 from lab.telemetry.demand import Demand, Interval, Resource, Role
 from lab.telemetry.demandfile import Batch, Measurement
 from lab.telemetry.instructions import Instructions, obstacle
@@ -22,7 +25,7 @@ from lab.telemetry.place import Say
 from lab.telemetry.plan import Loaded, Plan
 from lab.telemetry.reference import Reference
 from lab.telemetry.statistics import interval, linearity
-from lab.workloads import image
+from lab.workloads import image, s3
 from lab.workloads.image import BlockImage
 
 POOL = "measured"
@@ -44,12 +47,12 @@ def measure(
     Raises SpecError when the cluster's shape does not fit, LabBroken when the load was not real.
     """
     with ExitStack() as undo:
-        targets = undo.enter_context(prepared(cluster, plan, say))
-        meter = Meter(cluster, roles_of(cluster), count=counting())
+        clients = undo.enter_context(prepared(cluster, plan, say))
+        meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=counting())
         undo.callback(meter.close)
         undo.enter_context(kept_awake())
         reference = undo.enter_context(Reference(clock))
-        bench = Bench(cluster, meter, reference, plan, targets, say, clock)
+        bench = Bench(cluster, meter, reference, plan, clients, say, clock)
         say(f"at rest for {plan.idle_s:g} s")
         idle = bench.idle()
         loaded = bench.load(plan.load, idle, plan.stop)
@@ -81,8 +84,8 @@ def counting() -> Callable[[Sequence[int]], Instructions] | None:
 
 
 @contextmanager
-def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[tuple[BlockImage, ...]]:
-    """A pool led by the first OSD with an image for each client, written twice over, for the length of a block."""
+def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
+    """What the clients need, for the length of a block: a pool led by the first OSD, and what they read there."""
     operation = plan.operation
     if operation.shards != len(cluster.osd_ids()):
         raise SpecError(
@@ -90,6 +93,30 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[tuple[BlockImag
             "every OSD must hold one of each PG",
             f"measure on {operation.shards} OSDs, each on a node of its own",
         )
+    with _objects(cluster, plan, say) if plan.objects else _images(cluster, plan, say) as found:
+        yield found
+
+
+@contextmanager
+def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
+    """A gateway, and a bucket with every object put once."""
+    operation = plan.operation
+    kind = PoolKind("objects", operation.shards, k=operation.k, m=operation.m)
+    say(f"starting a gateway on {plan.gateway}")
+    with (
+        gateway(cluster, plan.gateway, kind, pg_num=PG_NUM) as serving,
+        steering.primary_is(cluster, cluster.osd_ids()[0], OBJECT_POOL),
+    ):
+        job = job_of(plan)
+        say(f"making a bucket of {job.objects} objects of {job.object_bytes} bytes")
+        s3.fill(cluster.hosts[plan.nodes[0]], serving, job, patience=cluster.patience)
+        yield ObjectClients(cluster, plan, serving)
+
+
+@contextmanager
+def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
+    """An image for each client, written twice over."""
+    operation = plan.operation
     copies = PoolKind("replicated", min(3, operation.shards))
     with ExitStack() as undo:
         undo.enter_context(pools.pool(cluster, POOL, copies, pg_num=PG_NUM))
@@ -106,7 +133,7 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[tuple[BlockImag
             image.precondition(cluster, node, one)
             if "read" in operation.name:
                 image.require_written(cluster, node, one)
-        yield found
+        yield BlockClients(cluster, plan, found)
 
 
 def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:

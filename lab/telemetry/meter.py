@@ -9,18 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePosixPath
+from typing import Protocol
 
 import psutil
 
-from lab.ceph.daemon import Daemon
 from lab.cluster import Cluster
 from lab.errors import LabBroken
-from lab.host import Channel, Host
+from lab.host import Channel, Host, HostProcess
 from lab.telemetry import accounting, counters
 from lab.telemetry.accounting import Usage
 from lab.telemetry.demand import Resource, Role
 from lab.telemetry.instructions import Instructions
-from lab.workloads.fio import RunningFio
+from lab.workloads.fio import FioResult, Progress
 
 OSD_ROLES = (Role.PRIMARY, Role.REPLICA)
 COUNT = "osd.op"
@@ -37,6 +38,32 @@ for line in sys.stdin:
     length = struct.unpack(">I", stream.read(4))[0]
     print(json.dumps(json.loads(stream.read(length))), flush=True)
 """
+
+
+class Metered(Protocol):
+    """What a role's costs are accounted to: a process on a host."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> Host: ...
+    @property
+    def process(self) -> HostProcess | None: ...
+
+
+class Client(Protocol):
+    """A load that runs. socket: its Ceph admin socket on the host, None where it is no client of Ceph's."""
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def process(self) -> HostProcess: ...
+    @property
+    def socket(self) -> PurePosixPath | None: ...
+    def finish(self) -> FioResult: ...
+    def progress(self) -> Progress: ...
+    def kill(self) -> None: ...
+    def words(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -91,15 +118,15 @@ class Spent:
 
 @dataclass
 class Meter:
-    """daemons: role -> the daemons that play it; count: how to count instructions, None where nothing can."""
+    """daemons: role -> the processes that play it; count: how to count instructions, None where nothing can."""
 
     cluster: Cluster
-    daemons: Mapping[Role, Sequence[Daemon]]
+    daemons: Mapping[Role, Sequence[Metered]]
     now: Callable[[], float] = time.time
     count: Callable[[Sequence[int]], Instructions] | None = None
     _counted: dict[Role, Instructions] = field(default_factory=dict)
     _trees: dict[Role, tuple[int, ...]] = field(default_factory=dict)
-    _clients: tuple[RunningFio, ...] = ()
+    _clients: tuple[Client, ...] = ()
     _channels: dict[str, Channel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -109,7 +136,7 @@ class Meter:
             if self.count is not None and role in OSD_ROLES:
                 self._counted[role] = self.count(pids)
 
-    def follow(self, clients: Sequence[RunningFio]) -> None:
+    def follow(self, clients: Sequence[Client]) -> None:
         """Account these to the client role from now on. Call it when all their threads and children are there."""
         self._clients = tuple(clients)
         pids = [pid for client in clients for pid in accounting.tree(client.process.pid)]
@@ -154,20 +181,32 @@ class Meter:
     def _sources(self) -> Iterator[tuple[Role, Callable[[], dict[str, float]]]]:
         for role in OSD_ROLES:
             yield role, partial(self._of_osds, role)
-        if self._clients:
-            yield Role.CLIENT, self._of_clients
+        for role, sockets in self._sockets().items():
+            yield role, partial(self._of_sockets, sockets)
 
     def _of_osds(self, role: Role) -> dict[str, float]:
         return counters.total([self._osd_counters(daemon) for daemon in self.daemons.get(role, ())])
 
-    def _of_clients(self) -> dict[str, float]:
-        return counters.total([self._client_counters(client) for client in self._clients])
+    def _sockets(self) -> dict[Role, list[tuple[Host, PurePosixPath]]]:
+        """Admin sockets of what the monitors do not know: clients, where they are Ceph's own, and gateways."""
+        asked: dict[Role, Sequence[Client | Metered]] = {
+            Role.CLIENT: self._clients,
+            Role.GATEWAY: self.daemons.get(Role.GATEWAY, ()),
+        }
+        found = {
+            role: [(one.host, socket) for one in several if (socket := getattr(one, "socket", None)) is not None]
+            for role, several in asked.items()
+        }
+        return {role: sockets for role, sockets in found.items() if sockets}
 
-    def _osd_counters(self, daemon: Daemon) -> dict[str, float]:
+    def _of_sockets(self, sockets: Sequence[tuple[Host, PurePosixPath]]) -> dict[str, float]:
+        return counters.total([self._socket_counters(host, socket) for host, socket in sockets])
+
+    def _osd_counters(self, daemon: Metered) -> dict[str, float]:
         return counters.flatten(self.cluster.client.tell(daemon.name, "perf dump"))
 
-    def _client_counters(self, client: RunningFio) -> dict[str, float]:
-        answer = self._channel(client.host).ask(str(client.socket).encode(), timeout_s=_ANSWER_S)
+    def _socket_counters(self, host: Host, socket: PurePosixPath) -> dict[str, float]:
+        answer = self._channel(host).ask(str(socket).encode(), timeout_s=_ANSWER_S)
         return counters.flatten(json.loads(answer))
 
     def _channel(self, host: Host) -> Channel:
@@ -199,7 +238,7 @@ class Meter:
         return accounting.clock_s(os.getpid()) + sum(accounting.clock_s(pid) for pid in pids)
 
 
-def pid_of(daemon: Daemon) -> int:
+def pid_of(daemon: Metered) -> int:
     """The daemon's pid on this machine; LabBroken where it has none here."""
     if daemon.process is None or not daemon.process.pid:
         raise LabBroken(

@@ -18,6 +18,7 @@ from lab.spec import DEFAULT_DISK_BYTES, DEFAULT_RELEASE, ClusterSpec, Disk, Dis
 Say = Callable[[str], None]
 CLIENT = "client"
 CONTROL = "control"
+GATEWAY = "gateway"
 MEMORY_DISK_BYTES = 2 << 30
 """BlueStore writes to fresh places and so touches all of a disk in time: this is what each OSD takes at most."""
 
@@ -48,13 +49,15 @@ def measuring_spec(
     options: Mapping[str, str] | None = None,
     device_class: DiskClass = DiskClass.SSD,
     in_memory: bool = False,
+    gateway: bool = False,
 ) -> ClusterSpec:
-    """OSDs on a node each; monitor and manager on a native node, clients on others that have nothing else.
+    """OSDs on a node each; monitor and manager on a native node, clients and gateway on others that have nothing else.
 
     in_memory: disks that answer at once, so that the CPU is what limits, as in a cluster with fast devices.
     """
     control = Node(CONTROL, host_arch(), mon=True, mgr=True)
     nodes = [Node(client_name(number), host_arch()) for number in range(clients)]
+    nodes += [Node(GATEWAY, host_arch())] if gateway else []
     for number in range(osds):
         size = MEMORY_DISK_BYTES if in_memory else DEFAULT_DISK_BYTES
         disk = Disk(f"n{number}-block", size, device_class, in_memory=in_memory)

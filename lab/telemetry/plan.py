@@ -10,10 +10,12 @@ from lab.telemetry.demand import Operation, Resource, Role
 from lab.telemetry.demandfile import Batch
 from lab.telemetry.meter import Spent
 from lab.telemetry.statistics import Stop
+from lab.workloads import s3
 from lab.workloads.fio import FioResult
 
-OPERATIONS = ("randwrite", "randread", "write", "read")
-WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT)
+BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read")
+OPERATIONS = (*BLOCK_OPERATIONS, *s3.OPERATIONS)
+WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT, Role.GATEWAY)
 """Roles that an operation passes through; the others only have background work."""
 
 CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
@@ -38,8 +40,9 @@ class Load:
 class Plan:
     """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
 
-    nodes: those that fio runs on, one client each, with an image of its own; image_bytes: of each, written twice over
-    before; batch_s, ramp_s, idle_s: length of a batch, of the load before the first one, and of the rest before all;
+    nodes: those that clients run on, one each; image_bytes: of each one's image, written twice over before, or of all
+    objects, of which there are at most most_objects; gateway: the node of that which serves them. batch_s, ramp_s,
+    idle_s: length of a batch, of the load before the first one, and of the rest before all;
     client_options: ceph options of the clients.
     """
 
@@ -52,6 +55,8 @@ class Plan:
     ramp_s: float = 2.0
     idle_s: float = 4.0
     seed: int = 1
+    gateway: str = ""
+    most_objects: int = 2048
     client_options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
 
     def __post_init__(self) -> None:
@@ -63,8 +68,15 @@ class Plan:
             raise SpecError(
                 f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each has a node of its own"
             )
+        if self.objects != bool(self.gateway):
+            raise SpecError(f"{self.operation.name} and the node {self.gateway!r}", "put and get take a gateway's node")
         if self.low is not None and self.low.clients > len(self.nodes):
             raise SpecError("the lower load has more clients than there are", f"{self.low}; nodes: {len(self.nodes)}")
+
+    @property
+    def objects(self) -> bool:
+        """Whether objects are put or got, through a gateway."""
+        return self.operation.name in s3.OPERATIONS
 
     @property
     def load(self) -> Load:

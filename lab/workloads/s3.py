@@ -23,7 +23,9 @@ _NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class S3Job:
-    """operation: put or get, of objects chosen at random; objects: how many there are; depth: requests in flight."""
+    """operation: put, of new objects, or get, of any there are; objects: how many are there before; depth: requests in
+    flight.
+    """
 
     operation: str
     bucket: str

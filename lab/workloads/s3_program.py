@@ -9,12 +9,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import http.client
+import itertools
 import json
+import os
 import random
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +63,18 @@ class Connection:
 
 
 class Work:
-    """What all threads share. log: a line for each operation that ended."""
+    """What all threads share. times: when each operation ended, in seconds since the epoch."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self.log = Path(config["log"]).open("w", buffering=1 << 16)  # noqa: SIM115 - open as long as the program runs
+        self.times: list[float] = []
         self.lock = threading.Lock()
         self.operations, self.waited_s, self.errors = 0, 0.0, 0
         self.words = ""
 
-    def one(self, connection: Connection, rng: random.Random, content: bytes) -> None:
+    def one(self, connection: Connection, name: str, content: bytes) -> None:
         """Put or get one object, and note it."""
-        path = f"/{self.config['bucket']}/o{rng.randrange(self.config['objects'])}"
+        path = f"/{self.config['bucket']}/{name}"
         began = time.monotonic()
         if self.config["operation"] == "put":
             connection.ask("PUT", path, content)
@@ -78,27 +82,44 @@ class Work:
             raise OSError(f"GET {path}: another size than was put")
         took = time.monotonic() - began
         with self.lock:
-            self.log.write(f"{time.time():.3f}\n")
+            self.times.append(time.time())
             self.operations += 1
             self.waited_s += took
 
     def loop(self, number: int, content: bytes) -> None:
         """One request after the other, until told to stop."""
-        rng = random.Random(f"{self.config['seed']} {number}")
         connection = Connection(self.config)
-        while not STOP.is_set():
+        for name in self.names(number):
+            if STOP.is_set():
+                return
             try:
-                self.one(connection, rng, content)
+                self.one(connection, name, content)
             except (OSError, http.client.HTTPException) as error:
                 with self.lock:
                     self.errors, self.words = self.errors + 1, str(error)
                 STOP.set()
 
+    def names(self, number: int) -> Iterator[str]:
+        """What a thread asks for: objects that nobody has put yet, or any of those that were filled in.
+
+        An object that is there already is sent to its OSD twice: the gateway first tries to create it.
+        """
+        rng = random.Random(f"{self.config['seed']} {number}")
+        if self.config["operation"] == "put":
+            yield from (f"{os.getpid()}-{number}-{turn}" for turn in itertools.count())
+        while True:
+            yield f"o{rng.randrange(self.config['objects'])}"
+
     def fill(self, content: bytes) -> None:
         """Make the bucket and every object once; a bucket that is there already stays."""
+        Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
+        with ThreadPoolExecutor(self.config["depth"]) as workers:
+            list(workers.map(lambda first: self.share(first, content), range(self.config["depth"])))
+
+    def share(self, first: int, content: bytes) -> None:
+        """Every so-manieth object, over one connection."""
         connection = Connection(self.config)
-        connection.ask("PUT", f"/{self.config['bucket']}")
-        for number in range(self.config["objects"]):
+        for number in range(first, self.config["objects"], self.config["depth"]):
             connection.ask("PUT", f"/{self.config['bucket']}/o{number}", content)
 
 
@@ -120,8 +141,8 @@ def main() -> int:
     STOP.set()
     for thread in threads:
         thread.join()
-    work.log.close()
     seconds = time.monotonic() - began
+    Path(config["log"]).write_text("".join(f"{ended:.3f}\n" for ended in work.times))
     found = {"operations": work.operations, "seconds": seconds, "waited_s": work.waited_s, "errors": work.errors}
     Path(config["output"]).write_text(json.dumps({**found, "words": work.words}))
     return 0 if not work.errors else 1

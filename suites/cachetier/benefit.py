@@ -13,6 +13,7 @@ from lab.cluster import Cluster
 from lab.scenario import Scenario, Stage, Tier
 from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import Bench
+from lab.telemetry.clients import BlockClients
 from lab.telemetry.demand import Operation, Role
 from lab.telemetry.demandfile import Batch
 from lab.telemetry.meter import Meter
@@ -140,7 +141,7 @@ def measured(stage: Stage, pool: str, pattern: str, depth: int) -> Side:
         undo.callback(meter.close)
         undo.enter_context(kept_awake())
         reference = undo.enter_context(Reference(SYSTEM))
-        bench = Bench(cluster, meter, reference, plan, (target,), quiet, SYSTEM)
+        bench = Bench(cluster, meter, reference, plan, BlockClients(cluster, plan, (target,)), quiet, SYSTEM)
         idle = bench.idle()
         before = tiers.tier_counters(cluster)
         loaded = bench.load(Load(depth), idle, plan.stop)

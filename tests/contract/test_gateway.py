@@ -10,7 +10,7 @@ import pytest
 from lab.clock import Deadline
 from lab.cluster import Cluster, raise_cluster
 from lab.errors import CephTrouble
-from lab.gateway import DATA_POOL, gateway
+from lab.gateway import DATA_POOL, emptied, gateway
 from lab.home import Home
 from lab.pools import EC_2_1
 from lab.providers.base import Images
@@ -63,6 +63,10 @@ def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
         with pytest.raises(CephTrouble, match="of the S3 load") as wrong:
             larger.finish()
         assert "another size" in wrong.value.detail
+        # Each put is of a new object.
+        assert len(cluster.client.list_objects(DATA_POOL)) > JOB.objects
+        emptied(cluster, host.name)
+        assert cluster.client.list_objects(DATA_POOL) == []
     assert set(cluster.client.mon("osd pool ls")) == before
     assert "client.rgw" not in str(cluster.client.mon("auth ls"))
     assert not host.exists(host.directory / "rgw")

@@ -1,0 +1,138 @@
+"""Who puts the load on while it is measured: fio on images, or S3 clients at a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from lab.cluster import Cluster
+from lab.errors import SpecError
+from lab.gateway import Gateway, emptied
+from lab.host import Host
+from lab.telemetry.demand import Role
+from lab.telemetry.meter import Client, Metered
+from lab.telemetry.plan import Plan
+from lab.workloads import fio, s3
+from lab.workloads.fio import FioJob
+from lab.workloads.image import BlockImage
+from lab.workloads.s3 import S3Job
+
+BUCKET = "measured"
+PUT = "put"
+FULL_PERCENT = 60.0
+"""Of an OSD's disk, when no more is put: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
+
+
+class Clients(Protocol):
+    """What a plan's load is made of, ready to be started."""
+
+    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+        """Start the client of that number, with so many requests in flight, for so long unless it is ended."""
+        ...
+
+    def ready(self) -> None:
+        """Make the place for one more load."""
+        ...
+
+    def enough(self) -> str | None:
+        """Why the load that runs has to end, or None."""
+        ...
+
+    def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        """What stands between the clients and the OSDs, by its role."""
+        ...
+
+    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
+        """The same, running the programs of other hosts, by name; SpecError where that cannot be."""
+        ...
+
+
+@dataclass(frozen=True)
+class BlockClients:
+    """fio through librbd, an image for each client. lenders: hosts whose programs it runs, of another cluster."""
+
+    cluster: Cluster
+    plan: Plan
+    images: tuple[BlockImage, ...]
+    lenders: Mapping[str, Host] | None = None
+
+    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+        host, job = self.cluster.hosts[self.plan.nodes[number]], self._job(number, depth, runtime_s)
+        if self.lenders is None:
+            return fio.start(host, job)
+        return fio.start(self.lenders[host.name], job, cluster_of=host)
+
+    def ready(self) -> None:
+        """Images are written in place."""
+
+    def enough(self) -> str | None:
+        return None
+
+    def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        return {}
+
+    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
+        return replace(self, lenders=lenders)
+
+    def _job(self, client: int, depth: int, runtime_s: float) -> FioJob:
+        plan, image = self.plan, self.images[client]
+        return FioJob(
+            name="measured",
+            pool=image.pool,
+            target=image.name,
+            pattern=plan.operation.name,
+            block_bytes=plan.operation.block_bytes,
+            depth=depth,
+            size_bytes=image.size_bytes,
+            runtime_s=runtime_s,
+            seed=plan.seed + client,
+            options=plan.client_options,
+            timed=True,
+            more={"norandommap": "1"} if plan.operation.name.startswith("rand") else {},
+        )
+
+
+@dataclass(frozen=True)
+class ObjectClients:
+    """S3 clients of one gateway, all on the objects of one bucket."""
+
+    cluster: Cluster
+    plan: Plan
+    gateway: Gateway
+
+    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+        host = self.cluster.hosts[self.plan.nodes[number]]
+        return s3.start(host, self.gateway, replace(job_of(self.plan), depth=depth, runtime_s=runtime_s))
+
+    def ready(self) -> None:
+        if self.plan.operation.name == PUT:
+            emptied(self.cluster, self.plan.gateway)
+
+    def enough(self) -> str | None:
+        """New objects fill the disks, which then slow down and at last refuse."""
+        fullest = max(float(osd["utilization"]) for osd in self.cluster.client.mon("osd df")["nodes"])
+        return f"an OSD is {fullest:.0f} % full" if fullest >= FULL_PERCENT else None
+
+    def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        return {Role.GATEWAY: (self.gateway,)}
+
+    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
+        if lenders is not None:
+            raise SpecError(
+                "a gateway's clients run no programs of Ceph's",
+                "so they cannot borrow another image's, and are no yardstick for two images",
+                "measure each image by itself and `cephlab compare` the two",
+            )
+        return self
+
+
+def job_of(plan: Plan) -> S3Job:
+    """The bucket of a plan: as many objects as an image would hold and no fewer than are in flight; to put, none."""
+    operation = plan.operation
+    if operation.name == PUT:
+        return S3Job(PUT, BUCKET, 0, operation.block_bytes, operation.depth, 0.0, plan.seed)
+    objects = max(
+        operation.depth * operation.clients, min(plan.most_objects, plan.image_bytes // operation.block_bytes)
+    )
+    return S3Job(operation.name, BUCKET, objects, operation.block_bytes, operation.depth, 0.0, plan.seed)

@@ -1,0 +1,126 @@
+"""S3 load through a gateway: what is asked of the client, what it says, and when a load of new objects must end."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+
+from cli.measure import gateway_of
+from lab.arch import Arch
+from lab.cluster import Cluster
+from lab.errors import CephTrouble, SpecError
+from lab.gateway import Gateway
+from lab.telemetry.clients import FULL_PERCENT, ObjectClients, job_of
+from lab.telemetry.demand import Operation, Role
+from lab.telemetry.place import GATEWAY, measuring_spec
+from lab.telemetry.plan import Plan
+from lab.workloads import s3, s3_program
+from lab.workloads.s3 import S3Job
+
+GET = Plan(Operation("get", 64 << 10, 8, replicas=3), ("client",), 8 << 20, gateway=GATEWAY)
+PUT = replace(GET, operation=replace(GET.operation, name="put"))
+CONFIG = {"bucket": "measured", "objects": 3, "seed": 1, "operation": "get"}
+
+
+def work(**config: Any) -> s3_program.Work:
+    return s3_program.Work({**CONFIG, **config})
+
+
+def test_what_a_client_did_is_told_as_fio_tells_it() -> None:
+    said = json.dumps({"operations": 50, "seconds": 2.0, "waited_s": 5.0, "errors": 0, "words": ""}).encode()
+    put = s3.parse(said, S3Job("put", "b", 0, 1000, 4, 9.0))
+    assert (put.write.operations, put.write.bytes, put.write.iops, put.write.latency_mean_s) == (50, 50_000, 25, 0.1)
+    assert put.read.operations == 0
+    assert s3.parse(said, S3Job("get", "b", 9, 1000, 4, 9.0)).main.operations == 50
+
+
+def test_a_failed_request_is_trouble_and_no_figure() -> None:
+    said = json.dumps({"operations": 50, "seconds": 2.0, "waited_s": 5.0, "errors": 1, "words": "503 Slow Down"})
+    with pytest.raises(CephTrouble, match=r"failed 1 request\(s\)") as error:
+        s3.parse(said.encode(), S3Job("get", "b", 9, 1000, 4, 9.0))
+    assert error.value.detail == "503 Slow Down"
+
+
+def test_every_put_is_of_a_new_object_and_every_get_of_one_that_is_there() -> None:
+    names = [work(operation="put").names(number) for number in (0, 1)]
+    put = [next(one) for one in names * 50]
+    assert len(set(put)) == 100
+    reading = work().names(0)
+    assert {next(reading) for _ in range(60)} == {"o0", "o1", "o2"}
+
+
+def test_a_signature_follows_from_key_path_and_time() -> None:
+    config = {"address": "h:1", "access_key": "A", "secret_key": "one"}
+    now = time.gmtime(0)
+    first = s3_program.signed(config, "GET", "/b/o", now)
+    assert first["x-amz-date"] == "19700101T000000Z"
+    others = (
+        s3_program.signed({**config, "secret_key": "two"}, "GET", "/b/o", now),
+        s3_program.signed(config, "PUT", "/b/o", now),
+        s3_program.signed(config, "GET", "/b/p", now),
+        s3_program.signed(config, "GET", "/b/o", time.gmtime(1)),
+    )
+    assert len({one["Authorization"] for one in (first, *others)}) == 5
+    assert all("one" not in value for value in first.values())
+
+
+def test_a_plan_has_a_gateway_exactly_where_objects_go_through_one() -> None:
+    for wrong in ({"gateway": ""}, {"operation": Operation("randread", 4096)}):
+        with pytest.raises(SpecError, match="gateway"):
+            replace(GET, **cast("dict[str, Any]", wrong))
+    assert (gateway_of("get"), gateway_of("randread")) == (GATEWAY, "")
+    nodes = measuring_spec(Arch.X86_64, gateway=True).nodes
+    assert [node.name for node in nodes if node.name == GATEWAY and not node.osds] == [GATEWAY]
+
+
+def test_what_is_read_is_there_before_and_what_is_put_is_not() -> None:
+    assert job_of(GET).objects == 128
+    assert job_of(replace(GET, image_bytes=1 << 20)).objects == 16
+    assert job_of(replace(GET, image_bytes=1 << 18)).objects == GET.operation.depth
+    assert job_of(replace(GET, image_bytes=1 << 40)).objects == GET.most_objects
+    assert job_of(PUT).objects == 0
+
+
+@dataclass
+class Full:
+    """A cluster whose fullest OSD is so full. purged: the tools that ran."""
+
+    percent: float
+    purged: list[str]
+
+    @property
+    def client(self) -> Full:
+        return self
+
+    def mon(self, prefix: str) -> Any:
+        assert prefix == "osd df"
+        return {"nodes": [{"utilization": 1.0}, {"utilization": self.percent}]}
+
+    def tool(self, node: str, *argv: str) -> str:
+        self.purged.append(f"{node}: {' '.join(argv[:2])}")
+        return ""
+
+
+@pytest.mark.parametrize(("percent", "ends"), [(FULL_PERCENT - 1, False), (FULL_PERCENT, True)])
+def test_new_objects_are_put_until_a_disk_is_rather_full(percent: float, ends: bool) -> None:
+    clients = ObjectClients(cast("Cluster", Full(percent, [])), PUT, cast("Gateway", None))
+    assert bool(clients.enough()) is ends
+
+
+def test_the_place_is_emptied_before_objects_are_put_and_never_before_they_are_read() -> None:
+    for plan, expected in ((PUT, [f"{GATEWAY}: rados purge"]), (GET, [])):
+        cluster = Full(0.0, [])
+        ObjectClients(cast("Cluster", cluster), plan, cast("Gateway", None)).ready()
+        assert cluster.purged == expected
+
+
+def test_a_gateways_clients_borrow_nobodys_programs() -> None:
+    clients = ObjectClients(cast("Cluster", None), GET, cast("Gateway", "it"))
+    assert clients.lent(None) is clients
+    assert list(clients.serving()) == [Role.GATEWAY]
+    with pytest.raises(SpecError, match="no programs of Ceph's"):
+        clients.lent({})
