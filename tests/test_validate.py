@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.validate import assumption_lines
 from lab.checks.verdict import Outcome
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand, Interval
@@ -190,12 +191,17 @@ def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> N
 
 def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     demands, _ = find_demands(tmp_path)
-    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
+    found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
     page = PAGE.read_text()
 
     for one in found.of(RATES):
         assert re.search(rf"^\| {one.reference} \| {one.figure.name} \| .* \| {one.ratio:.2f} \| ", page, re.MULTILINE)
     assert f"Geometric mean error {found.error(RATES):.2f} over {len(found.of(RATES))} of" in page
+    firm = [one for one in found.of(RATES) if not one.rests]
+    assert f"{len(firm)} of the {len(found.of(RATES))} rest on no assumption: geometric mean error" in page
+    assert f"mean error {found.error_without(RATES):.2f}." in page
+    assert [line for line in assumption_lines(found) if line not in page] == []
+    assert page.count("**Scalability law.**") == 1
 
 
 def test_a_user_without_demands_is_sent_to_measure(tmp_path: Path) -> None:
