@@ -59,12 +59,14 @@ def test_a_thin_batch_is_put_to_the_next_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "outcome"), [(1.0, Outcome.PASS), (1.05, Outcome.PASS), (0.4, Outcome.FAIL)], ids=["one", "more", "less"]
+    ("share", "outcome"),
+    [(1.0, Outcome.PASS), (1.05, Outcome.PASS), (0.4, Outcome.FAIL), (2.0, Outcome.FAIL)],
+    ids=["one", "more", "less", "twice"],
 )
 def test_synchronous_writes_that_do_not_reach_the_cluster_fail(tmp_path: Path, share: float, outcome: Outcome) -> None:
     found = stage(tmp_path)
     found.recorder.witness("operations", got=100, least=1)
-    papers.note_reached(found, papers.VM[0], "cache=writeback", share, alone=True)
+    papers.note_reached(found, "cache=writeback", share, alone=True)
     assert CHECKS["figures"](found.recorder.events()).outcome is outcome
 
 

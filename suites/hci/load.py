@@ -109,7 +109,15 @@ def _watched(
 
 def answered(cluster: Cluster) -> Requests:
     """What the OSDs have answered to clients; they count no flushes."""
-    client = cluster.client
-    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump")) for osd in cluster.osd_ids()]
-    reads, writes = (int(sum(dump.get(f"osd.op_{kind}", 0.0) for dump in dumps)) for kind in ("r", "w"))
+    reads, writes = (int(_summed(cluster, f"osd.op_{kind}")) for kind in ("r", "w"))
     return Requests(reads, writes, 0)
+
+
+def received_bytes(cluster: Cluster) -> float:
+    """What clients have sent the OSDs to write; librbd's own bookkeeping is many requests, but few bytes."""
+    return _summed(cluster, "osd.op_w_in_bytes")
+
+
+def _summed(cluster: Cluster, name: str) -> float:
+    client = cluster.client
+    return sum(counters.flatten(client.tell(f"osd.{osd}", "perf dump")).get(name, 0.0) for osd in cluster.osd_ids())
