@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,6 +33,15 @@ ClusterArgument = Annotated[
 ]
 MachineOption = Annotated[
     bool, typer.Option("--this-machine", help="The machine that cephlab runs on, kernel and files.")
+]
+
+
+InventoryOption = Annotated[
+    Path | None, typer.Option(help="The machines of an inventory, over ssh; see docs/attach.md.", metavar="FILE")
+]
+MayBreakOption = Annotated[
+    str | None,
+    typer.Option(help="With --inventory: the machines that may be changed; none by default.", metavar="FILE|LIST"),
 ]
 
 
@@ -65,10 +76,13 @@ def check(
     name: TuningArgument,
     cluster: ClusterArgument = None,
     this_machine: MachineOption = False,
+    inventory: InventoryOption = None,
+    may_break: MayBreakOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at."""
-    with reporting(as_json) as out, targets(world_of(ctx), cluster, this_machine) as found:
+    place = Place(cluster, this_machine, inventory, may_break)
+    with reporting(as_json) as out, targets(world_of(ctx), place, out.note) as found:
         from lab.knobs.settings import State
         from lab.knobs.tune import check as look
         from tuning.named import load
@@ -91,10 +105,13 @@ def apply(
     name: TuningArgument,
     cluster: ClusterArgument = None,
     this_machine: MachineOption = False,
+    inventory: InventoryOption = None,
+    may_break: MayBreakOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
-    with reporting(as_json) as out, targets(world_of(ctx), cluster, this_machine) as found:
+    place = Place(cluster, this_machine, inventory, may_break, changing=True)
+    with reporting(as_json) as out, targets(world_of(ctx), place, out.note) as found:
         from lab.knobs.settings import Outcome
         from lab.knobs.tune import apply as change
         from tuning.named import load
@@ -117,10 +134,13 @@ def revert(
     name: TuningArgument,
     cluster: ClusterArgument = None,
     this_machine: MachineOption = False,
+    inventory: InventoryOption = None,
+    may_break: MayBreakOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put back, byte for byte, what `tune apply` found."""
-    with reporting(as_json) as out, targets(world_of(ctx), cluster, this_machine) as found:
+    place = Place(cluster, this_machine, inventory, may_break, changing=True)
+    with reporting(as_json) as out, targets(world_of(ctx), place, out.note) as found:
         from pathlib import PurePath
 
         from lab.knobs.tune import revert as restore
@@ -140,25 +160,49 @@ def revert(
         out.result(text, {"tuning": tuning, "restored": done})
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the command line wants a tuning. changing: whether more than looking is meant."""
+
+    cluster: str | None
+    this_machine: bool
+    inventory: Path | None = None
+    may_break: str | None = None
+    changing: bool = False
+
+
 @contextmanager
-def targets(world: World, cluster: str | None, this_machine: bool) -> Iterator[Sequence[Target]]:
-    """What the command line names; SpecError when that is nothing."""
+def targets(world: World, place: Place, say: Callable[[str], None]) -> Iterator[Sequence[Target]]:
+    """What the command line names; SpecError when that is nothing, NotPermitted for machines that no list names."""
     from lab.knobs import targets as places
 
-    if cluster is None and not this_machine:
-        raise SpecError(
-            "a tuning needs a place", "got neither CLUSTER nor --this-machine", "see `cephlab ls` for clusters"
-        )
-    found: list[Target] = [places.this_machine(world.home)] if this_machine else []
-    if cluster is None:
+    if place.cluster is None and not place.this_machine and place.inventory is None:
+        got = "got neither CLUSTER nor --this-machine nor --inventory"
+        raise SpecError("a tuning needs a place", got, "see `cephlab ls` for clusters")
+    if place.may_break and place.inventory is None:
+        raise SpecError("--may-break is for machines of an inventory", "--inventory: missing", "docs/attach.md")
+    with ExitStack() as undo:
+        found: list[Target] = [places.this_machine(world.home)] if place.this_machine else []
+        if place.inventory is not None:
+            found += undo.enter_context(_machines(world, place, place.inventory, say))
+        if place.cluster is not None:
+            opened = world.cluster(place.cluster)
+            undo.callback(opened.close_clients)
+            found.append(places.of_cluster(opened, world.provider_of(opened.run).capabilities()))
         yield found
-        return
-    opened = world.cluster(cluster)
-    try:
-        provider = world.provider_of(opened.run)
-        yield [*found, places.of_cluster(opened, provider.capabilities())]
-    finally:
-        opened.close_clients()
+
+
+@contextmanager
+def _machines(world: World, place: Place, path: Path, say: Callable[[str], None]) -> Iterator[Sequence[Target]]:
+    from lab.attach.permit import read_permit
+    from lab.inventory import load_inventory
+    from lab.knobs.inventory import of_inventory
+
+    inventory = load_inventory(path)
+    permit = read_permit(place.may_break, inventory)
+    world.home.ensure()
+    with of_inventory(inventory, permit, world.home, changing=place.changing, say=say) as found:
+        yield found
 
 
 def title(setting: Setting) -> str:
