@@ -81,7 +81,9 @@ def measure(
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 3,
     ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None,
     release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
+    lab: Annotated[
+        str, typer.Option(help="auto, local or container: daemons that this machine's kernel accounts for.")
+    ] = "auto",
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
     size: Annotated[
         str, typer.Option(help="Size of each RBD image, written twice over first, or of all objects.")
@@ -206,20 +208,27 @@ class Request:
         )
 
     def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
-        """A provider and the spec for it; with `auto`, disks are in memory where any provider has them."""
-        from lab.providers.select import choose
+        """A provider that can be metered and the spec for it; with `auto`, disks are in memory where any has them.
 
+        Unavailable for one that cannot be metered, before anything is raised on it.
+        """
+        from lab.providers.select import AUTO, choose
+        from lab.telemetry.meter import METERED, require_metered
+
+        if self.lab != AUTO and self.lab in world.providers:
+            require_metered(self.lab)
+        fit = {name: make for name, make in world.providers.items() if self.lab != AUTO or name in METERED}
         if self.disks not in DISKS:
             raise SpecError(f"--disks: {self.disks!r} is not known", f"wanted: {', '.join(DISKS)}")
         if self.disks != "file":
             spec = self.spec(in_memory=True)
             try:
-                return choose(self.lab, spec, providers=world.providers), spec
+                return choose(self.lab, spec, providers=fit), spec
             except Unavailable:
                 if self.disks == "memory":
                     raise
         spec = self.spec(in_memory=False)
-        return choose(self.lab, spec, providers=world.providers), spec
+        return choose(self.lab, spec, providers=fit), spec
 
     @property
     def osd_arch(self) -> Arch:

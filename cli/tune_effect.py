@@ -74,15 +74,19 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
     from lab.knobs.effect import measure_effect
     from lab.knobs.targets import of_cluster
     from lab.preflight import require_fit
-    from lab.providers.select import choose
+    from lab.providers.select import AUTO, choose
     from lab.telemetry import place
     from lab.telemetry.measure import measure as measure_one
+    from lab.telemetry.meter import METERED, require_metered
 
     [plan] = request.plans()
     spec = request.spec()
     for one in spec.archs:
         world.images.book.find(spec.release, one)
-    choice = choose(request.lab, spec, providers=world.providers)
+    if request.lab != AUTO and request.lab in world.providers:
+        require_metered(request.lab)
+    fit = {name: make for name, make in world.providers.items() if name in METERED or request.lab != AUTO}
+    choice = choose(request.lab, spec, providers=fit)
     world.home.ensure()
     require_fit(spec, world.home.runs)
     out.note(f"provider: {choice.reason}")

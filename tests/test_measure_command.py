@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner
@@ -11,13 +13,14 @@ from typer.testing import CliRunner
 from cli.main import app
 from cli.measure import Request, file_name, parse_bytes, parse_op
 from lab.arch import Arch, host_arch
-from lab.errors import SpecError
+from lab.errors import SpecError, Unavailable
 from lab.providers.local import memory
-from lab.scenario import Topology
+from lab.scenario import Stage, Topology
 from lab.spec import Capability
 from lab.telemetry.demand import Demand
 from lab.telemetry.place import client_name, measuring_spec
 from lab.telemetry.plan import Load
+from suites.block import costs
 
 
 @pytest.mark.parametrize(
@@ -41,6 +44,25 @@ def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path, mo
     assert ended.exit_code == 2, ended.output
     assert named in ended.output
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.parametrize("lab", ["ssh", "lxd", "qemu", "uml"])
+@pytest.mark.parametrize("command", [["measure"], ["measure", "--beside", "same"], ["tune", "measure", "altra-ceph"]])
+def test_a_provider_that_cannot_be_metered_is_refused_before_anything_is_raised(
+    lab: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path))
+    ended = CliRunner().invoke(app, [*command, "--json", "--lab", lab])
+    assert ended.exit_code == 2, ended.output
+    assert f"cannot be measured with the provider {lab}" in ended.output
+    assert "--lab local or --lab container" in ended.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_cluster_that_cannot_be_metered_skips_the_suites_costs() -> None:
+    stage = cast("Stage", SimpleNamespace(cluster=SimpleNamespace(provider_name="lxd")))
+    with pytest.raises(Unavailable, match="lxd"):
+        costs.run(stage, "randread", 4096, 32)
 
 
 def test_operations_may_name_their_size() -> None:

@@ -15,13 +15,16 @@ from typing import Protocol
 import psutil
 
 from lab.cluster import Cluster
-from lab.errors import LabBroken
+from lab.errors import LabBroken, Unavailable
 from lab.host import Channel, Host, HostProcess
 from lab.telemetry import accounting, counters
 from lab.telemetry.accounting import Usage
 from lab.telemetry.demand import Resource, Role
 from lab.telemetry.instructions import Instructions
 from lab.workloads.fio import FioResult, Progress
+
+METERED = ("local", "container")
+"""Providers whose daemons are processes of this machine's kernel, which accounts for them."""
 
 OSD_ROLES = (Role.PRIMARY, Role.REPLICA)
 COUNT = "osd.op"
@@ -236,6 +239,16 @@ class Meter:
         helpers = [*self._channels.values(), *(client.channel for client in self.cluster.clients.values())]
         pids = [pid for helper in helpers if (pid := getattr(helper, "pid", 0))]
         return accounting.clock_s(os.getpid()) + sum(accounting.clock_s(pid) for pid in pids)
+
+
+def require_metered(provider_name: str) -> None:
+    """Unavailable for a provider whose hosts' processes this machine's kernel does not account for."""
+    if provider_name not in METERED:
+        raise Unavailable(
+            f"what an operation costs cannot be measured with the provider {provider_name}",
+            "its daemons are not processes of this machine's kernel, which is what accounts for them",
+            f"measure with --lab {' or --lab '.join(METERED)}",
+        )
 
 
 def pid_of(daemon: Metered) -> int:

@@ -13,6 +13,7 @@ from lab.telemetry.demand import Demand, Operation, Resource, Role
 from lab.telemetry.demandfile import Measurement
 from lab.telemetry.describe import operation_text, size_text
 from lab.telemetry.measure import measure
+from lab.telemetry.meter import require_metered
 from lab.telemetry.place import client_name, machine
 from lab.telemetry.plan import Load, Plan
 from lab.telemetry.statistics import Stop
@@ -35,6 +36,7 @@ LEAST_OPERATIONS = 200
 def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
     """Measure, then note what can be judged."""
     cluster = stage.cluster
+    require_metered(cluster.provider_name)
     known = baselines.folder(home_of(cluster)).is_dir()
     plan = Plan(
         Operation(name, block_bytes, depth, replicas=COPIES),
