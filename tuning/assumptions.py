@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand
@@ -53,7 +54,8 @@ def _of_hardware(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Ot
 def _of_load(profile: Profile, shape: Shape, assumed: Sequence[str]) -> Iterator[tuple[str, list[_Other]]]:
     for key in assumed:
         value = getattr(shape, key)
-        ways = ((other, replace(shape, **{key: other})) for other in _others(key, value))
+        changes: list[tuple[float, dict[str, Any]]] = [(other, {key: other}) for other in _others(key, value)]
+        ways = ((other, replace(shape, **change)) for other, change in changes)
         yield f"{key} of {value:g}", [(f"{other:g}", profile, changed) for other, changed in ways]
 
 

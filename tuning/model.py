@@ -118,7 +118,7 @@ def _queues(
             whole = ceiling.seconds * ceiling.copies
             how = f"{show(ceiling.seconds, Kind.TIME)} at each of {ceiling.copies:g}"
             value = f"{show(whole, Kind.TIME)} in all, waited through: {show(ceiling.path_s, Kind.TIME)}"
-            yield Step(f"demand D of {ceiling.name}", how, value, mva.FORK if ceiling.path_s < whole else "")
+            yield Step(f"demand D of {ceiling.name}", how, value, mva.FORK if ceiling.path_s < whole else mva.DEMAND)
     tightest = max((station.seconds for station in stations), default=0.0)
     yield Step(
         f"bounds with {shape.in_flight} in flight",

@@ -10,6 +10,7 @@ SOURCE = (
     "servers by Seidmann et al. 1987; forks as Varki 1999; beyond a cap Q(n-1) = Q(n) (n-1) / n, Schweitzer 1979)"
 )
 BOUNDS = "asymptotic bounds X <= min(N / R(1), 1 / Dmax) (Denning and Buzen 1978; Lazowska et al. 1984, chapter 5)"
+DEMAND = "service demand D = visits x service time; an operation waits through all of it (Denning and Buzen 1978)"
 FORK = "the last of k waits like each other takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
 
 EXACT_POPULATION = 2000
