@@ -98,6 +98,15 @@ def test_one_client_on_a_node_reads_through_that_nodes_port() -> None:
     assert read_by(9) == pytest.approx(read_by(3))
 
 
+def test_one_client_on_a_node_gets_objects_through_that_nodes_port() -> None:
+    nodes = profile(machine(bandwidth=1.25 * GB, gateways=1, disk=(disks(),)), clients_on_nodes=True)
+    shape = Shape("get", 4 << 20, 1, 64)
+    made = predict([demand("get", 4 << 20, primary_s=1e-9, gateway_s=1e-9)], nodes, shape)
+
+    # Two thirds come from other gateways; its own gateway serves a third, two thirds of it from other OSDs.
+    assert made.ceiling * shape.block_bytes == pytest.approx(1.25 * GB / (2 / 3 + 2 / 9), rel=0.02)
+
+
 def test_nodes_without_a_client_are_named_apart() -> None:
     nodes = profile(clients_on_nodes=True)
     found = loads(nodes, replace(WRITE, clients=1))

@@ -163,9 +163,10 @@ def wire(load: Load, work: Work) -> Wire:
     data_in, data_out = remote_lead * payload, remote_ask * payload
     front_in, front_out = (data_in, data_out) if shape.flow is Flow.WRITE else (data_out, data_in)
     if shape.through_gateway:
-        to_gateway = load.gateway * payload
-        front_in += to_gateway if shape.flow is Flow.WRITE else 0.0
-        front_out += to_gateway if shape.flow is Flow.READ else 0.0
+        # Between a gateway and a client, which may be on a node too.
+        served, asked = load.gateway * (1 - load.client) * payload, load.client * (1 - load.gateway) * payload
+        front_in += served if shape.flow is Flow.WRITE else asked
+        front_out += served if shape.flow is Flow.READ else asked
     others = shape.copies - 1 if shape.flow is Flow.WRITE else shards_read(shape) - 1
     sent = lead * others * shape.shard_bytes
     taken = replica_share(load, shape) * shape.shard_bytes
