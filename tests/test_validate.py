@@ -11,7 +11,7 @@ import pytest
 from cli.validate import assumption_lines
 from lab.checks.verdict import Outcome
 from lab.errors import SpecError
-from lab.telemetry.demand import Demand, Interval
+from lab.telemetry.demand import Demand, Interval, Role
 from tests.model_parts import demand, disks, machine, profile
 from tuning.demandsets import find_demands
 from tuning.limits import Limit, judge, latency_limit, recovery_limit, throughput_limit, trusted_factor
@@ -143,6 +143,19 @@ def test_what_a_profile_assumes_is_tried_at_half_and_at_double(tmp_path: Path) -
 
     assert rest.what == "n.core_speed of 1 points"
     assert [rate for _, rate in rest.otherwise] == pytest.approx([7_500, 30_000], rel=0.02)
+
+
+def test_the_gain_of_a_second_thread_is_an_assumption(tmp_path: Path) -> None:
+    threads = {Role.PRIMARY: {"tp_osd_tp": 0.004}}
+    measured = [demand(primary_s=0.004, threads=threads)]
+    reference = load_reference(_reference(tmp_path))
+    two = machine(cores=100, threads_per_core=2, disk=(disks(),))
+    made = validate(measured, [reference], lambda _: profile(two), sensitivity=True).of(RATES)
+
+    # 16 op threads of 1 / 1.25 points on each of three nodes.
+    assert [rest.what for rest in made[0].rests] == ["n: a core's gain by its second thread of 1.25"]
+    known = replace(two, thread_speed=two.core_speed)
+    assert not validate(measured, [reference], lambda _: profile(known), sensitivity=True).of(RATES)[0].rests
 
 
 def test_the_target_is_met_missed_or_not_to_be_judged(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand
+from tuning.daemons import SMT_GAIN
 from tuning.model import predict
-from tuning.profile import Profile, scaled
+from tuning.profile import Machine, Profile, scaled
 from tuning.references import Published
 from tuning.workload import Shape
 
@@ -21,6 +22,10 @@ HARDWARE = 2.0
 
 LOAD = 4.0
 """Nobody knows the order of magnitude of workers that are not stated: a quarter and four times as many are tried."""
+
+
+SMT_GAINS = (1.0, 1.5)
+"""A lone thread's speed is worked out from its core's: a second thread on it is tried as worth nothing and half."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ def rests(demands: Sequence[Demand], profile: Profile, figure: Published, ops: f
     shape = figure.shape
     if shape is None:
         return ()
-    ways = [*_of_load(profile, shape, figure.assumed), *_of_hardware(profile, shape)]
+    ways = [*_of_load(profile, shape, figure.assumed), *_of_hardware(profile, shape), *_of_threads(profile, shape)]
     found = [Rest(what, tuple(_tried(demands, others))) for what, others in ways]
     return tuple(one for one in found if any(abs(rate / ops - 1) > MATTERS for _, rate in one.otherwise))
 
@@ -49,6 +54,22 @@ def _of_hardware(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Ot
         if figure.assumed:
             ways = ((figure.times(by), scaled(profile, place, by)) for by in (1 / HARDWARE, HARDWARE))
             yield f"{place} of {figure}", [(str(other), changed, shape) for other, changed in ways]
+
+
+def _of_threads(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Other]]]:
+    """The gain of a second thread, from which the speed of one that has its core for itself is worked out."""
+    for machine in (*profile.nodes, *profile.clients):
+        if machine.threads_per_core > 1 and machine.thread_speed is None:
+            ways = [(f"{gain:g}", _at_gain(profile, machine, gain), shape) for gain in SMT_GAINS]
+            yield f"{machine.name}: a core's gain by its second thread of {SMT_GAIN:g}", ways
+
+
+def _at_gain(profile: Profile, machine: Machine, gain: float) -> Profile:
+    other = replace(machine, thread_speed=machine.core_speed.times(1 / gain))
+    nodes, clients = (
+        tuple(other if one is machine else one for one in all_) for all_ in (profile.nodes, profile.clients)
+    )
+    return replace(profile, nodes=nodes, clients=clients)
 
 
 def _of_load(profile: Profile, shape: Shape, assumed: Sequence[str]) -> Iterator[tuple[str, list[_Other]]]:
