@@ -44,4 +44,4 @@ def test_a_machine_is_looked_at_and_what_is_set_there_is_left_alone(tmp_path: Pa
         assert applied.exit_code == 0, applied.output
         assert json.loads(applied.stdout)["counts"] == {"already": 1}
         assert json.loads(tune("revert", "--may-break", "host:m0").stdout)["restored"] == []
-    assert list(world.home.runs.iterdir()) == []
+    assert not [path for path in world.home.runs.iterdir() if path.is_dir()]
