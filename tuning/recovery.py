@@ -54,12 +54,11 @@ def recovery_time(
         **_into(profile, nodes_lost, share, k),
         **_out_of(profile, (whole - nodes_lost) / profile.node_count, share, k),
     }
-    limit = min(known, key=lambda name: known[name])
-    seconds = whole_bytes / known[limit]
-    steps = [Step(f"rate by {name}", "", show(rate, Kind.RATE), SOURCE) for name, rate in known.items()]
-    steps.append(
-        Step("recovery", f"{show(whole_bytes, Kind.BYTES)} / {show(known[limit], Kind.RATE)}", f"{seconds:,.0f} s")
-    )
+    limit = min(known, key=lambda name: known[name].value)
+    least = known[limit].value
+    seconds = whole_bytes / least
+    steps = [Step(f"rate by {name}", rate.how, show(rate.value, Kind.RATE), SOURCE) for name, rate in known.items()]
+    steps.append(Step("recovery", f"{show(whole_bytes, Kind.BYTES)} / {show(least, Kind.RATE)}", f"{seconds:,.0f} s"))
     return Recovery(seconds, limit, Derivation(tuple(steps)))
 
 
@@ -67,46 +66,63 @@ def _carrying(profile: Profile) -> list[Machine]:
     return [machine for machine in profile.nodes if machine.osds]
 
 
-def _slowest(found: Iterable[tuple[str, float]]) -> dict[str, float]:
+@dataclass(frozen=True)
+class _Rate:
+    """value: bytes a second; how: its arithmetic."""
+
+    name: str
+    value: float
+    how: str
+
+
+def _slowest(found: Iterable[_Rate]) -> dict[str, _Rate]:
     """The least of each name; what is not known is left out."""
-    least: dict[str, float] = {}
-    for name, rate in found:
-        if rate > 0:
-            least[name] = min(rate, least.get(name, rate))
+    least: dict[str, _Rate] = {}
+    for rate in found:
+        if rate.value > 0 and (rate.name not in least or rate.value < least[rate.name].value):
+            least[rate.name] = rate
     return least
 
 
-def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, float]:
+def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, _Rate]:
     """Bytes a second that the nodes take in which replace the lost ones, as slow as the slowest class would be."""
-    found: list[tuple[str, float]] = []
+    found: list[_Rate] = []
     for machine in _carrying(profile):
         for disks in machine.data_disks:
             part = disks.count * disks.size.value / machine.weight
             osds = disks.count * disks.osds_per_disk
             size = OBJECT_BYTES / (k or 1)
             busy = _object_s(disks, profile, size)
-            found.append(("backfills", osds * lost * profile.max_backfills * size / busy / part))
-            found.append(("writing disks", _disk_rate(disks, size, writing=True) * disks.count * lost * share / part))
+            beside = osds * lost * profile.max_backfills
+            how = f"{beside} at a time x {show(size, Kind.BYTES)} / {show(busy, Kind.TIME)}"
+            found.append(_Rate("backfills", beside * size / busy / part, how))
+            rate, disks_there = _disk_rate(disks, size, writing=True), disks.count * lost
+            how = f"{disks_there} {disks.name} x {show(rate, Kind.RATE)} x {share:.4g}"
+            found.append(_Rate("writing disks", rate * disks_there * share / part, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        found.append(("network into the new node", link * lost * share))
+        how = f"{lost} {machine.name} x {show(link, Kind.RATE)} x {share:.4g}"
+        found.append(_Rate("network into the new node", link * lost * share, how))
     return _slowest(found)
 
 
-def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, float]:
+def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, _Rate]:
     """Bytes a second that the others make whole; left: part of each class that is there.
 
     Each class reads in proportion to what it holds, an erasure code k times what is lost.
     """
-    found: list[tuple[str, float]] = []
+    found: list[_Rate] = []
     for machine in _carrying(profile):
         part = machine.count * machine.weight / profile.weight * (k or 1)
         machines = machine.count * left
         for disks in machine.data_disks:
             of_disk = part * disks.count * disks.size.value / machine.weight
             rate = _disk_rate(disks, OBJECT_BYTES / (k or 1), writing=False)
-            found.append(("reading disks", rate * disks.count * machines * share / of_disk))
+            there = disks.count * machines
+            how = f"{there:g} {disks.name} x {show(rate, Kind.RATE)} x {share:.4g} / {of_disk:.4g} read of each byte"
+            found.append(_Rate("reading disks", rate * there * share / of_disk, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        found.append(("network out of the others", link * machines * share / part))
+        how = f"{machines:g} {machine.name} x {show(link, Kind.RATE)} x {share:.4g} / {part:.4g} sent of each byte"
+        found.append(_Rate("network out of the others", link * machines * share / part, how))
     return _slowest(found)
 
 
