@@ -182,6 +182,7 @@ def test_an_interruption_while_a_cluster_is_raised_ends_the_same_way(gate: Gate)
 REFUSED = (
     ({"suites": ("moon",)}, "there is no suite 'moon'"),
     ({"expression": "nothing_like_it"}, "no scenario was selected"),
+    ({"expression": "pool=ec21"}, "Wrong expression passed to '-k'"),
     ({"lab": "moon"}, "unknown provider 'moon'"),
     ({"tier": "huge"}, "--tier: invalid choice: 'huge'"),
     ({"rerun": Path("nowhere")}, "nowhere is not an archive"),
