@@ -137,7 +137,11 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
 
 
 def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:
-    """The demand that a load shows."""
+    """The demand that a load shows.
+
+    S3 clients are the lab's own program: the model must not take what they cost for the cost of somebody else's.
+    """
+    ours = {Role.CLIENT} if plan.objects else set()
     osds = roles_of(cluster)[Role.PRIMARY] + roles_of(cluster)[Role.REPLICA]
     whole = loaded.whole
     return Demand(
@@ -145,16 +149,18 @@ def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> D
         release=cluster.spec.release,
         arch=osds[0].host.arch,
         image=image_key,
-        costs=intervals(loaded.batches),
+        costs={role: costs for role, costs in intervals(loaded.batches).items() if role not in ours},
         memory_bytes={
             role: usage.resident_bytes // max(1, len(roles_of(cluster).get(role, ())))
             for role, usage in whole.usage.items()
+            if role not in ours
         },
         counters=explaining(loaded),
         emulated=any(daemon.host.emulated for daemon in osds),
         threads={
             role: {name: spent / loaded.operations for name, spent in usage.threads.items() if spent > 0}
             for role, usage in whole.usage.items()
+            if role not in ours
         },
     )
 
