@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import gc
 
+SELDOM = 200_000
+"""Allocations between two collections of garbage, where Python has 700: modules and tests are made once and stay."""
+
+
+def pytest_configure() -> None:
+    """Collecting three thousand tests makes objects that live on; looking through them again and again finds none."""
+    gc.set_threshold(SELDOM, 20, 20)
+
 
 def pytest_collection_finish() -> None:
     """What collecting made stays until the end; no collection of garbage has to go through it again."""
