@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +15,7 @@ from lab.images.image import Image
 from lab.images.kernels import Kernel, KernelStore
 from lab.images.tools import SystemTools
 from lab.process import Result
-from lab.providers.guest.boot import archive
+from lab.providers.guest.boot import packed
 from lab.providers.guest.qemu import PROBE_S, PROBED, remembered_kvm
 
 KERNEL = "cloud"
@@ -77,22 +76,9 @@ def _held(host: Host, path: Path) -> PurePosixPath:
 
 
 def initramfs(home: Home, kernel: Kernel) -> Path:
-    """Made once for each change of what goes into it, beside the kernel."""
-    loaded = kernel.load_order(_MODULES)
-    files = {
-        "init": (_INIT.encode(), 0o755),
-        "agent.py": (_SOURCE.read_bytes(), 0o644),
-        "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
-        "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
-        **{f"modules/{name}": (content, 0o644) for name, content in loaded},
-    }
-    made = archive(("bin", "dev", "modules", "new", "proc", "sys"), files)
-    path = kernel.folder / f"hypervisor-{hashlib.sha256(made).hexdigest()[:16]}"
-    if not path.exists():
-        with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:
-            (scratch / "made").write_bytes(made)
-            (scratch / "made").replace(path)
-    return path
+    """The initramfs of a guest with this kernel."""
+    files = {"init": (_INIT.encode(), 0o755), "agent.py": (_SOURCE.read_bytes(), 0o644)}
+    return packed(home, kernel, "hypervisor", _MODULES, ("bin", "dev", "modules", "new", "proc", "sys"), files)
 
 
 def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, start: PurePosixPath) -> bool:

@@ -75,20 +75,33 @@ exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/
 
 
 def initramfs(home: Home, kernel: Kernel, modules: Iterable[str]) -> Path:
-    """The initramfs for a kernel, made once for each change of what goes into it; it loads these modules.
+    """The initramfs of a node with this kernel; it loads these modules."""
+    agent = {f"agent/{path.name}": (path.read_bytes(), 0o644) for path in sorted(AGENT.glob("*.py"))}
+    files = {"init": (_INIT.replace("PORT", str(PORT)).encode(), 0o755), **agent}
+    return packed(home, kernel, "initramfs", modules, ("agent", "bin", "dev", "modules", "proc", "sys"), files)
+
+
+def packed(
+    home: Home,
+    kernel: Kernel,
+    kind: str,
+    modules: Iterable[str],
+    folders: Iterable[str],
+    files: Mapping[str, tuple[bytes, int]],
+) -> Path:
+    """An initramfs of these files, a busybox and modules of the kernel, made once for each change of what goes into it.
 
     Not compressed: an emulated guest takes longer to unpack it than this machine to read it.
     """
     loaded = kernel.load_order(tuple(modules))
-    files = {
-        "init": (_INIT.replace("PORT", str(PORT)).encode(), 0o755),
-        **{f"agent/{path.name}": (path.read_bytes(), 0o644) for path in sorted(AGENT.glob("*.py"))},
+    held = {
+        **files,
         "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
         "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
         **{f"modules/{name}": (content, 0o644) for name, content in loaded},
     }
-    content = archive(("agent", "bin", "dev", "modules", "proc", "sys"), files)
-    path = kernel.folder / f"initramfs-{hashlib.sha256(content).hexdigest()[:16]}"
+    content = archive(folders, held)
+    path = kernel.folder / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not path.exists():
         with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:
             (scratch / "made").write_bytes(content)
