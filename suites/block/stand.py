@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lab import pools
 from lab.attach.cluster import AttachedCluster
@@ -20,6 +21,7 @@ from lab.workers import Workers
 from lab.workloads import fio, image
 from lab.workloads.fio import FioJob, FioResult
 from lab.workloads.image import BlockImage
+from suites.limits import figure
 
 CLIENTS = 3
 TOPOLOGY = Topology(native=3, foreign=0, measured=CLIENTS)
@@ -97,24 +99,7 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
         return list(workers.map(one, jobs))
 
 
-def note(
-    recorder: Recorder,
-    what: str,
-    value: float,
-    unit: str,
-    *,
-    why: str = SHARED,
-    least: float | None = None,
-    most: float | None = None,
-    interval: tuple[float, float] | None = None,
-    derivation: Sequence[str] = (),
-) -> None:
-    """Note a figure with its limit, or with why it has none. interval: where it lies; left out where it is exact."""
-    low, high = interval or (value, value)
-    steps = {"derivation": list(derivation)} if derivation else {}
-    recorder.record(
-        "figure", what=what, value=value, low=low, high=high, unit=unit, least=least, most=most, why=why, **steps
-    )
+note = partial(figure, why=SHARED)
 
 
 @dataclass(frozen=True)

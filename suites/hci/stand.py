@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from lab import pools
 from lab.arch import host_arch
 from lab.cluster import Cluster
 from lab.errors import LabBroken
-from lab.history import Recorder
 from lab.host import Host
 from lab.hypervisor import guest, parts
 from lab.hypervisor.command import Cache, Order, RbdDisk
@@ -23,6 +23,7 @@ from lab.spec import MIB
 from lab.workers import Workers
 from lab.workloads import image
 from lab.workloads.image import BlockImage
+from suites.limits import figure
 from suites.machines import home_of
 
 NODE = "c0"
@@ -117,20 +118,7 @@ def disk(of: BlockImage, cache: Cache, **options: str) -> RbdDisk:
     return RbdDisk(of.pool, of.name, cache, options)
 
 
-def note(
-    recorder: Recorder,
-    what: str,
-    value: float,
-    unit: str,
-    *,
-    why: str = SHARED,
-    least: float | None = None,
-    most: float | None = None,
-    interval: tuple[float, float] | None = None,
-) -> None:
-    """Note a figure with its limit, or with why it has none. interval: where it lies; left out where it is exact."""
-    low, high = interval or (value, value)
-    recorder.record("figure", what=what, value=value, low=low, high=high, unit=unit, least=least, most=most, why=why)
+note = partial(figure, why=SHARED)
 
 
 def tier_scaled(stage: Stage, quick: float, full: float) -> float:
