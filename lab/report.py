@@ -135,12 +135,17 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         rows=rows,
         matrices=list(_matrices(rows)),
         limits=limits_of(archive),
-        predictions=[event.data for event in archive.events if event.kind == "prediction"],
-        claims=[event.data for event in archive.events if event.kind == "claim"],
+        predictions=_events(archive, "prediction"),
+        recoveries=_events(archive, "recovery"),
+        claims=_events(archive, "claim"),
         beside=beside,
         duration=_duration(archive.manifest),
         words=WORDS,
     )
+
+
+def _events(archive: Archive, kind: str) -> list[Mapping[str, Any]]:
+    return [event.data for event in archive.events if event.kind == kind]
 
 
 @cache

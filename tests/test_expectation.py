@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import pytest
 
 from cli.gate import chosen, expectation_page
 from fixtures.expectation import SCENARIO, claims, demands_for, note_expectations, shapes_of
-from lab.archive import Ending, Record
+from lab.archive import Ending, Record, Writer, read_archive
 from lab.history import History
 from lab.home import Home
+from lab.report import render_report
 from lab.series import record_demand
 from lab.telemetry.demandfile import Measurement
+from tests.test_archive import MANIFEST
 from tuning.demandsets import find_demands
 from tuning.profilefile import find_profile
 
@@ -119,3 +122,27 @@ def test_predictions_are_lines_below_the_verdicts() -> None:
     assert "1,000/s after 2 ms, limit: cpu" in text
     assert "not predicted for p, write: nothing measured" in text
     assert expectation_page([]) == ""
+
+
+def test_the_report_shows_what_the_hardware_is_held_to_and_why(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "a", MANIFEST)
+    profile = find_profile("ampere-altra-4n", tmp_path)
+    note_expectations(writer.history, profile, Home(tmp_path / "home"), [PASSED])
+    writer.save()
+    archive = read_archive(tmp_path / "a")
+    text = " ".join(html.unescape(render_report(archive)).split())
+    held = [limit for event in archive.events for limit in event.data.get("limits", ())]
+    assert {limit["metric"].split(" of ")[0] for limit in held} == {"throughput", "mean latency", "time to recover"}
+    for limit in held:
+        bound = limit["high"] if limit["low"] is None else limit["low"]
+        assert f"{bound:,.6g} {limit['unit']}" in text
+        assert all(" ".join(step.split()) in text for step in limit["derivation"])
+
+
+def test_a_reports_recovery_that_cannot_be_said_says_why(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "a", MANIFEST)
+    note_expectations(writer.history, find_profile("ci-hosted-x86", tmp_path), Home(tmp_path / "home"), [PASSED])
+    writer.save()
+    archive = read_archive(tmp_path / "a")
+    [found] = [event.data for event in archive.events if event.kind == "recovery"]
+    assert found["unknown"] in html.unescape(render_report(archive))
