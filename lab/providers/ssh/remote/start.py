@@ -9,13 +9,14 @@ JSON. It must run on Python 3.9 and later and imports nothing of the lab.
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import sys
 import time
 
 MARK = "CEPHLAB_REMOTE"
-STARTED_S = 20.0
+STARTED_S = 45.0  # a busy machine takes its time; less than ssh is waited for
 OLDEST = (3, 9)
 
 
@@ -46,7 +47,7 @@ def start(folder, path, mark, front):
     environment[MARK] = mark
     if front:
         environment["PATH"] = front + ":" + environment.get("PATH", os.defpath)
-    os.posix_spawn(
+    pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", archive, path],
         environment,
@@ -59,9 +60,12 @@ def start(folder, path, mark, front):
     )
     deadline = time.monotonic() + STARTED_S
     while not answers(path):
-        if time.monotonic() > deadline:
+        ended = os.waitpid(pid, os.WNOHANG)[0] == pid
+        if ended or time.monotonic() > deadline:
+            if not ended:
+                os.kill(pid, signal.SIGKILL)
             with open(log, errors="replace") as file:
-                raise TimeoutError("the agent does not start: " + file.read()[-2000:])
+                raise TimeoutError("the agent %s: %s" % ("ended" if ended else "does not start", file.read()[-2000:]))
         time.sleep(0.01)
 
 
