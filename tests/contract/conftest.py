@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -18,11 +19,12 @@ from lab.providers.base import Images, Lab, Provider
 from lab.providers.select import PROVIDERS
 from lab.runs import Run, Runs
 from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
-from tests.contract.yard import SSHD, Yard, machines, yard
+from tests.contract.yard import Kind, Spot, Yard, machines
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 DISK_BYTES = 64 * MIB
 
+SSH_KINDS = tuple(f"ssh-{kind}" for kind in Kind)
 SSH_MACHINES = 6  # a place of two, and two runs side by side of two more
 GUESTS = ("uml", "qemu")
 GUESTS_VARIABLE = "CEPHLAB_GUESTS"
@@ -73,27 +75,38 @@ def skip_guests(provider: str) -> None:
         pytest.skip(f"machines are booted where {GUESTS_VARIABLE}=1, as `tox -e lab` has it: they take minutes")
 
 
-@pytest.fixture(scope="module")
-def ssh_yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+@contextmanager
+def ssh_machines(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[Yard]:
     """Machines for the provider `ssh`, which has none of its own."""
-    if SSHD is None:
-        pytest.skip("sshd is not installed (package openssh-server): there is nothing to enter by ssh")
-    made = yard(tmp_path_factory.mktemp("yard"), machines(SSH_MACHINES))
-    with made as found, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(INVENTORY_VARIABLE, str(found.inventory))
+    spots = [Spot(f"m{number}") for number in range(SSH_MACHINES)]
+    with machines(kind, folder, spots, home, images) as found:
         yield found
 
 
-@pytest.fixture(scope="module", params=list(PROVIDERS))
-def provider(request: pytest.FixtureRequest) -> Provider:
+@pytest.fixture(scope="session")
+def ssh_loopback(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with ssh_machines(Kind.LOOPBACK, home, images, tmp_path_factory.mktemp("yard")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def ssh_containers(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with ssh_machines(Kind.CONTAINERS, home, images, tmp_path_factory.mktemp("yard")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=[*(name for name in PROVIDERS if name != "ssh"), *SSH_KINDS])
+def provider(request: pytest.FixtureRequest) -> Iterator[Provider]:
     skip_guests(request.param)
-    if request.param == "ssh":
-        request.getfixturevalue("ssh_yard")
-    found = PROVIDERS[request.param]()
-    reason = found.unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    return found
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param in SSH_KINDS:
+            yard: Yard = request.getfixturevalue(request.param.replace("-", "_"))
+            patch.setenv(INVENTORY_VARIABLE, str(yard.inventory))
+        found = PROVIDERS["ssh" if request.param in SSH_KINDS else request.param]()
+        reason = found.unavailable()
+        if reason is not None:
+            pytest.skip(str(reason))
+        yield found
 
 
 def has(provider: Provider, capability: Capability) -> None:

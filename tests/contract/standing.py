@@ -6,34 +6,37 @@ which asks its own cluster. What systemd and cephadm themselves do is not shown 
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import secrets
 import socketserver
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lab.arch import Arch
 from lab.cluster import Cluster, raise_cluster
 from lab.home import Home
+from lab.host import Host
 from lab.images.image import Image
-from lab.providers.base import Images
+from lab.providers.base import Images, Provider
+from lab.providers.container import ContainerProvider
 from lab.providers.local import LocalProvider
 from lab.providers.local.programs import Programs
 from lab.runs import Runs
 from lab.scenario import Topology
 from lab.spec import DEFAULT_RELEASE
-from tests.contract.yard import Spot, Yard, yard
+from tests.contract.yard import Kind, Spot, Yard, containers, skip_without, yard
 
 TOPOLOGY = Topology(native=2, foreign=1, clients=True)
 
 SYSTEMCTL = """#!/usr/bin/python3
 import json, socket, sys
-link = socket.socket(socket.AF_UNIX)
-link.connect({server!r})
-link.sendall(json.dumps([{node!r}, *sys.argv[1:]]).encode() + b"\\n")
+link = socket.create_connection({server!r})
+link.sendall(json.dumps([{word!r}, {node!r}, *sys.argv[1:]]).encode() + b"\\n")
 answer = json.loads(link.makefile().readline())
 sys.stdout.write(answer["out"])
 sys.stderr.write(answer["err"])
@@ -58,20 +61,32 @@ class Standing:
         return [words for words in self.told if "list-units" not in words]
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
+class _Server(socketserver.ThreadingTCPServer):
+    """Listens on an address of the lab's alone, and heeds who knows the word.
+
+    The machines may be containers, which reach no socket in a file of this machine's.
+    """
+
     daemon_threads = True
 
-    def __init__(self, path: Path, cluster: Cluster, told: list[tuple[str, ...]]) -> None:
-        super().__init__(str(path), _Handler)
+    def __init__(self, address: str, cluster: Cluster, told: list[tuple[str, ...]]) -> None:
+        super().__init__((address, 0), _Handler)
         self.cluster = cluster
         self.told = told
+        self.word = secrets.token_hex(16)
+
+    def stand_in(self, node: str) -> str:
+        """The text of a machine's systemctl."""
+        return SYSTEMCTL.format(server=self.server_address, word=self.word, node=node)
 
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        node, *words = json.loads(self.rfile.readline())
+        word, node, *words = json.loads(self.rfile.readline())
+        if word != self.server.word:
+            return
         self.server.told.append((node, *words))
         self.wfile.write(json.dumps(_systemctl(self.server.cluster, node, words)).encode() + b"\n")
 
@@ -107,40 +122,64 @@ def _act(cluster: Cluster, name: str, verb: str, options: list[str]) -> None:
 
 
 @contextmanager
-def standing(home: Home, images: Images, folder: Path) -> Iterator[Standing]:
-    """Raise the cluster, and an sshd on every machine's own address; gone when the block is left."""
+def standing(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[Standing]:
+    """Raise the cluster, and an sshd on every machine's own address; gone when the block is left.
+
+    Machines are loopback addresses with the programs of an image, or containers.
+    """
+    skip_without(kind, list(images))
     runs = Runs(home)
-    run = runs.create("local")
+    provider: Provider = LocalProvider() if kind is Kind.LOOPBACK else ContainerProvider()
+    run = runs.create(provider.name)
     told: list[tuple[str, ...]] = []
     try:
-        with (
-            raise_cluster(LocalProvider(), TOPOLOGY.spec(DEFAULT_RELEASE), images, run) as cluster,
-            ExitStack() as undo,
-        ):
+        with raise_cluster(provider, TOPOLOGY.spec(DEFAULT_RELEASE), images, run) as cluster, ExitStack() as undo:
             cluster.wait_healthy()
             cluster.write_client_files()
-            server = _Server(folder / "systemctl", cluster, told)
-            undo.enter_context(server)
+            server = undo.enter_context(_Server(_here(kind, cluster), cluster, told))
             threading.Thread(target=server.serve_forever, daemon=True).start()
             undo.callback(server.shutdown)
             conf, keys = cluster.client_files
-            spots = [_spot(cluster, name, images, folder) for name in cluster.hosts]
             access = {"conf": str(conf), "keyring": str(keys)}
-            found = undo.enter_context(yard(folder / "yard", spots, access))
+            if kind is Kind.LOOPBACK:
+                spots = [_with_programs(_spot(cluster, name), server, images, folder) for name in cluster.hosts]
+                found = undo.enter_context(yard(folder / "yard", spots, access))
+            else:
+                spots = [_with_systemctl(_spot(cluster, name), server, cluster.hosts[name]) for name in cluster.hosts]
+                ground = containers(cluster.hosts, home, images)
+                found = undo.enter_context(yard(folder / "yard", spots, access, ground))
             yield Standing(cluster, found, told)
     finally:
         runs.forget(run)
 
 
-def _spot(cluster: Cluster, name: str, images: Mapping[Arch, Image], folder: Path) -> Spot:
+def _here(kind: Kind, cluster: Cluster) -> str:
+    """This machine's own address in the lab: of a network of containers it is the first."""
+    if kind is Kind.LOOPBACK:
+        return "127.0.0.1"
+    return str(next(ipaddress.IPv4Network(cluster.lab.state["subnet"]).hosts()))
+
+
+def _spot(cluster: Cluster, name: str) -> Spot:
     host = cluster.hosts[name]
-    programs = folder / f"programs-{host.arch}"
+    kinds = {daemon.kind for daemon in cluster.daemons.values() if daemon.host.name == name}
+    return Spot(name, host.address, host.arch, tuple(sorted(kinds)) or ("client",))
+
+
+def _with_programs(spot: Spot, server: _Server, images: Mapping[Arch, Image], folder: Path) -> Spot:
+    """A loopback address has no programs of its own: those of an image are put in front."""
+    programs = folder / f"programs-{spot.arch}"
     if not programs.exists():
-        Programs(images[host.arch].root, host.arch).write_wrappers(programs)
-    own = folder / f"own-{name}"
+        Programs(images[spot.arch].root, spot.arch).write_wrappers(programs)
+    own = folder / f"own-{spot.name}"
     own.mkdir()
     systemctl = own / "systemctl"
-    systemctl.write_text(SYSTEMCTL.format(server=str(folder / "systemctl"), node=name))
-    systemctl.chmod(0o755)
-    kinds = {daemon.kind for daemon in cluster.daemons.values() if daemon.host.name == name}
-    return Spot(name, host.address, host.arch, tuple(sorted(kinds)) or ("client",), (own, programs))
+    systemctl.write_text(server.stand_in(spot.name))
+    systemctl.chmod(0o700)
+    return replace(spot, path=(str(own), str(programs)))
+
+
+def _with_systemctl(spot: Spot, server: _Server, host: Host) -> Spot:
+    own = host.directory / "systemd"
+    host.push(server.stand_in(spot.name).encode(), own / "systemctl", mode=0o700)
+    return replace(spot, path=(str(own),))

@@ -25,7 +25,7 @@ from lab.providers.base import Images
 from lab.runs import Runs
 from tests.contract.conftest import FOREIGN
 from tests.contract.standing import Standing, standing
-from tests.contract.yard import SSHD
+from tests.contract.yard import Kind
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +33,6 @@ VARIABLE = "CEPHLAB_SSH"
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(SSHD is None, reason="sshd is not installed (package openssh-server)"),
     pytest.mark.skipif(
         os.environ.get(VARIABLE) != "1",
         reason=f"attaching is tried where {VARIABLE}=1, as `tox -e lab` has it: minutes",
@@ -41,9 +40,11 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def stands(home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standing]:
-    with standing(home, images, tmp_path_factory.mktemp("standing")) as found:
+@pytest.fixture(scope="module", params=list(Kind))
+def stands(
+    request: pytest.FixtureRequest, home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Standing]:
+    with standing(request.param, home, images, tmp_path_factory.mktemp("standing")) as found:
         yield found
 
 
@@ -92,9 +93,9 @@ def test_it_is_found_as_it_is(stands: Standing, home: Home) -> None:
         assert cluster.wait_healthy().ok
         assert cluster.client_for(FOREIGN).call("about")["machine"] == FOREIGN.value
         assert cluster.client.call("about")["machine"] == host_arch().value
-        folders = {Path(host.directory.parent) for host in cluster.hosts.values()}
-        assert all(folder.is_dir() for folder in folders)
-    assert not any(folder.exists() for folder in folders)
+        folders = {name: host.directory.parent for name, host in cluster.hosts.items()}
+        assert all(stands.yard.has(name, folder) for name, folder in folders.items())
+    assert not any(stands.yard.has(name, folder) for name, folder in folders.items())
     assert everything(stands) == before
 
 
@@ -141,7 +142,8 @@ def test_nothing_is_touched_without_a_list(stands: Standing, home: Home) -> None
         assert let_through == []
         assert everything(stands) == before
         assert stands.cluster.client.read("standing", "o") == b"theirs"
-        assert not Path("/var/tmp/never").exists()
+        assert not stands.yard.has("n0", "/var/tmp/never")
+        assert not stands.yard.has("n0", "/tmp/never")
     finally:
         pools.delete(stands.cluster, "standing")
 

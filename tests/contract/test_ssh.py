@@ -21,29 +21,32 @@ from lab.errors import LabBroken, Unavailable
 from lab.home import Home
 from lab.images.image import Image
 from lab.inventory import INVENTORY_VARIABLE, Inventory, load_inventory
+from lab.providers.base import Images
 from lab.providers.ssh import SshProvider
 from lab.providers.ssh.connection import Unreachable
 from lab.providers.ssh.lab import SshLab
 from lab.runs import Runs
 from tests.contract import other_process, probes
 from tests.contract.conftest import FOREIGN, node, spec_of
-from tests.contract.yard import NETWORK, PORT, SSHD, Spot, Yard, yard
+from tests.contract.yard import Kind, Spot, Yard, machines, make_key, place
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(SSHD is None, reason="sshd is not installed")]
+pytestmark = [pytest.mark.real]
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="module")
-def quirks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+@pytest.fixture(scope="module", params=list(Kind))
+def quirks(
+    request: pytest.FixtureRequest, home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Yard]:
     """A good machine, and some that are set up so that they cannot serve."""
     spots = [
-        Spot("good", f"{NETWORK}.101"),
-        Spot("closed", f"{NETWORK}.102", more="DisableForwarding yes"),
-        Spot("chatty", f"{NETWORK}.103", more='ForceCommand echo welcome; eval "$SSH_ORIGINAL_COMMAND"'),
-        Spot("old", f"{NETWORK}.104"),
+        Spot("good"),
+        Spot("closed", more="DisableForwarding yes"),
+        Spot("chatty", more='ForceCommand echo welcome; eval "$SSH_ORIGINAL_COMMAND"'),
+        Spot("old"),
     ]
-    with yard(tmp_path_factory.mktemp("yard"), spots) as found:
+    with machines(request.param, tmp_path_factory.mktemp("yard"), spots, home, images, first=101) as found:
         yield found
 
 
@@ -73,30 +76,32 @@ def test_a_machine_that_is_known_is_entered(inventory: Inventory, tmp_path: Path
     launch_on("good", inventory, home_in(tmp_path))
 
 
-def test_an_unknown_host_key_is_refused(inventory: Inventory, tmp_path: Path) -> None:
+def test_an_unknown_host_key_is_refused(inventory: Inventory, quirks: Yard, tmp_path: Path) -> None:
     (tmp_path / "none").touch()
     with pytest.raises(Unreachable) as caught:
         launch_on("good", inventory, home_in(tmp_path), known_hosts=str(tmp_path / "none"))
     assert "host key is not known" in caught.value.what
-    assert f"ssh-keyscan -p {PORT} {NETWORK}.101" in caught.value.hint
+    assert f"ssh-keyscan -p {quirks.ground.port} {quirks.spot('good').address}" in caught.value.hint
     assert (tmp_path / "none").read_bytes() == b""
 
 
 def test_a_changed_host_key_is_refused(inventory: Inventory, quirks: Yard, tmp_path: Path) -> None:
     other = (quirks.folder / "user_key.pub").read_text().split()[:2]
-    (tmp_path / "other").write_text(f"[{NETWORK}.101]:{PORT} {' '.join(other)}\n")
+    where = place(quirks.spot("good").address, quirks.ground.port)
+    (tmp_path / "other").write_text(f"{where} {' '.join(other)}\n")
     with pytest.raises(Unreachable, match="not the one that is known"):
         launch_on("good", inventory, home_in(tmp_path), known_hosts=str(tmp_path / "other"))
 
 
-def test_who_is_not_let_in_is_told_so(inventory: Inventory, quirks: Yard, tmp_path: Path) -> None:
+def test_who_is_not_let_in_is_told_so(inventory: Inventory, tmp_path: Path) -> None:
+    make_key(tmp_path / "stranger")
     with pytest.raises(Unreachable, match="does not let"):
-        launch_on("good", inventory, home_in(tmp_path), key=str(quirks.folder / "host_key"))
+        launch_on("good", inventory, home_in(tmp_path), key=str(tmp_path / "stranger"))
 
 
 def test_nobody_answering_is_told_so(inventory: Inventory, tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match="does not answer"):
-        launch_on("good", inventory, home_in(tmp_path), port=PORT + 1)
+        launch_on("good", inventory, home_in(tmp_path), port=7423)
 
 
 def test_a_machine_that_forwards_nothing_is_told_what_it_lacks(inventory: Inventory, tmp_path: Path) -> None:
@@ -121,7 +126,7 @@ def test_another_architecture_than_written_is_refused(inventory: Inventory, tmp_
         launch_on("good", inventory, home_in(tmp_path), arch=FOREIGN)
 
 
-def test_a_folder_of_that_name_is_not_entered(inventory: Inventory, tmp_path: Path) -> None:
+def test_a_folder_of_that_name_is_not_entered(inventory: Inventory, quirks: Yard, tmp_path: Path) -> None:
     runs = Runs(home_in(tmp_path))
     run = runs.create("ssh")
     lab = SshLab(run, inventory.machines)
@@ -130,15 +135,15 @@ def test_a_folder_of_that_name_is_not_entered(inventory: Inventory, tmp_path: Pa
     with pytest.raises(Unavailable, match="serves another run"):
         again.add_machine(host.machine)
     lab.close()
-    folder = Path(host.directory.parent)
-    folder.mkdir()
-    folder.chmod(0o755)
+    folder = str(host.directory.parent)
+    assert not quirks.has("good", folder)
+    quirks.look("good", "mkdir", "--mode=0755", folder)
     try:
         with pytest.raises(LabBroken, match="exists"):
             SshLab(run, inventory.machines).add_node(node("good"))
-        assert list(folder.iterdir()) == []
+        assert quirks.look("good", "ls", "--almost-all", folder).stdout == ""
     finally:
-        folder.rmdir()
+        assert quirks.look("good", "rmdir", folder).code == 0
 
 
 def is_master(process: psutil.Process) -> bool:

@@ -11,21 +11,25 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.world import World
 from lab.home import Home
-from tests.contract.yard import NETWORK, SSHD, Spot, yard
+from lab.providers.base import Images
+from tests.contract.yard import Kind, Spot, machines
 from tests.fake_provider import FakeProvider, providers
 
-pytestmark = [pytest.mark.real, pytest.mark.skipif(SSHD is None, reason="sshd is not installed")]
+pytestmark = [pytest.mark.real]
 
 KEY = "vm.swappiness"
 
 
-def test_a_machine_is_looked_at_and_what_is_set_there_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", Kind)
+def test_a_machine_is_looked_at_and_what_is_set_there_is_left_alone(
+    kind: Kind, home: Home, images: Images, tmp_path: Path
+) -> None:
     world = World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
     # The value that is there: it is the machine that others work on too, so nothing may change.
     now = Path("/proc/sys", *KEY.split(".")).read_text().strip()
     setting = f'[[settings]]\nkind = "sysctl"\nkey = "{KEY}"\nvalue = "{now}"\nsource = "s"\n'
     (tmp_path / "mine.toml").write_text('title = "t"\npaper = "p"\n' + setting)
-    with yard(tmp_path / "yard", [Spot("m0", f"{NETWORK}.180")]) as found:
+    with machines(kind, tmp_path / "yard", [Spot("m0")], home, images, first=180) as found:
 
         def tune(verb: str, *more: str) -> Result:
             given = ["tune", verb, str(tmp_path / "mine.toml"), "--inventory", str(found.inventory), *more, "--json"]

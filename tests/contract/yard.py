@@ -1,4 +1,4 @@
-"""Machines to enter by ssh: an sshd of this user's own on each of some loopback addresses, and their inventory."""
+"""Machines to enter by ssh, and their inventory: loopback addresses of this machine, or containers of a lab."""
 
 from __future__ import annotations
 
@@ -7,23 +7,34 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
+from signal import SIGKILL
+from typing import Protocol
 
-from lab import clock
+import pytest
+
+from lab import clock, process
 from lab.arch import Arch, host_arch
+from lab.home import Home
+from lab.host import Host
+from lab.process import Result
+from lab.providers.base import Images
+from lab.providers.container import ContainerProvider
+from lab.runs import Runs
+from lab.spec import ClusterSpec, Node
+from tests.contract import sshd
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-PORT = 7422
-NETWORK = "127.78.4"
 
 CONFIG = """
 Port {port}
 ListenAddress {address}
-HostKey {folder}/host_key
-AuthorizedKeysFile {folder}/authorized_keys
+HostKey {key}
+AuthorizedKeysFile {authorized}
 PidFile none
 UsePAM no
 StrictModes no
@@ -36,14 +47,29 @@ PrintMotd no
 
 @dataclass(frozen=True)
 class Spot:
-    """One machine of a yard. path: folders in front of PATH there; more: lines for its sshd."""
+    """One machine of a yard. address: empty until it has one; path: folders in front of PATH there; more: lines for its
+    sshd.
+    """
 
     name: str
-    address: str
+    address: str = ""
     arch: Arch = field(default_factory=host_arch)
     roles: tuple[str, ...] = ("client",)
-    path: tuple[Path, ...] = ()
+    path: tuple[str, ...] = ()
     more: str = ""
+
+
+class Ground(Protocol):
+    """Where machines are, and how to be on one without ssh."""
+
+    port: int
+    user: str
+
+    def start(self, spot: Spot, folder: Path, authorized: bytes) -> tuple[str, Callable[[], None]]:
+        """Start an sshd; gives its host key, as known_hosts has it, and what ends it."""
+        ...
+
+    def look(self, spot: Spot, *argv: str) -> Result: ...
 
 
 @dataclass(frozen=True)
@@ -53,45 +79,125 @@ class Yard:
     folder: Path
     inventory: Path
     spots: tuple[Spot, ...]
-    servers: Mapping[str, subprocess.Popen[bytes]]
+    ground: Ground
 
     @property
     def known_hosts(self) -> Path:
         return self.folder / "known_hosts"
 
+    def spot(self, name: str) -> Spot:
+        return next(spot for spot in self.spots if spot.name == name)
 
-def machines(count: int) -> list[Spot]:
-    return [Spot(f"m{number}", f"{NETWORK}.{number + 1}") for number in range(count)]
+    def look(self, name: str, *argv: str) -> Result:
+        """Run a program on a machine by another way than ssh; whatever its status."""
+        return self.ground.look(self.spot(name), *argv)
+
+    def has(self, name: str, path: object) -> bool:
+        return self.look(name, "test", "-e", str(path)).code == 0
+
+
+class Loopback:
+    """Addresses of this machine, each with an sshd of this user's own: one file system, one set of processes."""
+
+    network = "127.78.4"
+
+    def __init__(self) -> None:
+        self.port = 7422
+        self.user = getpass.getuser()
+
+    def start(self, spot: Spot, folder: Path, authorized: bytes) -> tuple[str, Callable[[], None]]:
+        assert SSHD is not None
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)  # which sshd confines its first half to
+        own = folder / spot.name
+        own.mkdir()
+        public = make_key(own / "host_key")
+        (own / "authorized_keys").write_bytes(authorized)
+        config = own / "config"
+        config.write_text(config_text(self.port, spot, own / "host_key", own / "authorized_keys"))
+        argv = [SSHD, "-D", "-e", "-f", str(config)]
+        with (own / "log").open("wb") as log:
+            server = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+        def end() -> None:
+            server.terminate()
+            server.wait()
+
+        return public, end
+
+    def look(self, spot: Spot, *argv: str) -> Result:
+        return process.run(argv, check=False, where=spot.name)
+
+
+class Containers:
+    """Containers of a lab with Debian's sshd in each: addresses, files, processes and host keys of their own."""
+
+    def __init__(self, hosts: Mapping[str, Host], archives: Mapping[Arch, Path]) -> None:
+        self.port = 22
+        self.user = "root"
+        self._hosts = hosts
+        self._archives = archives
+
+    def start(self, spot: Spot, folder: Path, authorized: bytes) -> tuple[str, Callable[[], None]]:
+        host = self._hosts[spot.name]
+        sshd.install(host, self._archives[host.arch])
+        key, public = sshd.host_key(host)
+        host.push(authorized, key.with_name("authorized_keys"))
+        config = key.with_name("config")
+        text = config_text(self.port, spot, key, key.with_name("authorized_keys"))
+        if host.emulated and host.arch.qemu_cpu:
+            # A login does not inherit what the container was given to make its emulator quicker.
+            text += f"SetEnv QEMU_CPU={host.arch.qemu_cpu}\n"
+        host.push(text.encode(), config)
+        argv = ("/usr/sbin/sshd", "-D", "-e", "-f", str(config))
+        server = host.spawn(argv, log=key.with_name("log"))
+        return public, lambda: server.signal(SIGKILL)
+
+    def look(self, spot: Spot, *argv: str) -> Result:
+        return self._hosts[spot.name].run(argv, check=False)
+
+
+def config_text(port: int, spot: Spot, key: object, authorized: object) -> str:
+    return CONFIG.format(port=port, address=spot.address, key=key, authorized=authorized, more=spot.more)
+
+
+def make_key(path: Path) -> str:
+    """Make a key pair; gives its public half, as known_hosts has it."""
+    argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", path.name, "-f", str(path)]
+    subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+    return " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2])
 
 
 @contextmanager
-def yard(folder: Path, spots: Sequence[Spot], ceph: Mapping[str, str] | None = None) -> Iterator[Yard]:
-    """Sshds on these addresses, their keys made anew; gone when the block is left."""
-    assert SSHD is not None
+def yard(
+    folder: Path, spots: Sequence[Spot], ceph: Mapping[str, str] | None = None, ground: Ground | None = None
+) -> Iterator[Yard]:
+    """Sshds on these machines, their keys made anew; gone when the block is left."""
+    ground = ground or Loopback()
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("user_key", "host_key"):
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
-        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
-    (folder / "authorized_keys").write_bytes((folder / "user_key.pub").read_bytes())
-    key = " ".join((folder / "host_key.pub").read_text().split()[:2])
-    lines = [f"[{spot.address}]:{PORT} {key}\n" for spot in spots]
-    (folder / "known_hosts").write_text("".join(lines))
+    authorized = make_key(folder / "user_key").encode() + b"\n"
     inventory = folder / "inventory.toml"
-    inventory.write_text(inventory_text(spots, ceph))
-    if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # which sshd confines its first half to
     with ExitStack() as running:
-        servers = {}
+        known = []
         for spot in spots:
-            servers[spot.name] = _start(folder, spot)
-            running.callback(_end, servers[spot.name])
+            key, end = ground.start(spot, folder, authorized)
+            running.callback(end)
+            known.append(f"{place(spot.address, ground.port)} {key}\n")
+        (folder / "known_hosts").write_text("".join(known))
+        inventory.write_text(inventory_text(spots, ceph, ground))
         for spot in spots:
-            wait_listening(spot)
-        yield Yard(folder, inventory, tuple(spots), servers)
+            wait_listening(spot, ground.port)
+        yield Yard(folder, inventory, tuple(spots), ground)
 
 
-def inventory_text(spots: Sequence[Spot], ceph: Mapping[str, str] | None) -> str:
-    lines = [f'user = "{getpass.getuser()}"', f"port = {PORT}", 'key = "user_key"', 'known_hosts = "known_hosts"']
+def place(address: str, port: int) -> str:
+    """A machine as known_hosts names it."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def inventory_text(spots: Sequence[Spot], ceph: Mapping[str, str] | None, ground: Ground) -> str:
+    lines = [f'user = "{ground.user}"', 'key = "user_key"', 'known_hosts = "known_hosts"']
+    lines += [f"port = {ground.port}"] if ground.port != 22 else []
     lines += ['python = "/usr/bin/python3"']  # the user's own may be a version manager's
     if ceph:
         lines += ["[ceph]", *(f'{key} = "{value}"' for key, value in ceph.items())]
@@ -99,27 +205,71 @@ def inventory_text(spots: Sequence[Spot], ceph: Mapping[str, str] | None) -> str
         roles = ", ".join(f'"{role}"' for role in spot.roles)
         lines += ["[[hosts]]", f'name = "{spot.name}"', f'address = "{spot.address}"']
         lines += [f'architecture = "{spot.arch}"', f"roles = [{roles}]"]
-        lines += [f'path = "{":".join(map(str, spot.path))}"'] if spot.path else []
+        lines += [f'path = "{":".join(spot.path)}"'] if spot.path else []
     return "\n".join(lines) + "\n"
 
 
-def _start(folder: Path, spot: Spot) -> subprocess.Popen[bytes]:
-    config = folder / f"{spot.name}.conf"
-    config.write_text(CONFIG.format(port=PORT, address=spot.address, folder=folder, more=spot.more))
-    with (folder / f"{spot.name}.log").open("wb") as log:
-        return subprocess.Popen(
-            [str(SSHD), "-D", "-e", "-f", str(config)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    server.terminate()
-    server.wait()
-
-
-def wait_listening(spot: Spot) -> None:
+def wait_listening(spot: Spot, port: int) -> None:
     def listens() -> bool:
         with socket.socket() as probe:
-            return probe.connect_ex((spot.address, PORT)) == 0
+            return probe.connect_ex((spot.address, port)) == 0
 
-    clock.wait(listens, bool, what=f"the sshd of {spot.name}", timeout_s=10, interval_s=0.02)
+    clock.wait(listens, bool, what=f"the sshd of {spot.name}", timeout_s=20, interval_s=0.02)
+
+
+# Bare machines of either kind, for tests that need no Ceph there.
+
+
+class Kind(StrEnum):
+    """What stands in for machines."""
+
+    LOOPBACK = "loopback"
+    CONTAINERS = "containers"
+
+
+def skip_without(kind: Kind, archs: Sequence[Arch] = ()) -> None:
+    """Skip by name what this machine cannot have."""
+    if shutil.which("ssh") is None:
+        pytest.skip("ssh is not installed (package openssh-client)")
+    if kind is Kind.LOOPBACK:
+        if SSHD is None:
+            pytest.skip("sshd is not installed (package openssh-server): there is nothing to enter by ssh")
+        return
+    nodes = [Node(f"m{number}", arch) for number, arch in enumerate(archs or (host_arch(),))]
+    first, *rest = nodes
+    reason = ContainerProvider().unavailable(ClusterSpec((_head(first), *rest)))
+    if reason is not None:
+        pytest.skip(f"no containers to enter by ssh: {reason}")
+
+
+def _head(node: Node) -> Node:
+    return Node(node.name, node.arch, node.disks, mon=True, mgr=True)
+
+
+@contextmanager
+def machines(
+    kind: Kind, folder: Path, spots: Sequence[Spot], home: Home, images: Images, *, first: int = 1
+) -> Iterator[Yard]:
+    """Bare machines, of this kind. first: the last number of the first one's loopback address."""
+    skip_without(kind, [spot.arch for spot in spots])
+    if kind is Kind.LOOPBACK:
+        placed = [replace(spot, address=f"{Loopback.network}.{first + number}") for number, spot in enumerate(spots)]
+        with yard(folder, placed) as found:
+            yield found
+        return
+    runs = Runs(home)
+    run = runs.create("container")
+    head, *rest = (Node(spot.name, spot.arch) for spot in spots)
+    try:
+        with ContainerProvider().launch(ClusterSpec((_head(head), *rest)), images, run) as lab:
+            placed = [replace(spot, address=lab.hosts[spot.name].address) for spot in spots]
+            with yard(folder, placed, ground=containers(lab.hosts, home, images)) as found:
+                yield found
+    finally:
+        runs.forget(run)
+
+
+def containers(hosts: Mapping[str, Host], home: Home, images: Images) -> Containers:
+    """Containers that are up, to have an sshd each."""
+    archs = {host.arch for host in hosts.values()}
+    return Containers(hosts, {arch: sshd.fetched(home, images[arch]) for arch in archs})
