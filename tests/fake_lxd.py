@@ -34,6 +34,7 @@ def server_info(**environment: Any) -> dict[str, Any]:
 class FakeLxd:
     """things: (project, path below /1.0) -> its value. requests: method and path, in order, of all that changes.
 
+    sent: path and body of each of those. answers: what a change at a path answers, in place of nothing.
     refuse: paths that are not to be changed. busy: how often a path still answers that it is. gone: how often a file
     call still finds its helper leaving.
     """
@@ -41,6 +42,8 @@ class FakeLxd:
     info: dict[str, Any] = field(default_factory=server_info)
     things: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    answers: dict[str, Any] = field(default_factory=dict)
     refuse: set[str] = field(default_factory=set)
     busy: dict[str, int] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
@@ -62,7 +65,11 @@ class FakeLxd:
             return 500, 'Instance is busy running a "create" operation'
         if method == "DELETE" and self.things.pop((project, path), None) is None:
             return 404, "not found"
-        return 200, {}
+        return 200, self.answers.get(path, {})
+
+    def orders(self, path: str) -> list[Any]:
+        """The bodies that came to a path, which are JSON."""
+        return [json.loads(body) for to, body in self.sent if to == path]
 
     def _get(self, project: str, path: str, *, whole: bool) -> tuple[int, Any]:
         if path == "":
@@ -73,24 +80,38 @@ class FakeLxd:
         return 200, [value if whole else f"/1.0/{p}" for p, value in below]
 
 
+def _body(request: BaseHTTPRequestHandler) -> bytes:
+    """What came with a request, whole or in chunks."""
+    if request.headers.get("Transfer-Encoding") != "chunked":
+        return request.rfile.read(int(request.headers.get("Content-Length") or 0))
+    found = b""
+    while size := int(request.rfile.readline(), 16):
+        found += request.rfile.read(size)
+        request.rfile.readline()
+    request.rfile.readline()
+    return found
+
+
 def _handler(lxd: FakeLxd) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _serve(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = _body(self)
             asked = urlparse(self.path)
             query = parse_qs(asked.query)
             path = asked.path.removeprefix("/1.0").strip("/")
+            if self.command != "GET":
+                lxd.sent.append((path, body))
             project = query.get("project", ["default"])[0]
             code, value = lxd.answer(self.command, project, path, whole=query.get("recursion") == ["1"])
             kind = "sync" if code == 200 else "error"
-            body = json.dumps({"type": kind, "metadata": value, "error": value if kind == "error" else ""}).encode()
+            answer = json.dumps({"type": kind, "metadata": value, "error": value if kind == "error" else ""}).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(answer)
 
         def do_GET(self) -> None:
             self._serve()

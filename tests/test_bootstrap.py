@@ -309,6 +309,19 @@ def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> 
     assert bench.log()[-1] == "lxd started"
 
 
+@pytest.mark.parametrize(("when", "installed"), [("always+lxd", True), ("lxd+guests", False), ("guests+lxd", False)])
+def test_a_package_may_have_several_conditions(bench: Bench, when: str, installed: bool) -> None:
+    bench.environment()
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + f"machines  {when}  cmd:machines  instances\n")
+    for name in ("unpack-roots", "shout", "python3", "apt-get"):
+        bench.record(name)
+    bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
+    _script(bench.root / "ci" / "lxd", "true")
+    ended = bench.run("lxd")
+    assert ended.returncode == 0, ended.stderr
+    assert any(line.endswith(" machines") for line in bench.log()) == installed
+
+
 def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench: Bench) -> None:
     bench.environment()
     (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "raters   probe   cmd:rate    rates the cores\n")

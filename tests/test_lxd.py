@@ -13,7 +13,7 @@ import pytest
 from lab.arch import Arch, host_arch
 from lab.errors import LabBroken, SpecError, Unavailable
 from lab.home import Home
-from lab.providers.lxd import LxdProvider, files, imported, names, nodes, placement
+from lab.providers.lxd import LxdProvider, files, imported, limits, names, placement
 from lab.providers.lxd.host import LxdHost
 from lab.providers.lxd.placement import Machine
 from lab.providers.lxd.removal import Removal, runs_present
@@ -85,7 +85,7 @@ def test_lxcs_certificates_are_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_an_lxd_that_is_not_there_is_unavailable_with_a_remedy(tmp_path: Path) -> None:
-    reason = LxdProvider(lambda: find_servers({"LXD_DIR": str(tmp_path)})).unavailable()
+    reason = LxdProvider(find=lambda: find_servers({"LXD_DIR": str(tmp_path)})).unavailable()
     assert reason is not None
     assert reason.what == "no LXD is running"
     assert "ci/lxd" in reason.hint
@@ -179,18 +179,18 @@ def test_a_networks_name_leaves_room_for_that_of_a_tunnel() -> None:
 
 
 def test_disk_limits_in_lxds_spelling() -> None:
-    assert nodes.limit_options(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
+    assert limits.options(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
         "limits.write": "300iops",
         "limits.read": "5242880B",
     }
     with pytest.raises(SpecError, match="either in number or in bytes"):
-        nodes.limit_options(DiskLimits(read_iops=1, read_bytes_s=1))
+        limits.options(DiskLimits(read_iops=1, read_bytes_s=1))
 
 
 def test_two_limited_disks_on_a_node_are_refused_before_anything_starts(endpoint: str) -> None:
     disks = tuple(Disk(name, MIB, limits=DiskLimits(write_iops=100)) for name in ("a", "b"))
     spec = ClusterSpec((Node("n0", host_arch(), disks, mon=True, mgr=True),))
-    reason = LxdProvider(lambda: [connect(Address(endpoint))]).unavailable(spec)
+    reason = LxdProvider(find=lambda: [connect(Address(endpoint))]).unavailable(spec)
     assert reason is not None
     assert "2 disks with limits" in reason.what
 

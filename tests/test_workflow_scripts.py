@@ -125,6 +125,8 @@ def test_lxd_of_a_runner_is_installed_once_and_its_socket_is_the_users(machine: 
     assert rest == ["snap restart lxd.daemon", "iptables -P FORWARD ACCEPT", f"env CEPHLAB_HOME=/cache {CI / 'lxd'}"]
     snap.write_text("#!/bin/sh\nexit 0\n")
     assert "snap install" not in run("lxd-runner", **machine).stdout
+    chosen = run("lxd-runner", **machine, LXD_CHANNEL="6/stable")
+    assert chosen.stdout.splitlines()[0] == "snap remove --purge lxd"
 
 
 def test_the_archives_of_a_run_are_added_and_the_rates_published(tmp_path: Path, command: Path) -> None:

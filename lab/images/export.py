@@ -113,24 +113,31 @@ def _ext4(tools: Tools, image: Image, scratch: Path) -> Path:
     """A sparse disk with 2 GiB of room, labelled `cephlab`; a guest's provider may enlarge it."""
     disk = scratch / "root.ext4"
     size = int(tree_bytes(image.root) * _EXT4_OVERHEAD) + _FREE_ON_DISK
+    size = -(-size // _ROUND) * _ROUND
     with disk.open("wb") as file:
-        file.truncate(-(-size // _ROUND) * _ROUND)
-    argv = [require(tools, "mke2fs"), "-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root), str(disk)]
-    tools.run(argv, timeout_s=_TIMEOUT_S, env=_environment(scratch))
-    if not _owned_by_root(image.root):
-        _give_to_root(tools, disk, scratch)
+        file.truncate(size)
+    write_root(tools, image, disk, scratch, offset=0, size_bytes=size)
     return disk
 
 
-def _give_to_root(tools: Tools, disk: Path, scratch: Path) -> None:
+def write_root(tools: Tools, image: Image, disk: Path, scratch: Path, *, offset: int, size_bytes: int) -> None:
+    """Make an ext4 filesystem with the image's tree, labelled `cephlab`, on a part of a disk."""
+    argv = [require(tools, "mke2fs"), "-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root)]
+    argv += ["-E", f"offset={offset}"] if offset else []
+    tools.run([*argv, str(disk), f"{size_bytes >> 10}k"], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    if not _owned_by_root(image.root):
+        _give_to_root(tools, f"{disk}?offset={offset}" if offset else str(disk), scratch)
+
+
+def _give_to_root(tools: Tools, disk: str, scratch: Path) -> None:
     """Make root own every file: mke2fs copies owners as they are, and an ordinary user's tree is all theirs."""
-    header = tools.run([require(tools, "dumpe2fs"), "-h", str(disk)], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    header = tools.run([require(tools, "dumpe2fs"), "-h", disk], timeout_s=_TIMEOUT_S, env=_environment(scratch))
     counts = {name: int(number) for name, number in _INODES.findall(header.stdout)}
     used = counts["Inode count"] - counts["Free inodes"]
     # mke2fs hands inodes out in order, so those in use are the first ones; the root directory is number 2.
     script = scratch / "owners"
     script.write_text("".join(f"sif <{inode}> uid 0\nsif <{inode}> gid 0\n" for inode in range(2, used + 1)))
-    argv = [require(tools, "debugfs"), "-w", "-f", str(script), str(disk)]
+    argv = [require(tools, "debugfs"), "-w", "-f", str(script), disk]
     tools.run(argv, timeout_s=_TIMEOUT_S, env=_environment(scratch))
 
 

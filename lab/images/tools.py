@@ -18,8 +18,12 @@ _PACKAGES = {
     "debugfs": "e2fsprogs",
     "depmod": "kmod",
     "dumpe2fs": "e2fsprogs",
+    "mcopy": "mtools",
+    "mformat": "mtools",
     "mke2fs": "e2fsprogs",
+    "mmd": "mtools",
     "mmdebstrap": "mmdebstrap",
+    "qemu-img": "qemu-utils",
     "tar": "tar",
 }
 

@@ -31,6 +31,13 @@ def _lxd() -> Provider:
     return LxdProvider()
 
 
+def _lxd_vm() -> Provider:
+    from lab.providers.lxd import LxdProvider
+    from lab.providers.lxd.machines import Machines
+
+    return LxdProvider(Machines())
+
+
 def _qemu() -> Provider:
     from lab.providers.guest.provider import qemu
 
@@ -49,6 +56,7 @@ PROVIDERS: Mapping[str, Callable[[], Provider]] = {
     "lxd": _lxd,
     "uml": _uml,
     "qemu": _qemu,
+    "lxd-vm": _lxd_vm,
     "ssh": _ssh,
 }
 

@@ -70,6 +70,7 @@ def test_a_busy_guest_still_answers(pair: Place) -> None:
 
 
 def test_a_node_off_the_network_is_still_the_labs(pair: Place) -> None:
+    has(pair.provider, Capability.PARTITION)
     lab = pair.lab
     assert isinstance(lab, GuestLab)
     first, second = lab.hosts["n0"], lab.hosts["n1"]

@@ -26,8 +26,8 @@ STORE_BYTES = 8 << 30
 _TRAILER = "TRAILER!!!"
 _STORE_FOLDERS = ("upper", "work", "node")
 
-# The words of the kernel's command line that begin with `cephlab.` become the variables used here.
-_INIT = """#!/bin/busybox sh
+# The words of the kernel's command line that begin with `cephlab.` become variables.
+FIRST = """#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
@@ -41,17 +41,10 @@ if [ -n "$probe" ]; then
   poweroff -f
 fi
 while read -r module; do insmod "/modules/$module"; done </modules/order
-for disk in $root $store $modules; do
-  until [ -b "/dev/$disk" ]; do sleep 0.01; done
-done
-mkdir -p /lower /store /new
-mount -t ext4 -o ro,noload "/dev/$root" /lower
-mount -t ext4 "/dev/$store" /store
-mount -t overlay -o lowerdir=/lower,upperdir=/store/upper,workdir=/store/work root /new
-mkdir -p /new/cephlab/node /new/usr/lib/modules /new/dev /new/proc /new/sys /new/run /new/tmp
-mount --bind /store/node /new/cephlab/node
-mount -t ext4 -o ro "/dev/$modules" /new/usr/lib/modules
-mount -t tmpfs -o mode=755 run /new/run
+"""
+"""How the first program of an initramfs begins: the kernel's own filesystems, and what a root needs of modules."""
+
+IN_ROOT = """mount -t tmpfs -o mode=755 run /new/run
 mount -t tmpfs -o mode=1777 tmp /new/tmp
 mkdir -p /new/run/cephlab /new/run/lock
 cp -r /agent /bin/busybox /new/run/cephlab/
@@ -62,7 +55,20 @@ mkdir -p /dev/pts /dev/shm
 mount -t devpts -o ptmxmode=666 pts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
-hostname "$name_of_host"
+"""
+"""What every root at /new gets, whatever it is on."""
+
+_INIT = f"""{FIRST}for disk in $root $store $modules; do
+  until [ -b "/dev/$disk" ]; do sleep 0.01; done
+done
+mkdir -p /lower /store /new
+mount -t ext4 -o ro,noload "/dev/$root" /lower
+mount -t ext4 "/dev/$store" /store
+mount -t overlay -o lowerdir=/lower,upperdir=/store/upper,workdir=/store/work root /new
+mkdir -p /new/cephlab/node /new/usr/lib/modules /new/dev /new/proc /new/sys /new/run /new/tmp
+mount --bind /store/node /new/cephlab/node
+mount -t ext4 -o ro "/dev/$modules" /new/usr/lib/modules
+{IN_ROOT}hostname "$name_of_host"
 echo "$name_of_host" >/new/etc/hostname
 ip link set lo up
 ip addr add "$address" dev "$lab_link"

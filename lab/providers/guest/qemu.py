@@ -203,10 +203,20 @@ def kvm_boots(home: Home, parts: Parts) -> bool:
     return remembered_kvm(home, parts.kernel, lambda: process.run(argv, timeout_s=PROBE_S, check=False))
 
 
+def known_kvm(home: Home) -> bool | None:
+    """What attempts since this machine was booted have said of KVM; None where nobody has tried."""
+    found = [json.loads(record.read_text())["boots"] for record in home.images.glob(_record_of("*"))]
+    return any(found) if found else None
+
+
+def _record_of(key: str) -> str:
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"kvm-{boot_id}-{key}.json"
+
+
 def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result]) -> bool:
     """What is known of KVM and a kernel since this machine was booted; else what an attempt to boot it says."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    record = home.images / f"kvm-{boot_id}-{kernel.key[:12]}.json"
+    record = home.images / _record_of(kernel.key[:12])
     if record.is_file():
         return bool(json.loads(record.read_text())["boots"])
     try:

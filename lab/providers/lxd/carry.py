@@ -12,6 +12,7 @@ from lab.providers.lxd.server import Server, lxd_errors, status_of
 _log = logging.getLogger(__name__)
 
 _GONE = 404
+_PUSH = {"type": "migration", "mode": "push"}
 
 
 def carry(source: Server, target: Server, project: str, volume: str) -> None:
@@ -23,12 +24,12 @@ def carry(source: Server, target: Server, project: str, volume: str) -> None:
     """
     doing = f"carrying {volume} from {source.address.url} to {target.address.url}"
     node = _volumes(source, project)[volume]
-    config = dict(source.get(doing, node)["config"])
+    order = _order(volume, source.get(doing, node))
     try:
         if target.address.host:
-            _push(doing, source, target, project, volume, config)
+            _push(doing, source, target, project, order)
         else:
-            _pull(doing, source, target, project, volume, config)
+            _pull(doing, source, target, project, order)
     except BaseException:
         _forget(target, project, volume)
         raise
@@ -36,30 +37,32 @@ def carry(source: Server, target: Server, project: str, volume: str) -> None:
         source.wait(doing, node.delete())
 
 
-def _push(doing: str, source: Server, target: Server, project: str, volume: str, config: Mapping[str, str]) -> None:
+def _push(doing: str, source: Server, target: Server, project: str, order: Mapping[str, Any]) -> None:
     """The target waits, the source sends."""
-    order = _order(volume, config, {"type": "migration", "mode": "push"})
+    volume = order["name"]
     with lxd_errors(doing):
-        waiting = _begun(_volumes(target, project).post(json=order))
+        waiting = _begun(_volumes(target, project).post(json={**order, "source": _PUSH}))
         wanted = {"name": volume, "migration": True, "target": _end(target, waiting)}
         sending = _volumes(source, project)[volume].post(json=wanted)
     source.wait(doing, sending)
     target.wait_for(doing, waiting["id"])
 
 
-def _pull(doing: str, source: Server, target: Server, project: str, volume: str, config: Mapping[str, str]) -> None:
+def _pull(doing: str, source: Server, target: Server, project: str, order: Mapping[str, Any]) -> None:
     """The source waits, the target fetches."""
+    volume = order["name"]
     with lxd_errors(doing):
         waiting = _begun(_volumes(source, project)[volume].post(json={"name": volume, "migration": True}))
         origin = {"type": "migration", "mode": "pull", **_end(source, waiting)}
-        fetching = _volumes(target, project).post(json=_order(volume, config, origin))
+        fetching = _volumes(target, project).post(json={**order, "source": origin})
     target.wait(doing, fetching)
     source.wait_for(doing, waiting["id"])
 
 
-def _order(volume: str, config: Mapping[str, str], source: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume like another. config: with the mapping of user ids that its files have on disk."""
-    return {"name": volume, "type": "custom", "content_type": "filesystem", "config": dict(config), "source": source}
+def _order(volume: str, like: Mapping[str, Any]) -> dict[str, Any]:
+    """A volume like another, with the mapping of user ids that its files have on disk."""
+    kind = like.get("content_type", "filesystem")
+    return {"name": volume, "type": "custom", "content_type": kind, "config": dict(like["config"])}
 
 
 def _begun(response: Any) -> dict[str, Any]:

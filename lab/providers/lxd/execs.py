@@ -96,7 +96,7 @@ def code_of(state: Mapping[str, Any] | None) -> int | None:
 
 def marked_here(where: Where, token: str) -> list[LocalProcess]:
     """A command's processes as those of this machine; none where they cannot be seen."""
-    return find_marked({TOKEN_VARIABLE: token}) if where.server.sees_processes else []
+    return find_marked({TOKEN_VARIABLE: token}) if where.sees_processes else []
 
 
 def signal_marked(where: Where, token: str, number: int) -> None:
@@ -111,7 +111,7 @@ def signal_marked(where: Where, token: str, number: int) -> None:
 
 def kill_all(where: Where, token: str) -> None:
     """Kill all that carries a token."""
-    if not where.server.sees_processes:
+    if not where.sees_processes:
         signal_marked(where, token, int(SIGKILL))
         return
     for _ in range(_PASSES):

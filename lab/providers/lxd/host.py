@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,6 +16,8 @@ from lab.providers import fileverbs
 from lab.providers.lines import LineServer
 from lab.providers.lxd import execs, files, names, spawned
 from lab.providers.lxd.channel import open_channel
+from lab.providers.lxd.containers import Containers
+from lab.providers.lxd.kind import Kind
 from lab.providers.lxd.server import Server, status_of
 from lab.providers.lxd.spawned import LxdProcess
 from lab.providers.lxd.where import Where
@@ -27,13 +29,15 @@ _NOT_FOUND = 404
 
 @dataclass
 class LxdHost:
-    """One instance. disks: those in the node now."""
+    """One instance. disks: those in the node now; mtu: of its interface, where it has to be set from inside."""
 
     server: Server
     project: str
     node: Node
     address: str
     disks: dict[str, Disk]
+    kind: Kind = field(default_factory=Containers)
+    mtu: int | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +65,7 @@ class LxdHost:
 
     @property
     def where(self) -> Where:
-        return Where(self.server, self.project, self.instance, self.name)
+        return Where(self.server, self.project, self.instance, self.name, self.kind.own_kernel)
 
     def run(
         self,
@@ -142,14 +146,7 @@ class LxdHost:
         return names.disk_file(name)
 
     def facts(self) -> Facts:
-        found = self.server.resources()
-        return Facts(
-            arch=self.arch,
-            emulated=self.emulated,
-            kernel=str(self.server.environment["kernel_version"]),
-            cores=self.node.cores or float(found["cpu"]["total"]),
-            memory_bytes=self.node.memory_bytes or int(found["memory"]["total"]),
-        )
+        return self.kind.facts(self.where, self.node)
 
     def first_process(self) -> int:
         """Process id of the instance's first process on LXD's machine; LabBroken when it is down."""

@@ -6,19 +6,25 @@ import io
 import json
 import logging
 import tarfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from lab.arch import Arch, host_arch
 from lab.errors import LabBroken, SpecError
 from lab.images.image import Image
 from lab.providers.lxd.server import Server, lxd_errors
 
+if TYPE_CHECKING:
+    from lab.providers.lxd.machineimage import MachineImage
+
 _log = logging.getLogger(__name__)
 
 _KEY = "cephlab.key"
+_STAMP = "cephlab.machine"
+CONTAINER, MACHINE = "container", "virtual-machine"
+"""Types of images, as LXD calls them."""
 _CHUNK = 1 << 20
 
 
@@ -29,30 +35,79 @@ class Exporter(Protocol):
 
 
 def ensure(server: Server, image: Image, export: Exporter) -> str:
-    """Have the image in the LXD; returns the fingerprint that instances are made from."""
+    """Have the image in the LXD; returns the fingerprint that containers are made from."""
     if image.reference is not None:
         raise SpecError("LXD cannot pull an image by its name", str(image.reference), "leave --image out")
-    found = _find(server, image.key)
+
+    def upload() -> None:
+        with _as_of(server.arch, archive := export(image)) as content:
+            _post(server, archive.parent.parent.name, content, "application/octet-stream")
+
+    return _ensure(server, image, {_KEY: image.key}, CONTAINER, upload)
+
+
+def ensure_machine(server: Server, made: MachineImage) -> str:
+    """Have the disk in the LXD; returns the fingerprint that virtual machines are made from."""
+    wanted = {_KEY: made.image.key, _STAMP: made.stamp}
+
+    def upload() -> None:
+        boundary = f"cephlab-{made.stamp}"
+        content = _parts(boundary, {"metadata": _metadata(made, wanted), "rootfs.img": made.disk})
+        _post(server, made.image.key, content, f"multipart/form-data; boundary={boundary}")
+
+    return _ensure(server, made.image, wanted, MACHINE, upload)
+
+
+def _ensure(server: Server, image: Image, wanted: Mapping[str, str], kind: str, upload: Callable[[], None]) -> str:
+    found = _find(server, wanted, kind)
     if found is None:
         _log.info("importing %s for %s into the LXD at %s", image.release, image.arch, server.address.url)
         try:
-            _upload(server, export(image))
+            upload()
         except LabBroken as error:
             if "same fingerprint already exists" not in error.detail:  # else another run was quicker
                 raise
-        found = _find(server, image.key)
+        found = _find(server, wanted, kind)
     if found is None:
         raise LabBroken("LXD imported an archive that is not the image", f"key {image.key}")
     return found
 
 
-def _upload(server: Server, archive: Path) -> None:
-    doing = f"importing {archive.parent.parent.name[:12]}"
-    with _as_of(server.arch, archive) as content:
-        headers = {"X-LXD-public": "false", "Content-Type": "application/octet-stream"}
-        with lxd_errors(doing):
-            response = server.api().images.post(data=content, headers=headers)
+def _post(server: Server, key: str, content: Any, content_type: str) -> None:
+    doing = f"importing {key[:12]}"
+    with lxd_errors(doing):
+        headers = {"X-LXD-public": "false", "Content-Type": content_type}
+        response = server.api().images.post(data=content, headers=headers)
     server.wait(doing, response)
+
+
+def _metadata(made: MachineImage, properties: Mapping[str, str]) -> bytes:
+    """The tar that LXD wants beside a disk."""
+    image = made.image
+    known = {"description": f"Ceph {image.release} for {image.arch}, a disk", "os": "debian", "release": image.release}
+    text = json.dumps({"architecture": image.arch.value, "creation_date": 1, "properties": {**known, **properties}})
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        entry = tarfile.TarInfo("metadata.yaml")
+        entry.size = len(text.encode())
+        archive.addfile(entry, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def _parts(boundary: str, parts: Mapping[str, bytes | Path]) -> Iterator[bytes]:
+    """The body of a form, piece by piece: the disk is not read into memory."""
+    for name, content in parts.items():
+        yield (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n'
+            "Content-Type: application/octet-stream\r\n\r\n"
+        ).encode()
+        if isinstance(content, bytes):
+            yield content
+        else:
+            with content.open("rb") as file:
+                yield from iter(lambda: file.read(_CHUNK), b"")
+        yield b"\r\n"
+    yield f"--{boundary}--\r\n".encode()
 
 
 @contextmanager
@@ -83,10 +138,10 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def forget(server: Server, image: Image) -> list[str]:
+def forget(server: Server, image: Image, kind: str) -> list[str]:
     """Take an image of ours out of the LXD; instances made from it do not need it. In words."""
     said = []
-    for found in _ours(server):
+    for found in _ours(server, kind):
         if found["properties"][_KEY] == image.key:
             fingerprint = str(found["fingerprint"])
             with lxd_errors(f"removing image {fingerprint[:12]}"):
@@ -96,12 +151,12 @@ def forget(server: Server, image: Image) -> list[str]:
     return said
 
 
-def others(server: Server, keys: Collection[str]) -> list[str]:
+def others(server: Server, keys: Collection[str], kind: str) -> list[str]:
     """Images of ours in the LXD that have none of the keys, in words."""
     return [
         f"the LXD at {server.address.url} holds {_words(found)}, which this cache has not; "
         f"where no other home needs it: lxc image delete {found['fingerprint'][:12]}"
-        for found in _ours(server)
+        for found in _ours(server, kind)
         if found["properties"][_KEY] not in keys
     ]
 
@@ -110,16 +165,16 @@ def _words(found: dict[str, Any]) -> str:
     return f"image {found['fingerprint'][:12]} ({found['properties'].get('description', '')})"
 
 
-def _find(server: Server, key: str) -> str | None:
+def _find(server: Server, wanted: Mapping[str, str], kind: str) -> str | None:
     fitting = [
         str(found["fingerprint"])
-        for found in _ours(server)
-        if found["properties"][_KEY] == key and found["architecture"] == server.arch.value
+        for found in _ours(server, kind)
+        if wanted.items() <= found["properties"].items() and found["architecture"] == server.arch.value
     ]
     return fitting[0] if fitting else None
 
 
-def _ours(server: Server) -> list[dict[str, Any]]:
-    """Images in the LXD that cephlab made, by the property that their metadata gives them."""
+def _ours(server: Server, kind: str) -> list[dict[str, Any]]:
+    """Images of a kind in the LXD that cephlab made, by the property that their metadata gives them."""
     listed = server.get("looking for images", server.api().images, params={"recursion": 1})
-    return [found for found in listed if (found.get("properties") or {}).get(_KEY)]
+    return [found for found in listed if (found.get("properties") or {}).get(_KEY) and found["type"] == kind]

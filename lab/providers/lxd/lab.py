@@ -15,6 +15,8 @@ from lab.providers.addresses import free_address
 from lab.providers.lxd import names, nodes, placement
 from lab.providers.lxd.carry import carry
 from lab.providers.lxd.host import LxdHost
+from lab.providers.lxd.kind import Kind, Supply
+from lab.providers.lxd.networks import TUNNEL_MTU
 from lab.providers.lxd.placement import Machine
 from lab.providers.lxd.removal import Removal
 from lab.providers.lxd.server import Server
@@ -25,22 +27,18 @@ from lab.spec import Node
 _MARK = "cephlab"
 _RAISE_AT_ONCE = 4
 
-Fingerprints = Mapping[tuple[str, Arch], str]
-"""(URL of a machine, architecture) -> the image there."""
-
 
 class LxdLab:
     """Instances on a bridge of their own; with several machines, the first one's is the middle of a star."""
 
-    def __init__(
-        self, servers: Sequence[Server], run: Run, subnet: str, fingerprints: Fingerprints, emulated: frozenset[Arch]
-    ) -> None:
+    def __init__(self, kind: Kind, servers: Sequence[Server], run: Run, subnet: str, supply: Supply) -> None:
+        self._kind = kind
         self._servers = list(servers)
         self._run = run
         self._home = names.home_of(run)
         self._subnet = ipaddress.IPv4Network(subnet)
-        self._fingerprints = dict(fingerprints)
-        self._emulated = emulated
+        self._fingerprints = dict(supply.fingerprints)
+        self._emulated = supply.emulated
         self._hosts: dict[str, LxdHost] = {}
         self._plugging = threading.Lock()
 
@@ -129,6 +127,8 @@ class LxdLab:
             node=node,
             address=address,
             disks={disk.name: disk for disk in node.disks},
+            kind=self._kind,
+            mtu=TUNNEL_MTU if len(self._servers) > 1 else None,
         )
         self._hosts[node.name] = host
         return host
@@ -170,6 +170,8 @@ class LxdLab:
                 self._carry(disk, source, goal)
             goal.disks[disk] = source.disks.pop(disk)
             nodes.plug(goal, goal.disks[disk])
+            for host in (source, goal):
+                nodes.resettle(host)
 
     def _carry(self, disk: str, source: LxdHost, goal: LxdHost) -> None:
         """To the other machine; back into its node when that fails."""

@@ -53,9 +53,14 @@ def disk_file(disk: str) -> PurePosixPath:
     return disk_directory(disk) / FILE
 
 
-def disk_device(disk: str) -> str:
-    """The disk among an instance's devices, apart from `root` and `eth0`."""
-    return f"disk-{disk}"
+def machine_device(disk: str) -> str:
+    """The disk among a virtual machine's devices: a name of sixteen signs, none of which LXD spells otherwise."""
+    return f"disk{_digest(disk, 12)}"
+
+
+def machine_serial(disk: str) -> str:
+    """The serial number that the disk then has in the machine."""
+    return f"lxd_{machine_device(disk)}"
 
 
 def _digest(text: str, length: int) -> str:

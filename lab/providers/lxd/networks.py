@@ -16,7 +16,7 @@ from lab.providers.lxd.server import Server, lxd_errors, status_of
 _ROUTES = Path("/proc/net/route")
 _ATTEMPTS = 16
 _PREFIX = 24
-_TUNNEL_MTU = "1400"
+TUNNEL_MTU = 1400
 """Of bridges with tunnels and the interfaces on them: room for VXLAN's 50 bytes, and for headers of a cloud's own."""
 
 
@@ -72,7 +72,7 @@ def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:
     """One end of a VXLAN tunnel between two machines."""
     near, far = _seen(server, other), _seen(other, server)
     settings = {"protocol": "vxlan", "local": near, "remote": far, "id": str(number), "port": _VXLAN_PORT}
-    return {f"tunnel.t{number}.{key}": value for key, value in settings.items()} | {"bridge.mtu": _TUNNEL_MTU}
+    return {f"tunnel.t{number}.{key}": value for key, value in settings.items()} | {"bridge.mtu": str(TUNNEL_MTU)}
 
 
 def _seen(server: Server, by: Server) -> str:

@@ -15,16 +15,7 @@ from lab.runs import RUN_VARIABLE
 from lab.spec import Disk, DiskClass, DiskLimits
 
 _STOP_S = 30
-_PERIOD_MS = 100
 _CONFLICT = 409
-
-# Pairs of file and size; what exists stays as it is.
-_MAKE_DISKS = """
-while (( $# )); do
-  if [[ ! -e $1 ]]; then truncate -s "$2" -- "$1" || exit 1; fi
-  shift 2
-done
-"""
 
 
 def make_project(server: Server, run_id: str, marks: Mapping[str, str]) -> None:
@@ -44,11 +35,12 @@ def make_project(server: Server, run_id: str, marks: Mapping[str, str]) -> None:
 
 
 def make(host: LxdHost, run_id: str, fingerprint: str, prefix: int) -> None:
-    """Make the node's volumes and its instance, start it, and give its disks their sizes."""
+    """Make the node's volumes and its instance, and start it."""
     for disk in host.disks.values():
         make_volume(host, disk)
     order: dict[str, Any] = {
         "name": host.instance,
+        "type": host.kind.type,
         "architecture": host.server.arch.value,
         "profiles": [],
         "source": {"type": "image", "fingerprint": fingerprint},
@@ -59,26 +51,27 @@ def make(host: LxdHost, run_id: str, fingerprint: str, prefix: int) -> None:
     with lxd_errors(doing):
         response = host.server.api(host.project).instances.post(json=order)
     host.server.wait(doing, response)
-    start(host)
-    size_disks(host)
+    _act(host, "start")
+    settle(host)
 
 
 def make_volume(host: LxdHost, disk: Disk) -> None:
-    """A volume that will hold the disk's sparse file: block volumes cannot be given to containers."""
+    """A volume that is the disk, or holds it."""
     with lxd_errors(f"making volume {disk.name}"):
         volumes = host.server.api(host.project).storage_pools[host.server.pool].volumes.custom
-        volumes.post(json={"name": disk.name, "config": {}})
+        volumes.post(json=host.kind.volume(disk))
 
 
-def size_disks(host: LxdHost) -> None:
-    """Make the sparse files of the node's disks that do not exist yet."""
-    pairs = [text for disk in host.disks.values() for text in (str(names.disk_file(disk.name)), str(disk.size_bytes))]
-    host.run(("bash", "-c", f'mkdir -p -- "{names.NODE_DIRECTORY}"\n{_MAKE_DISKS}', "bash", *pairs))
+def settle(host: LxdHost) -> None:
+    """What an instance does not do by itself once it is on."""
+    host.kind.settle(host.where, host.disks, mtu=host.mtu)
 
 
 def start(host: LxdHost) -> None:
-    """Switch an instance on."""
+    """Switch an instance on again."""
     _act(host, "start")
+    if host.kind.own_kernel:
+        settle(host)
 
 
 def stop(host: LxdHost) -> None:
@@ -95,12 +88,13 @@ def _act(host: LxdHost, action: str) -> None:
 
 def plug(host: LxdHost, disk: Disk) -> None:
     """Give a volume to an instance, whether it runs or not."""
-    _change_devices(host, {names.disk_device(disk.name): disk_options(host, disk)}, f"putting {disk.name} into")
+    device = host.kind.device(host.server, disk)
+    _change_devices(host, {host.kind.device_name(disk.name): device}, f"putting {disk.name} into")
 
 
 def unplug(host: LxdHost, disk: str) -> None:
     """Take a volume out of an instance; its content stays."""
-    _change_devices(host, {names.disk_device(disk): None}, f"pulling {disk} out of")
+    _change_devices(host, {host.kind.device_name(disk): None}, f"pulling {disk} out of")
 
 
 def unwire(host: LxdHost) -> None:
@@ -118,23 +112,17 @@ def _change_devices(host: LxdHost, changes: Mapping[str, dict[str, str] | None],
     host.server.wait(doing, response)
 
 
+def resettle(host: LxdHost) -> None:
+    """Have a machine that is on find its disks again; containers see what is mounted."""
+    if host.kind.own_kernel and host.up():
+        settle(host)
+
+
 def _config(host: LxdHost, run_id: str, prefix: int) -> dict[str, str]:
-    """LXD's settings of the instance. The address is set by LXC as it starts: the images have no DHCP client."""
-    node = host.node
+    """LXD's settings of the instance."""
     interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
-    found = {
-        f"environment.{RUN_VARIABLE}": run_id,
-        "raw.lxc": f"lxc.net.0.ipv4.address = {interface} {interface.network.broadcast_address}",
-        "boot.autostart": "false",
-    }
-    if host.emulated and host.arch.qemu_cpu:
-        found["environment.QEMU_CPU"] = host.arch.qemu_cpu
-    if node.cores is not None:
-        found["limits.cpu.allowance"] = f"{max(1, round(node.cores * _PERIOD_MS))}ms/{_PERIOD_MS}ms"
-    if node.memory_bytes is not None:
-        found["limits.memory"] = str(node.memory_bytes)
-        found["limits.memory.swap"] = "false"
-    return found
+    found = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
+    return found | host.kind.settings(host.server, host.node, interface)
 
 
 def _devices(host: LxdHost, bridge: str) -> dict[str, dict[str, str]]:
@@ -143,36 +131,8 @@ def _devices(host: LxdHost, bridge: str) -> dict[str, dict[str, str]]:
         "root": {"type": "disk", "path": "/", "pool": host.server.pool},
         "eth0": interface,
     }
-    return found | {names.disk_device(disk.name): disk_options(host, disk) for disk in host.disks.values()}
-
-
-def disk_options(host: LxdHost, disk: Disk) -> dict[str, str]:
-    """The device that a volume is in an instance."""
-    found = {
-        "type": "disk",
-        "pool": host.server.pool,
-        "source": disk.name,
-        "path": str(names.disk_directory(disk.name)),
-    }
-    return found | limit_options(disk.limits)
-
-
-def limit_options(limits: DiskLimits) -> dict[str, str]:
-    """Ceilings as LXD spells them; SpecError for both kinds in one direction, of which it knows one."""
-    found = {}
-    for direction in ("read", "write"):
-        iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
-        if iops is not None and rate is not None:
-            raise SpecError(
-                f"LXD limits {direction}s either in number or in bytes",
-                f"{direction}_iops is {iops}, {direction}_bytes_s is {rate}",
-                "leave one of them out, or use --lab container",
-            )
-        if iops is not None:
-            found[f"limits.{direction}"] = f"{iops}iops"
-        elif rate is not None:
-            found[f"limits.{direction}"] = f"{rate}B"
-    return found
+    kind = host.kind
+    return found | {kind.device_name(disk.name): kind.device(host.server, disk) for disk in host.disks.values()}
 
 
 def disk_state(disk: Disk) -> dict[str, Any]:

@@ -4,66 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from lab.arch import Arch
 from lab.errors import CleanupFailed, LabError, SpecError, Unavailable
 from lab.home import Home
 from lab.images.image import Image
-from lab.providers import binfmt, packets
 from lab.providers.base import Images, Progress, untold
-from lab.providers.blockdevices import BlockDevices, limited
-from lab.providers.lxd import imported, names, networks, nodes, placement
+from lab.providers.lxd import imported, names, networks, nodes
+from lab.providers.lxd.containers import Containers
+from lab.providers.lxd.kind import Kind, Supply
 from lab.providers.lxd.lab import LxdLab
-from lab.providers.lxd.placement import Machine
 from lab.providers.lxd.removal import Removal, runs_present
 from lab.providers.lxd.server import Server, address_of, as_unavailable, connect, find_servers
 from lab.runs import Run
 from lab.spec import Capability, ClusterSpec
 
-_ALWAYS = frozenset({Capability.OWN_NETWORK, Capability.TAKE_OVER, Capability.CPU_LIMIT, Capability.MEMORY_LIMIT})
-
-_FOLDERS = {"dir", "btrfs", "lvm"}
-"""Storage drivers whose volumes lie on a block device that the kernel can limit."""
-
 
 class LxdProvider:
-    """Nodes as LXD containers. Needs LXD 5.0 or later; for a foreign architecture also qemu-user and binfmt_misc."""
+    """Nodes as instances of one kind. Needs LXD 5.0 or later, and what the kind needs."""
 
-    name = "lxd"
-    cost = 3
-
-    def __init__(
-        self, find: Callable[[], list[Server]] = find_servers, export: imported.Exporter | None = None
-    ) -> None:
+    def __init__(self, kind: Kind | None = None, find: Callable[[], list[Server]] = find_servers) -> None:
+        self._kind = kind or Containers()
         self._find = find
-        self._export = export
+
+    @property
+    def name(self) -> str:
+        return self._kind.name
+
+    @property
+    def cost(self) -> int:
+        return self._kind.cost
 
     def capabilities(self) -> frozenset[Capability]:
         """What the LXD here can do; what it usually can, where there is none (see `unavailable`)."""
         try:
             servers = self._find()
         except Unavailable:
-            return _ALWAYS | {Capability.MOVE_DISK}
+            return self._kind.usual()
         try:
-            return _capabilities(servers)
+            return self._kind.capabilities(servers)
         finally:
             _close(servers)
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         try:
             servers = self._find()
-        except Unavailable as reason:
-            return reason
+        except Unavailable as absent:
+            return absent
         try:
-            if spec is not None:
-                _refuse(servers, spec)
+            reason = self._kind.obstacle(servers)
+            if reason is None and spec is not None:
+                self._kind.refuse(servers, spec)
         except LabError as error:
             return as_unavailable(error)
         finally:
             _close(servers)
-        return None
+        return reason
 
     @contextmanager
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[LxdLab]:
@@ -85,22 +82,13 @@ class LxdProvider:
             _remove(servers, home, run)
 
     def _raise(self, servers: list[Server], spec: ClusterSpec, images: Images, run: Run, progress: Progress) -> LxdLab:
-        _refuse(servers, spec)
+        self._kind.refuse(servers, spec)
         home = names.home_of(run)
-        export = self._export or _exporter(home)
-        foreign = [arch for arch in spec.archs if not any(server.arch is arch for server in servers)]
-        for arch in foreign:
-            binfmt.ensure(arch, progress)
-        fingerprints = {
-            (server.address.url, arch): imported.ensure(server, image, export)
-            for server in servers
-            for arch, image in images.items()
-            if server.arch is arch or (arch in foreign and server.local)
-        }
+        supply = self._kind.supply(servers, spec, images, home, progress)
         for server in servers:
             nodes.make_project(server, run.id, names.labels(run.id, home))
         subnet = networks.make_network(servers, run.id, home)
-        lab = LxdLab(servers, run, subnet, fingerprints, frozenset(foreign))
+        lab = LxdLab(self._kind, servers, run, subnet, supply)
         lab.add_nodes(spec.nodes)
         return lab
 
@@ -108,7 +96,7 @@ class LxdProvider:
         servers = [connect(address_of(str(url))) for url in state["servers"]]
         fingerprints = {(str(url), Arch(arch)): str(image) for url, arch, image in state["images"]}
         emulated = frozenset(Arch(arch) for arch in state["emulated"])
-        lab = LxdLab(servers, run, str(state["subnet"]), fingerprints, emulated)
+        lab = LxdLab(self._kind, servers, run, str(state["subnet"]), Supply(fingerprints, emulated))
         lab.restore(state)
         return lab
 
@@ -123,10 +111,10 @@ class LxdProvider:
             _close(servers)
 
     def forget_image(self, image: Image) -> list[str]:
-        return self._on_each(lambda server: imported.forget(server, image))
+        return self._on_each(lambda server: imported.forget(server, image, self._kind.type))
 
     def other_images(self, keys: Collection[str]) -> list[str]:
-        return self._on_each(lambda server: imported.others(server, keys))
+        return self._on_each(lambda server: imported.others(server, keys, self._kind.type))
 
     def _on_each(self, work: Callable[[Server], list[str]]) -> list[str]:
         """Nothing where no LXD answers."""
@@ -156,16 +144,6 @@ class LxdProvider:
         return removal.removed
 
 
-def _exporter(home: Home) -> imported.Exporter:
-    def export(image: Image) -> Path:
-        # Building images takes modules that a lab of cached ones never needs.
-        from lab.images.store import ImageStore
-
-        return ImageStore(home).export(image, "lxd")
-
-    return export
-
-
 def _close(servers: Sequence[Server]) -> None:
     for server in servers:
         server.close()
@@ -193,55 +171,3 @@ def _close_after(error: BaseException, servers: Sequence[Server], home: Home, ru
         _remove(servers, home, run)
     except LabError as also:
         error.add_note(f"and cleaning up: {also}")
-
-
-def _capabilities(servers: Sequence[Server]) -> frozenset[Capability]:
-    found = {*_ALWAYS, Capability.MOVE_DISK}
-    if len(servers) == 1:
-        if _limits_disks(servers[0]):
-            found.add(Capability.DISK_LIMIT)
-        if servers[0].sees_processes and packets.obstacle(("iptables", "nsenter")) is None:
-            found.add(Capability.CUT_LINKS)
-    present = {server.arch for server in servers}
-    if len(present) > 1 or any(_emulates(server) - {server.arch} for server in servers):
-        found.add(Capability.FOREIGN_ARCH)
-    return frozenset(found)
-
-
-def _emulates(server: Server) -> frozenset[Arch]:
-    """Architectures that a machine runs through binfmt_misc; it is known of this very one only."""
-    if not server.local:
-        return frozenset()
-    return frozenset(arch for arch in Arch if arch is not server.arch and binfmt.obstacle(arch) is None)
-
-
-def _limits_disks(server: Server) -> bool:
-    """Whether the kernel can limit the block device below the storage pool."""
-    pool = server.get("looking at its storage", server.api().storage_pools[server.pool])
-    if pool["driver"] not in _FOLDERS or not server.sees_processes:
-        return False
-    try:
-        BlockDevices().below(Path(str(pool["config"].get("source") or "/")))
-    except Unavailable:
-        return False
-    return True
-
-
-def _refuse(servers: Sequence[Server], spec: ClusterSpec) -> None:
-    """Raise Unavailable or SpecError for what cannot be served here."""
-    machines = [Machine(server.address.url, server.arch, 0, _emulates(server)) for server in servers]
-    for arch in spec.archs:
-        reason = binfmt.obstacle(arch) if all(server.arch is not arch for server in servers) else None
-        if reason is not None and any(server.local for server in servers):
-            raise reason
-    placement.place(spec.nodes, machines)
-    for node in spec.nodes:
-        bounded = limited(node.disks)
-        for disk in bounded:
-            nodes.limit_options(disk.limits)
-        if len(bounded) > 1:
-            raise Unavailable(
-                f"{node.name} has {len(bounded)} disks with limits",
-                "LXD limits the block device below its storage, which all disks of an instance share",
-                "limit one disk of a node only, or use --lab container",
-            )

@@ -135,7 +135,7 @@ def spawn(where: Where, argv: Sequence[str], *, log: PurePosixPath, env: Mapping
 
 def _here(where: Where, operation: str, token: str) -> LocalProcess | None:
     """The daemon as a process of this machine: of those with the mark the first; None where they cannot be seen."""
-    if not where.server.sees_processes:
+    if not where.sees_processes:
         return None
     try:
         _, found = clock.wait(

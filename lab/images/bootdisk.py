@@ -1,0 +1,161 @@
+"""A disk that UEFI starts a machine from: a loader with a kernel, the kernel's modules, and an image as its root."""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.arch import Arch
+from lab.errors import LabBroken
+from lab.images.export import write_root
+from lab.images.image import Image
+from lab.images.kernels import Kernel
+from lab.images.tools import Tools, require
+
+ROOT = "cephlab-root"
+MODULES = "cephlab-modules"
+"""Names of partitions, by which the machine's first program finds them."""
+
+_SECTOR = 512
+_TABLE_SECTORS = 34  # the protective record, the header, and 128 entries of 128 bytes
+_ENTRIES, _ENTRY_BYTES = 128, 128
+_GRAIN = 1 << 20
+_CHUNK = 1 << 20
+_TIMEOUT_S = 1800.0
+_ESP_SLACK = 8 << 20
+
+_ESP_TYPE = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
+_DATA_TYPE = uuid.UUID("0fc63daf-8483-4772-8e79-3d69d8477de4")
+_NAMES = uuid.UUID("9c1d4a0e-6d0c-5b0b-9a57-2f1c6a3de7b1")
+"""Makes a partition's id from its name: every disk of this form has the same."""
+
+_FIRMWARE_NAMES = {Arch.X86_64: "x64", Arch.AARCH64: "aa64"}
+_CONSOLES = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A piece of a disk, in bytes."""
+
+    name: str
+    kind: uuid.UUID
+    begin: int
+    size: int
+
+
+def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_bytes: int, scratch: Path) -> Path:
+    """The disk as a qcow2 file in `scratch`; sparse, and of that size to the machine. The root has what is left.
+
+    Unavailable names the package of a missing tool, LabBroken an image or a kernel that does not fit.
+    """
+    esp = _boot_files(kernel, initramfs)
+    pieces = _layout(_esp_bytes(esp), kernel.modules.stat().st_size, size_bytes)
+    disk = scratch / "disk.raw"
+    with disk.open("wb") as file:
+        file.truncate(size_bytes)
+    write_table(disk, pieces)
+    boot, modules, root = pieces
+    _fill_boot(tools, disk, boot, esp, scratch)
+    _copy_into(disk, modules.begin, kernel.modules)
+    write_root(tools, image, disk, scratch, offset=root.begin, size_bytes=root.size)
+    made = scratch / "disk.qcow2"
+    tools.run(
+        [require(tools, "qemu-img"), "convert", "-f", "raw", "-O", "qcow2", str(disk), str(made)], timeout_s=_TIMEOUT_S
+    )
+    disk.unlink()
+    return made
+
+
+def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
+    """The partition that firmware reads: path -> content. What its memory says nothing of, it starts from EFI/BOOT."""
+    short = _FIRMWARE_NAMES[kernel.arch]
+    loader = kernel.folder / f"root/usr/lib/systemd/boot/efi/systemd-boot{short}.efi"
+    if not loader.is_file():
+        raise LabBroken(f"the kernel {kernel.name} has no loader for UEFI", str(loader), "name systemd-boot-efi for it")
+    options = f"console=tty0 console={_CONSOLES[kernel.arch]} quiet panic=-1"
+    return {
+        f"EFI/BOOT/BOOT{short.upper()}.EFI": loader,
+        "loader/loader.conf": b"timeout 0\ndefault cephlab.conf\neditor no\n",
+        "loader/entries/cephlab.conf": f"title cephlab\nlinux /linux\ninitrd /initrd\noptions {options}\n".encode(),
+        "linux": kernel.executable,
+        "initrd": initramfs,
+    }
+
+
+def _esp_bytes(files: Mapping[str, Path | bytes]) -> int:
+    held = sum(len(found) if isinstance(found, bytes) else found.stat().st_size for found in files.values())
+    return _rounded(held + _ESP_SLACK)
+
+
+def _layout(esp: int, modules: int, disk: int) -> tuple[Partition, Partition, Partition]:
+    """One after the other; the root comes last, so that it can be made larger with its disk."""
+    first = Partition("cephlab-boot", _ESP_TYPE, _GRAIN, esp)
+    second = Partition(MODULES, _DATA_TYPE, first.begin + esp, _rounded(modules))
+    begin = second.begin + second.size
+    left = (disk - begin - _TABLE_SECTORS * _SECTOR) // _GRAIN * _GRAIN
+    if left <= 0:
+        raise LabBroken(f"a disk of {disk} bytes has no room for a root", f"{begin} are taken before it")
+    return first, second, Partition(ROOT, _DATA_TYPE, begin, left)
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _GRAIN) * _GRAIN
+
+
+def write_table(disk: Path, pieces: Sequence[Partition]) -> None:
+    """A GUID partition table at both ends of a disk, see the UEFI specification, chapter 5."""
+    sectors = disk.stat().st_size // _SECTOR
+    entries = b"".join(_entry(piece) for piece in pieces).ljust(_ENTRIES * _ENTRY_BYTES, b"\0")
+    with disk.open("r+b") as file:
+        file.write(_protection(sectors) + _header(sectors, entries, own=1, other=sectors - 1, table=2) + entries)
+        file.seek((sectors - _TABLE_SECTORS + 1) * _SECTOR)
+        file.write(entries + _header(sectors, entries, own=sectors - 1, other=1, table=sectors - _TABLE_SECTORS + 1))
+
+
+def _entry(piece: Partition) -> bytes:
+    first, last = piece.begin // _SECTOR, (piece.begin + piece.size) // _SECTOR - 1
+    name = piece.name.encode("utf-16-le").ljust(72, b"\0")
+    return piece.kind.bytes_le + uuid.uuid5(_NAMES, piece.name).bytes_le + struct.pack("<QQQ", first, last, 0) + name
+
+
+def _header(sectors: int, entries: bytes, *, own: int, other: int, table: int) -> bytes:
+    def packed(checksum: int) -> bytes:
+        begin = struct.pack("<8s4sIIIQQQQ", b"EFI PART", b"\0\0\1\0", 92, checksum, 0, own, other, *usable)
+        identity = uuid.uuid5(_NAMES, "disk").bytes_le
+        return begin + identity + struct.pack("<QIII", table, _ENTRIES, _ENTRY_BYTES, zlib.crc32(entries))
+
+    usable = _TABLE_SECTORS, sectors - _TABLE_SECTORS
+    return packed(zlib.crc32(packed(0))).ljust(_SECTOR, b"\0")
+
+
+def _protection(sectors: int) -> bytes:
+    """What older programs see: one partition over all of it."""
+    whole = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0xEE, b"\xff\xff\xff", 1, min(sectors - 1, 0xFFFFFFFF))
+    return bytes(446) + whole + bytes(48) + b"\x55\xaa"
+
+
+def _fill_boot(tools: Tools, disk: Path, piece: Partition, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+    at = f"{disk}@@{piece.begin}"
+    env = {"MTOOLS_SKIP_CHECK": "1"}
+    argv = [require(tools, "mformat"), "-i", at, "-T", str(piece.size // _SECTOR), "-h", "64", "-s", "32", "::"]
+    tools.run(argv, timeout_s=_TIMEOUT_S, env=env)
+    folders = dict.fromkeys(str(parent) for name in files for parent in reversed(Path(name).parents[:-1]))
+    tools.run([require(tools, "mmd"), "-i", at, *(f"::{folder}" for folder in folders)], timeout_s=_TIMEOUT_S, env=env)
+    for name, content in files.items():
+        source = content if isinstance(content, Path) else scratch / "content"
+        if isinstance(content, bytes):
+            source.write_bytes(content)
+        tools.run([require(tools, "mcopy"), "-i", at, str(source), f"::{name}"], timeout_s=_TIMEOUT_S, env=env)
+
+
+def _copy_into(disk: Path, begin: int, source: Path) -> None:
+    """The content of a file from a place of the disk on; where it has nothing but zeros, neither has the disk."""
+    with source.open("rb") as held, disk.open("r+b") as file:
+        for number, chunk in enumerate(iter(lambda: held.read(_CHUNK), b"")):
+            if any(chunk):
+                file.seek(begin + number * _CHUNK)
+                file.write(chunk)

@@ -1,0 +1,117 @@
+"""The disk image of LXD's virtual machines: an image and a kernel that UEFI starts, and LXD's agent that they start."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.home import Home, require_space
+from lab.images import bootdisk
+from lab.images.build import tree_bytes
+from lab.images.cache import Cache, Progress
+from lab.images.image import Image
+from lab.images.kernels import Kernel, KernelStore
+from lab.images.tools import SystemTools, require
+from lab.providers.guest import boot
+
+KERNEL = "machine"
+DISK_BYTES = 10 << 30
+"""What LXD gives a virtual machine's root where nobody says otherwise."""
+
+TOOLS = ("mmdebstrap", "depmod", "mke2fs", "mformat", "mmd", "mcopy", "qemu-img")
+
+STARTED = "cephlab: LXD's agent is started"
+"""What a machine says on its console once it is up to LXD's agent."""
+
+_MODULES = ("virtio_pci", "virtio_scsi", "sd_mod", "virtio_net", "crc32c_intel", "crc32c_generic", "ext4")
+_SHARE_MODULES = ("virtiofs", "9pnet_virtio", "9p", "vsock", "vmw_vsock_virtio_transport")
+_PEAK = 2.3
+"""Times the tree's size: the disk as it is written, and as LXD takes it."""
+
+# LXD's own lxd-agent-setup does the same for systemd's images: a copy of the share, which the agent has to run in. An
+# address is in the hardware address that the lab gave, so that it is there without anybody's help.
+_INIT = f"""{boot.FIRST}partition() {{
+  until found=$(grep -l "^PARTNAME=$1$" /sys/class/block/*/uevent 2>/dev/null); do sleep 0.01; done
+  set -- $found
+  basename "$(dirname "$1")"
+}}
+mkdir -p /new
+mount -t ext4 "/dev/$(partition {bootdisk.ROOT})" /new
+mkdir -p /new/cephlab/node /new/usr/lib/modules /new/dev /new/proc /new/sys /new/run /new/tmp
+mount -t ext4 -o ro "/dev/$(partition {bootdisk.MODULES})" /new/usr/lib/modules
+{boot.IN_ROOT}mkdir -p /new/run/lxd_agent /share /dev/virtio-ports
+mount -t tmpfs -o mode=700,nodev,nosuid,size=64m agent /new/run/lxd_agent
+mount -t virtiofs -o ro config /share 2>/dev/null ||
+  mount -t 9p -o ro,access=0,trans=virtio,msize=1048576 config /share ||
+  {{ echo "cephlab: LXD's share \\`config\\` cannot be mounted"; sleep 1; poweroff -f; }}
+cp -r /share/. /new/run/lxd_agent/
+umount /share
+for port in /sys/class/virtio-ports/*; do
+  [ -e "$port/name" ] && ln -s "../${{port##*/}}" "/dev/virtio-ports/$(cat "$port/name")"
+done
+ip link set lo up
+if [ -e /sys/class/net/eth0 ]; then
+  IFS=: read -r _ _ a b c d </sys/class/net/eth0/address
+  ip addr add "$((0x$a)).$((0x$b)).$((0x$c)).$((0x$d))/24" brd + dev eth0
+  ip link set eth0 up
+fi
+for what in dev proc sys; do mount --move "/$what" "/new/$what"; done
+exec switch_root /new /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \\
+  HOME=/root /bin/bash /run/cephlab/agent/first
+"""
+
+# The first process: waiting for the agent, it takes in whatever was orphaned too.
+_FIRST_PROCESS = f"""cd /run/lxd_agent
+exec </dev/null >/dev/console 2>&1
+while :; do
+  echo "{STARTED}"
+  ./lxd-agent
+  echo "cephlab: LXD's agent ended with status $?"
+  sleep 1
+done
+"""
+
+
+@dataclass(frozen=True)
+class MachineImage:
+    """What virtual machines are made from. stamp: what it was made of beside the image's own packages."""
+
+    image: Image
+    stamp: str
+    disk: Path
+    kernel: Kernel
+    initramfs: Path
+
+
+def initramfs(home: Home, kernel: Kernel) -> Path:
+    """Finds its disk, takes LXD's agent from the share, sets the address, and becomes the first process."""
+    files = {"init": (_INIT.encode(), 0o755), "agent/first": (_FIRST_PROCESS.encode(), 0o644)}
+    folders = ("agent", "bin", "dev", "modules", "proc", "sys")
+    return boot.packed(home, kernel, "lxd-initramfs", (*_MODULES, *_SHARE_MODULES), folders, files)
+
+
+def get(home: Home, image: Image, progress: Progress) -> MachineImage:
+    """The disk image from the cache; made first where it is absent, and the kernel fetched.
+
+    Unavailable names the package of a missing tool.
+    """
+    tools = SystemTools()
+    for tool in TOOLS:
+        require(tools, tool)
+    kernel = KernelStore(home).get(KERNEL, image.arch, progress=progress)
+    begun = initramfs(home, kernel)
+    stamp = hashlib.sha256(f"{kernel.key} {begun.name} {DISK_BYTES}".encode()).hexdigest()[:16]
+    cache = Cache(home)
+    target = cache.directory(image.key) / "exports" / f"lxd-vm-{stamp}.qcow2"
+    if target.exists():
+        return MachineImage(image, stamp, target, kernel, begun)
+    with cache.scratch(f"export-lxd-vm-{image.key[:12]}", progress) as scratch:
+        if not target.exists():
+            needed = tree_bytes(image.root)
+            require_space(home, int(needed * _PEAK), f"making {image.release} for {image.arch} a disk that boots")
+            progress(f"{image.release} for {image.arch}: making a disk of {needed / 1e6:.0f} MB that boots by UEFI")
+            made = bootdisk.make(tools, image, kernel, begun, size_bytes=DISK_BYTES, scratch=scratch)
+            target.parent.mkdir(exist_ok=True)
+            made.replace(target)
+    return MachineImage(image, stamp, target, kernel, begun)
