@@ -18,6 +18,9 @@ UNKNOWN_RELEASE = "unknown"
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
 """That `up` gives an OSD, by option or by file. Tests of machines alone make smaller disks."""
+MIN_DB_BYTES = 3 * GIB
+"""Of a separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options); where they
+do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
 MAX_MONS = 5
 MAX_NODE_NAME = 20
 """A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
@@ -235,7 +238,7 @@ def _node(index: int, arch: Arch, *, osds: int, disk_bytes: int, separate_db: bo
         block = Disk(f"{name}-block{number}", disk_bytes)
         disks.append(block)
         if separate_db:
-            db = Disk(f"{name}-db{number}", max(GIB, disk_bytes // 10), DiskClass.NVME)
+            db = Disk(f"{name}-db{number}", max(MIN_DB_BYTES, disk_bytes // 10), DiskClass.NVME)
             disks.append(db)
             layout.append(Osd(block.name, db=db.name))
         else:
