@@ -20,7 +20,7 @@ from lab.images.resolve import BUILD_VARIABLE, DebianSource, resolve
 from lab.images.tools import SystemTools, Tools, require
 
 SPACE_BYTES = 500_000_000
-"""Room for unpacking one: the largest, that of LXD's machines, takes 0.28 GB, packages and apt's lists 0.2 on the way."""
+"""Room for unpacking one: the largest, that of LXD's machines, takes 0.28 GB, packages and lists 0.2 on the way."""
 
 _TIMEOUT_S = 600.0
 _MODULES_LABEL = "cephlab-kernel"
