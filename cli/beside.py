@@ -43,6 +43,11 @@ def measure_beside(world: World, out: Output, request: Request, what: str, chang
     from lab.telemetry.compare import compare, settled
 
     plans = [replace(plan, low=None) for plan in request.plans()]
+    if any(plan.passes for plan in plans):
+        why = "each pass of rados bench ends by itself"
+        raise SpecError(
+            "--op seq and --beside do not go together", why, "measure each by itself, and `cephlab compare`"
+        )
     choice, spec = request.choose(world)
     own = replace(spec, options={**spec.options, **changed})
     for arch in spec.archs if spec.image is None else ():

@@ -34,8 +34,8 @@ DISKS = ("auto", "memory", "file")
 _Operations = Annotated[
     list[str] | None,
     typer.Option(
-        help="randwrite, randread, write or read of an image, put or get of objects through a gateway; also as "
-        "randread:16k; repeatable.",
+        help="randwrite, randread, write or read of an image, put or get of objects through a gateway, seq of whole "
+        "objects by rados bench; also as randread:16k; repeatable.",
         metavar="OP[:SIZE]",
     ),
 ]
@@ -82,7 +82,7 @@ def measure(
     ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None,
     release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
     lab: Annotated[
-        str, typer.Option(help="auto, local or container: daemons that this machine's kernel accounts for.")
+        str, typer.Option(help="auto (local or container), or any provider by its name; see docs/regression.md.")
     ] = "auto",
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
     size: Annotated[
@@ -195,6 +195,7 @@ class Request:
     def spec(self, *, in_memory: bool = False) -> ClusterSpec:
         """The cluster: an OSD for each copy or shard."""
         from lab.telemetry.place import measuring_spec
+        from lab.telemetry.plan import SEQ
 
         return measuring_spec(
             self.osd_arch,
@@ -205,19 +206,15 @@ class Request:
             options=self.options,
             in_memory=in_memory,
             gateway=any(gateway_of(name) for name, _ in self.operations),
+            held_bytes=self.image_bytes * self.clients if any(name == SEQ for name, _ in self.operations) else 0,
         )
 
     def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
-        """A provider that can be metered and the spec for it; with `auto`, disks are in memory where any has them.
-
-        Unavailable for one that cannot be metered, before anything is raised on it.
-        """
+        """The provider and the spec for it; with `auto`, disks are in memory where any has them."""
         from lab.providers.select import AUTO, choose
-        from lab.telemetry.meter import METERED, require_metered
+        from lab.telemetry.place import UNASKED
 
-        if self.lab != AUTO and self.lab in world.providers:
-            require_metered(self.lab)
-        fit = {name: make for name, make in world.providers.items() if self.lab != AUTO or name in METERED}
+        fit = {name: make for name, make in world.providers.items() if self.lab != AUTO or name in UNASKED}
         if self.disks not in DISKS:
             raise SpecError(f"--disks: {self.disks!r} is not known", f"wanted: {', '.join(DISKS)}")
         if self.disks != "file":
@@ -262,10 +259,19 @@ def _do(
     speed = speed_here(world.home)
     if not speed:
         out.note("run `cephlab probe` and measure again where a prediction is to start from this")
-    measured = [replace(one, demand=replace(one.demand, core_speed=speed)) for one in measured]
+    measured = [rated(one, speed) for one in measured]
     path = output or world.home.demands / file_name(request, measured[0].demand)
     demandfile.save(path, measured)
     return path.absolute(), tuple(measured)
+
+
+def rated(one: Measurement, speed: float) -> Measurement:
+    """The same with the core speed of this machine; as it is where it was not measured here, or is not native."""
+    from lab.telemetry.place import ELSEWHERE, MACHINE
+
+    if one.demand.emulated or one.conditions.get(MACHINE) == ELSEWHERE:
+        return one
+    return replace(one, demand=replace(one.demand, core_speed=speed))
 
 
 def file_name(request: Request, demand: Demand) -> str:
@@ -349,5 +355,5 @@ def _words(one: Measurement) -> str:
         f"harness: {float(one.conditions.get('harness_share', 'nan')):.1%} of the CPU that was measured",
     ]
     if one.demand.emulated:
-        lines.append("emulated: says nothing of real hardware")
+        lines.append(f"says nothing of real hardware: {one.conditions.get('native', 'emulated')}")
     return "\n".join(lines)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.measure import MAX_DEPTH, Request, file_name, parse_bytes, parse_op
+from cli.measure import MAX_DEPTH, Request, file_name, parse_bytes, parse_op, rated
 from cli.output import JsonOption, Output, reporting, table
 from cli.signals import interruptible
 from cli.world import World, world_of
@@ -77,15 +77,12 @@ def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Pat
     from lab.providers.select import AUTO, choose
     from lab.telemetry import place
     from lab.telemetry.measure import measure as measure_one
-    from lab.telemetry.meter import METERED, require_metered
 
     [plan] = request.plans()
     spec = request.spec()
     for one in spec.archs:
         world.images.book.find(spec.release, one)
-    if request.lab != AUTO and request.lab in world.providers:
-        require_metered(request.lab)
-    fit = {name: make for name, make in world.providers.items() if name in METERED or request.lab != AUTO}
+    fit = {name: make for name, make in world.providers.items() if name in place.UNASKED or request.lab != AUTO}
     choice = choose(request.lab, spec, providers=fit)
     world.home.ensure()
     require_fit(spec, world.home.runs)
@@ -120,7 +117,7 @@ def _saved(world: World, request: Request, tuning: str, effect: Effect, output: 
     named = {"before": effect.before, tuning: effect.tuned, "after": effect.after}
     files = {part: folder / f"{base}-{part}.json" for part in named}
     for part, measured in named.items():
-        demandfile.save(files[part], [replace(measured, demand=replace(measured.demand, core_speed=speed))])
+        demandfile.save(files[part], [rated(measured, speed)])
     return tuple(files.values())
 
 

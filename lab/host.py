@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 from lab.arch import Arch
 from lab.process import Result
 
-__all__ = ["Channel", "Facts", "Host", "HostProcess", "OwnKernel", "Result", "lacks_aio"]
+__all__ = ["Channel", "Facts", "Host", "HostProcess", "OwnKernel", "Result", "has_own_kernel", "lacks_aio"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,10 @@ class HostProcess(Protocol):
 
     @property
     def ref(self) -> dict[str, Any]:
-        """JSON from which the host finds the process again (`Host.find`)."""
+        """JSON from which the host finds the process again (`Host.find`).
+
+        Where `pid` is 0: `pid`, as the host's own kernel counts, or `token`, which marks it (lab/providers/marks.py).
+        """
         ...
 
     @property
@@ -61,7 +64,12 @@ class OwnKernel(Protocol):
 
 def lacks_aio(host: Host) -> bool:
     """Whether an emulator of single programs is between the host's programs and this machine's kernel."""
-    return host.emulated and not (isinstance(host, OwnKernel) and host.own_kernel)
+    return host.emulated and not has_own_kernel(host)
+
+
+def has_own_kernel(host: Host) -> bool:
+    """Whether a host's kernel is neither this machine's nor shared with another host."""
+    return isinstance(host, OwnKernel) and host.own_kernel
 
 
 class Host(Protocol):

@@ -7,6 +7,7 @@ The lines of cephadm's units are of the shape that its documentation shows for r
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -65,6 +66,8 @@ class FakeMachine:
             raise CommandFailed(argv, 127, "", "not found", self.name)
         self.told.append(tuple(argv))
         words = [word for word in argv if word not in ("sudo", "-n", "systemctl")]
+        if words[0] == "show":
+            return Result(tuple(argv), 0, b"4711\n", b"")
         for entry in self.entries:
             if entry["unit"] == words[-1] and words[0] in ("start", "stop"):
                 entry["active"] = {"start": "active", "stop": "inactive"}[words[0]]
@@ -171,3 +174,13 @@ def test_without_systemd_the_verbs_say_so() -> None:
         daemon_on(FakeMachine("[]", systemctl=False)).stop()
     with pytest.raises(Unavailable, match=r"no unit .* for osd\.3"):
         daemon_on(FakeMachine("[]")).stop()
+
+
+def test_costs_are_accounted_to_a_units_own_process_and_to_none_behind_a_container_engine() -> None:
+    process = daemon_on(FakeMachine(PACKAGED)).accounted()
+    assert process is not None
+    assert (process.ref, process.pid, process.alive(), process.exit_code()) == ({"pid": 4711}, 0, True, None)
+    with pytest.raises(NotPermitted, match="SIGKILL"):
+        process.signal(signal.SIGKILL)
+    assert daemon_on(FakeMachine(CEPHADM)).accounted() is None
+    assert daemon_on(FakeMachine(PACKAGED), "osd.9").accounted() is None

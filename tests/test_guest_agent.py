@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -13,45 +12,15 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from lab import clock
-from lab.arch import host_arch
 from lab.errors import CommandFailed, CommandTimedOut, LabBroken
-from lab.providers.guest import boot, network
 from lab.providers.guest.host import GuestHost
+from tests.agent_here import agent_here
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestHost]:
-    """The real agent on a port of the loopback interface, with this machine's own files."""
-    folder = tmp_path_factory.mktemp("guest")
-    agent = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"], stdout=subprocess.PIPE, text=True
-    )
-    keeper = subprocess.Popen(
-        [sys.executable, "-I", str(network.KEEPER), str(folder), "keeper"], stdout=subprocess.PIPE, text=True
-    )
-    with agent, keeper:
-        assert keeper.stdout is not None
-        assert keeper.stdout.readline() == "ready\n"
-        assert agent.stdout is not None
-        line = agent.stdout.readline()
-        assert boot.READY in line.encode()
-        port = int(line.split()[-1])
-        kept = network.Network(folder, "10.78.0.0/24", {})
-        made = GuestHost(
-            "n0",
-            host_arch(),
-            "127.0.0.1",
-            control="127.0.0.1",
-            emulated=False,
-            port=port,
-            connect=kept.connect,
-            running=lambda: agent.poll() is None,
-            folder=folder,
-        )
+    with agent_here(tmp_path_factory.mktemp("guest")) as made:
         yield made
-        made.hang_up()
-        agent.kill()
-        keeper.kill()
 
 
 @pytest.fixture

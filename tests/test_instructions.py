@@ -15,7 +15,7 @@ from lab.errors import LabBroken
 from lab.telemetry.accounting import Usage
 from lab.telemetry.demand import Resource, Role
 from lab.telemetry.instructions import Instructions, obstacle
-from lab.telemetry.meter import Reading, spent
+from lab.telemetry.readings import Reading, spent
 
 
 @dataclass

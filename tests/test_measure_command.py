@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,16 +12,35 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.main import app
-from cli.measure import Request, file_name, parse_bytes, parse_op
+from cli.measure import Request, file_name, parse_bytes, parse_op, rated
+from cli.world import World
 from lab.arch import Arch, host_arch
 from lab.errors import SpecError, Unavailable
+from lab.providers.base import Provider
 from lab.providers.local import memory
 from lab.scenario import Stage, Topology
 from lab.spec import Capability
-from lab.telemetry.demand import Demand
-from lab.telemetry.place import client_name, measuring_spec
+from lab.telemetry.demand import Demand, Operation
+from lab.telemetry.demandfile import Measurement
+from lab.telemetry.place import ELSEWHERE, MACHINE, client_name, measuring_spec
 from lab.telemetry.plan import Load
 from suites.block import costs
+
+REQUEST = Request(
+    operations=(("randread", 4096),),
+    depth=8,
+    low_depth=None,
+    arch=host_arch().value,
+    replicas=2,
+    coding=(0, 0),
+    release="reef",
+    lab="local",
+    image=None,
+    image_bytes=1 << 20,
+    within=0.03,
+    budget_s=10,
+    options={},
+)
 
 
 @pytest.mark.parametrize(
@@ -47,22 +67,42 @@ def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("lab", ["ssh", "lxd", "qemu", "uml"])
-@pytest.mark.parametrize("command", [["measure"], ["measure", "--beside", "same"], ["tune", "measure", "altra-ceph"]])
-def test_a_provider_that_cannot_be_metered_is_refused_before_anything_is_raised(
-    lab: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path))
-    ended = CliRunner().invoke(app, [*command, "--json", "--lab", lab])
-    assert ended.exit_code == 2, ended.output
-    assert f"cannot be measured with the provider {lab}" in ended.output
-    assert "--lab local or --lab container" in ended.output
-    assert not (tmp_path / "runs").exists()
+def test_any_provider_may_be_asked_for_and_auto_takes_those_whose_processes_are_here(lab: str) -> None:
+    made: list[str] = []
+
+    def maker(name: str) -> Callable[[], Provider]:
+        def make() -> Provider:
+            made.append(name)
+            refusal = Unavailable(f"{name} is only looked at")
+            return cast("Provider", SimpleNamespace(name=name, cost=1, unavailable=lambda _spec: refusal))
+
+        return make
+
+    world = cast("World", SimpleNamespace(providers={name: maker(name) for name in ("local", "container", lab)}))
+    with pytest.raises(Unavailable, match=f"{lab} is only looked at"):
+        replace(REQUEST, lab=lab, disks="file").choose(world)
+    assert made == [lab]
+    made.clear()
+    with pytest.raises(Unavailable, match="no provider can do this"):
+        replace(REQUEST, lab="auto", disks="file").choose(world)
+    assert sorted(made) == ["container", "local"]
 
 
 def test_a_cluster_that_cannot_be_metered_skips_the_suites_costs() -> None:
-    stage = cast("Stage", SimpleNamespace(cluster=SimpleNamespace(provider_name="lxd")))
-    with pytest.raises(Unavailable, match="lxd"):
+    stage = cast("Stage", SimpleNamespace(cluster=SimpleNamespace(osd_ids=lambda: [0])))
+    with pytest.raises(Unavailable, match="cannot be told apart on 1 OSDs"):
         costs.run(stage, "randread", 4096, 32)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "emulated", "speed"),
+    [({}, False, 6.4), ({MACHINE: ELSEWHERE}, False, 0.0), ({"native": "User-Mode Linux"}, True, 0.0)],
+)
+def test_only_what_was_measured_natively_here_has_this_machines_speed(
+    conditions: dict[str, str], emulated: bool, speed: float
+) -> None:
+    demand = Demand(Operation("randread", 4096), "reef", Arch.X86_64, "0123", {}, emulated=emulated)
+    assert rated(Measurement(demand, conditions=conditions), 6.4).demand.core_speed == speed
 
 
 def test_operations_may_name_their_size() -> None:
@@ -83,22 +123,7 @@ def test_osds_stand_apart_from_everything_else() -> None:
 
 
 def test_each_client_has_a_node_and_the_lower_load_is_one_of_them() -> None:
-    request = Request(
-        operations=(("randread", 4096),),
-        depth=8,
-        clients=3,
-        low_depth=None,
-        arch=host_arch().value,
-        replicas=2,
-        coding=(0, 0),
-        release="reef",
-        lab="local",
-        image=None,
-        image_bytes=1 << 20,
-        within=0.03,
-        budget_s=10,
-        options={},
-    )
+    request = replace(REQUEST, clients=3)
     (plan,) = request.plans()
     assert plan.nodes == (client_name(0), client_name(1), client_name(2))
     assert (plan.load, plan.low) == (Load(8, 3), Load(8))

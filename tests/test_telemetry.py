@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from lab.errors import LabBroken, SpecError
-from lab.telemetry import accounting, counters, describe
+from lab.telemetry import account_program, accounting, counters, describe
 from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import operations_of, per_operation
 from lab.telemetry.demand import Interval, Operation, Resource, Role
-from lab.telemetry.meter import Spent
 from lab.telemetry.plan import Load, Plan
+from lab.telemetry.readings import Spent
 from lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width
 from lab.workloads.fio import Progress
 
@@ -44,11 +44,11 @@ def test_before_the_first_tick_everything_counts_as_user_time() -> None:
 
 
 def test_the_clock_of_a_process_is_its_own() -> None:
-    before = accounting.clock_s(os.getpid())
+    before = account_program.clock_s(os.getpid())
     until = time.process_time() + 0.02
     while time.process_time() < until:
         pass
-    assert accounting.clock_s(os.getpid()) - before == pytest.approx(0.02, abs=0.015)
+    assert account_program.clock_s(os.getpid()) - before == pytest.approx(0.02, abs=0.015)
 
 
 def test_this_process_is_accounted_for_with_its_threads() -> None:
@@ -147,6 +147,8 @@ def test_several_clients_have_nodes_of_their_own_and_one_count() -> None:
         Plan(Operation("randread", 4096), ("client",), low=Load(4, clients=2))
     done = operations_of([Progress((1.0, 2.0, 3.0, 9.0)), Progress((0.5, 2.5, 8.0))])
     assert done(1.5, 3.5) == 3
+    behind = operations_of([Progress((1.0, 2.0, 3.0, 9.0)), Progress((0.5, 2.5, 8.0))], [0.0, -1.0])
+    assert behind(1.6, 3.6) == 3, "the second one's clock is a second behind"
 
 
 def test_idle_cost_is_taken_off_and_each_counter_has_its_own_time() -> None:

@@ -7,12 +7,15 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from signal import Signals
+from typing import Any
 
 from lab import clock
+from lab.attach.guard import NotPermitted
 from lab.attach.guarded import not_installed
 from lab.ceph.daemon import Daemon, Wanted
-from lab.errors import CommandFailed, LabBroken, Unavailable
-from lab.host import Host
+from lab.errors import CommandFailed, LabBroken, NotReached, Unavailable
+from lab.host import Host, HostProcess
 
 Permitted = Callable[[str, str], None]
 """(daemon, verb) -> nothing; raises NotPermitted."""
@@ -97,6 +100,11 @@ class Units:
             )
         return found[daemon]
 
+    def main_pid(self, daemon: str) -> int:
+        """The process that is a daemon, as its machine counts; 0 while it does not run."""
+        unit = self.get(daemon).name
+        return int(self._ask(("systemctl", "show", "--property=MainPID", "--value", unit)).strip() or 0)
+
     def tell(self, *words: str) -> None:
         """A systemctl command that changes something."""
         try:
@@ -104,6 +112,37 @@ class Units:
         finally:
             with self._lock:
                 self._known = None
+
+
+@dataclass(frozen=True)
+class UnitProcess:
+    """A daemon's process as systemd names it: looked at, and told nothing. main_pid: as its machine counts."""
+
+    daemon: UnitDaemon
+    main_pid: int
+    pid: int = 0
+
+    @property
+    def ref(self) -> dict[str, Any]:
+        return {"pid": self.main_pid}
+
+    def alive(self) -> bool:
+        return self.daemon.alive()
+
+    def exit_code(self) -> int | None:
+        """None: systemd has it."""
+        return None
+
+    def signal(self, number: Signals) -> None:
+        raise NotPermitted(f"sending {number.name} to {self.daemon.name} past systemd")
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether systemd said that it ended within timeout_s seconds."""
+        try:
+            clock.wait(self.alive, lambda alive: not alive, what="its end", timeout_s=timeout_s, interval_s=0.2)
+        except NotReached:
+            return False
+        return True
 
 
 @dataclass
@@ -153,6 +192,14 @@ class UnitDaemon(Daemon):
             return self.wanted is not Wanted.STOPPED
         unit = self.units.all().get(self.name)
         return unit is not None and unit.active
+
+    def accounted(self) -> HostProcess | None:
+        """The unit's own process; None where systemd does not keep the daemon, or only a container engine's client."""
+        unit = self.units.all().get(self.name) if self.units is not None else None
+        if self.units is None or unit is None or unit.contained:
+            return None
+        pid = self.units.main_pid(self.name)
+        return UnitProcess(self, pid) if pid else None
 
     def log_tail(self, lines: int = 25) -> str:
         return f"look at {self.host.name}: journalctl -u 'ceph*{self.id}*' -n {lines}"

@@ -92,6 +92,10 @@ class Daemon:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive()
 
+    def accounted(self) -> HostProcess | None:
+        """The process that its costs are accounted to; None where nobody knows it."""
+        return self.process
+
     def check(self) -> None:
         """Raise DaemonDied, with its last words, when it should be running and is not."""
         if self.wanted is Wanted.STOPPED or self.alive():

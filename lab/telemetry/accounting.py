@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from lab.errors import LabBroken
+from lab.telemetry.account_program import clock_s, texts_of
 from lab.telemetry.demand import Role
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PROC = Path("/proc")
 
+
+@dataclass(frozen=True)
+class Units:
+    """What a kernel counts in: seconds of a clock tick, bytes of a page."""
+
+    tick_s: float
+    page_bytes: int
+
+
+HERE = Units(TICK_S, PAGE_BYTES)
+
 _NUMBER = re.compile(r"[-:_]?\d+$")
 _LOOKS = 20
-_SCHEDULED = 2  # CPUCLOCK_SCHED in the kernel's include/linux/posix-timers.h
 
 
 @dataclass(frozen=True)
@@ -103,21 +114,10 @@ def _clock_s(pid: int) -> float:
 
 def _one(pid: int, cpu_s: float, proc: Path) -> Usage:
     try:
-        stat = (proc / str(pid) / "stat").read_text()
-        io = (proc / str(pid) / "io").read_text()
-        threads, switches = _threads(proc / str(pid) / "task")
+        texts = texts_of(pid, proc)
     except (OSError, ProcessLookupError) as error:
         raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
-    return replace(parse_usage(stat, io, cpu_s=cpu_s), threads=threads, switches=switches)
-
-
-def clock_s(pid: int) -> float:
-    """CPU seconds of a process with all its threads, also those that ended, to the nanosecond.
-
-    The clock that clock_getcpuclockid(3) gives, whose number is made from the pid as the kernel does
-    (include/linux/posix-timers.h, make_process_cpuclock); /proc/PID/stat has the same figure in steps of 10 ms.
-    """
-    return time.clock_gettime_ns((~pid << 3) | _SCHEDULED) / 1e9
+    return of_texts(texts, cpu_s)
 
 
 def whole_s(pid: int, *, proc: Path = PROC) -> float:
@@ -141,13 +141,13 @@ def _ended_children_s(pid: int, proc: Path) -> float:
     return (int(fields[13]) + int(fields[14])) * TICK_S
 
 
-def parse_usage(stat: str, io: str, *, cpu_s: float | None = None) -> Usage:
+def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Units = HERE) -> Usage:
     """From the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
 
     cpu_s: a finer figure for the whole, to which user and system time are scaled.
     """
     fields = stat.rpartition(")")[2].split()
-    user_s, system_s = int(fields[11]) * TICK_S, int(fields[12]) * TICK_S
+    user_s, system_s = int(fields[11]) * units.tick_s, int(fields[12]) * units.tick_s
     ticks_s = user_s + system_s
     whole = ticks_s if cpu_s is None else cpu_s
     scale = whole / ticks_s if ticks_s else 0.0
@@ -158,24 +158,27 @@ def parse_usage(stat: str, io: str, *, cpu_s: float | None = None) -> Usage:
         system_s=system_s * scale,
         read_bytes=int(counts["read_bytes"]),
         write_bytes=int(counts["write_bytes"]) - int(counts["cancelled_write_bytes"]),
-        resident_bytes=int(fields[21]) * PAGE_BYTES,
+        resident_bytes=int(fields[21]) * units.page_bytes,
     )
 
 
-def _threads(task: Path) -> tuple[dict[str, float], int]:
-    """(CPU seconds by kind, voluntary switches of all)."""
+def of_texts(texts: Mapping[str, Any], cpu_s: float, units: Units = HERE) -> Usage:
+    """From what `account_program.texts_of` gave, here or on a host. cpu_s: the process's clock."""
     spent: dict[str, float] = defaultdict(float)
     switches = 0
-    for entry in os.scandir(task):
-        try:
-            stat, status = Path(entry.path, "stat").read_text(), Path(entry.path, "status").read_text()
-        except OSError:
-            continue  # a thread may end between the list and the look
+    for stat, slept in texts["tasks"]:
         name, rest = stat.partition("(")[2].rsplit(")", 1)
         fields = rest.split()
-        spent[thread_kind(name)] += (int(fields[11]) + int(fields[12])) * TICK_S
-        switches += int(status.rpartition("\nvoluntary_ctxt_switches:")[2].split()[0])
-    return dict(spent), switches
+        spent[thread_kind(name)] += (int(fields[11]) + int(fields[12])) * units.tick_s
+        switches += slept
+    whole = parse_usage(texts["stat"], texts["io"], cpu_s=cpu_s, units=units)
+    return replace(whole, threads=dict(spent), switches=switches)
+
+
+def busy_of(line: str, units: Units = HERE) -> float:
+    """CPU seconds that a kernel's CPUs were not idle, from the first line of its /proc/stat (proc_stat(5))."""
+    user, nice, system, _idle, _iowait, *rest = (int(word) for word in line.split()[1:])
+    return (user + nice + system + sum(rest[:3])) * units.tick_s
 
 
 def thread_kind(name: str) -> str:
@@ -183,12 +186,15 @@ def thread_kind(name: str) -> str:
     return _NUMBER.sub("", name) or name
 
 
-def interface_counters(text: str) -> dict[str, int]:
-    """Sums over the interfaces in /proc/PID/net/dev but for loopback: bytes and packets, received and sent."""
+def interface_counters(text: str, only: str = "") -> dict[str, int]:
+    """Sums over the interfaces in /proc/PID/net/dev but for loopback: bytes and packets, received and sent.
+
+    only: the one interface that counts.
+    """
     found = dict.fromkeys(("received_bytes", "received_packets", "sent_bytes", "sent_packets"), 0)
     for line in text.splitlines()[2:]:
         name, _, figures = line.partition(":")
-        if name.strip() == "lo":
+        if name.strip() == "lo" or (only and name.strip() != only):
             continue
         values = figures.split()
         found["received_bytes"] += int(values[0])

@@ -15,15 +15,22 @@ from lab.errors import LabBroken
 from lab.telemetry.clients import Clients
 from lab.telemetry.demand import Resource, Role
 from lab.telemetry.demandfile import Batch
-from lab.telemetry.meter import COUNT, Client, Meter, Reading, Spent, spent
+from lab.telemetry.meter import COUNT, Client, Meter
 from lab.telemetry.place import Say
 from lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
+from lab.telemetry.readings import Reading, Spent, spent
 from lab.telemetry.reference import Pace, Reference
 from lab.telemetry.statistics import Stop
 from lab.workloads.fio import FioResult, Progress
 
 LEAST_OPERATIONS = 50
 """In one batch; with fewer, single requests that straddle its ends move the cost by percents."""
+
+LARGEST_SHARE = 0.05
+"""Of the harness's own CPU beside that of what is measured; batches grow until it is less, where there is time."""
+
+_ENOUGH = 1.5
+"""Times that in requests of the primary, which are not exactly the clients' operations of the same time."""
 
 _MARGIN_S = 30.0
 _APPEAR_S = 60.0
@@ -83,11 +90,15 @@ class Bench:
         with self.running(load, longest_s) as running:
             self.ramp(running, start)
             looks = [self.look()]
-            reason = None
+            reason, pause_s = None, self.plan.batch_s
             while reason is None:
-                self.clock.sleep(self.plan.batch_s)
-                looks.append(self.look())
+                self.clock.sleep(pause_s)
+                look = self.look()
                 self.must_run(running)
+                if self.too_short(looks[-1], look, stop):
+                    pause_s *= 2
+                    continue
+                looks.append(look)
                 rough = [self.batch(one, two, load, idle, counted(one, two)) for one, two in pairs(looks)]
                 costs = [main_cost(batch.costs) for batch in rough]
                 reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s) or self.clients.enough()
@@ -95,15 +106,32 @@ class Bench:
                     f"{load}, batch {len(costs)}: {rough[-1].operations / rough[-1].seconds:.0f}/s, "
                     f"{costs[-1] * 1e6:.0f} us of CPU an operation"
                 )
-            # The log's last entry must lie behind the last look.
-            self.clock.sleep(LOG_LAG_S)
+            self.outlast(looks[-1], load)
             return self.loaded(looks, running, load, idle, reason)
+
+    def too_short(self, one: Look, two: Look, stop: Stop) -> bool:
+        """Whether a batch has too few operations to say anything, or more of looking than may be, and there is time."""
+        used = spent(one.reading, two.reading, in_memory=self.in_memory)
+        if two.requests - one.requests < _ENOUGH * LEAST_OPERATIONS:
+            return used.seconds < stop.budget_s
+        return used.harness_s > LARGEST_SHARE * used.cpu_s and used.seconds < stop.budget_s / stop.least
+
+    def outlast(self, last: Look, load: Load) -> None:
+        """Go on until the clients' logs have an entry behind the last look."""
+        clocks.wait(
+            self.meter.requests,
+            lambda requests: requests > last.requests + load.in_flight,
+            what="requests behind the last look",
+            timeout_s=_APPEAR_S * self.cluster.patience,
+            clock=self.clock,
+        )
+        self.clock.sleep(LOG_LAG_S)
 
     def loaded(self, looks: list[Look], running: Sequence[Client], load: Load, idle: Rates, why: str) -> Loaded:
         """The load told to end, and what the looks at it show; why: no more looks were taken."""
         self.meter.unfollow()
         results = ended(running)
-        done = operations_of([one.progress() for one in running])
+        done = operations_of([one.progress() for one in running], [self.meter.ahead_s(one.host) for one in running])
         batches = tuple(self.batch(one, two, load, idle, done) for one, two in pairs(looks))
         whole = spent(looks[0].reading, looks[-1].reading, in_memory=self.in_memory)
         return Loaded(
@@ -133,6 +161,12 @@ class Bench:
 
     def ramp(self, running: Sequence[Client], start: float) -> None:
         """Until requests arrive, and then as long as the plan wants."""
+        self.arrive(running, start, LEAST_OPERATIONS)
+        self.meter.follow(running)
+        self.clock.sleep(self.plan.ramp_s)
+
+    def arrive(self, running: Sequence[Client], start: float, least: int = 1) -> None:
+        """Wait until so many requests of each client were answered. start: requests before."""
 
         def arrived() -> float:
             self.must_run(running)
@@ -140,13 +174,11 @@ class Bench:
 
         clocks.wait(
             arrived,
-            lambda requests: requests >= LEAST_OPERATIONS * len(running),
+            lambda requests: requests >= least * len(running),
             what="the first requests of the clients",
             timeout_s=_APPEAR_S * self.cluster.patience,
             clock=self.clock,
         )
-        self.meter.follow(running)
-        self.clock.sleep(self.plan.ramp_s)
 
     def must_run(self, running: Sequence[Client]) -> None:
         """LabBroken when a client has ended, DaemonDied when a daemon has."""
@@ -182,16 +214,19 @@ def ended(running: Sequence[Client]) -> tuple[FioResult, ...]:
     return tuple(one.finish() for one in running)
 
 
-def operations_of(logs: Sequence[Progress]) -> Done:
-    """What all clients did, by their logs of single operations."""
-    return lambda began_s, ended_s: sum(log.between(began_s, ended_s) for log in logs)
+def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Done:
+    """What all clients did, by their logs of single operations. ahead_s: of each one's clock before this machine's."""
+    clocks_ahead = ahead_s or [0.0] * len(logs)
+    return lambda began_s, ended_s: sum(
+        log.between(began_s + ahead, ended_s + ahead) for log, ahead in zip(logs, clocks_ahead, strict=True)
+    )
 
 
 def per_operation(used: Spent, idle: Rates, done: Done) -> dict[Role, dict[Resource, float]]:
     """Costs of one operation: what was spent, less what the same time costs at rest."""
     found: dict[Role, dict[Resource, float]] = {}
     for role, costs in used.costs.items():
-        found[role] = _share(costs, idle.get(role, {}), used.times, done)
+        found[role] = _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
     for role, costs in used.ceph_costs.items():
         found.setdefault(role, {}).update(_share(costs, idle.get(role, {}), used.ceph_times[role], done))
     return found

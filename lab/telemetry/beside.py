@@ -10,15 +10,11 @@ from dataclasses import dataclass, replace
 from lab.clock import SYSTEM, Clock
 from lab.cluster import Cluster
 from lab.host import Host
-from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import LOG_LAG_S, Bench, Rates
-from lab.telemetry.clients import Clients
 from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
-from lab.telemetry.measure import conditions_of, counting, demand_of, prepared, roles_of
-from lab.telemetry.meter import Meter
+from lab.telemetry.measure import conditions_of, demand_of, metering, prepared, steady
 from lab.telemetry.place import Say
 from lab.telemetry.plan import Loaded, Plan
-from lab.telemetry.reference import Reference
 
 _REACHABLE = ("local",)
 """Providers whose clusters share one network: a client of one may load the other."""
@@ -76,17 +72,21 @@ def measure_beside(
     found: tuple[list[Loaded], list[Loaded]] = ([], [])
     with ExitStack() as undo:
         clients = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
-        undo.enter_context(kept_awake())
-        reference = undo.enter_context(Reference(clock))
+        reference = undo.enter_context(steady(before.cluster, clock))
         reason, rest = None, None
         while reason is None:
             number = len(found[0])
             say(f"start {number + 1} of {starts.least} to {starts.most}")
             start_anew([side.cluster for side in sides])
             with ExitStack() as closing:
+                meters = [
+                    closing.enter_context(metering(side.cluster, own)) for side, own in zip(sides, clients, strict=True)
+                ]
                 benches = [
-                    Bench(side.cluster, _meter(side, own, closing), reference, plan, own.lent(lenders), say, clock)
-                    for side, own, lenders in zip(sides, clients, (None, lent(before, after)), strict=True)
+                    Bench(side.cluster, meter, reference, plan, own.lent(lenders), say, clock)
+                    for side, meter, own, lenders in zip(
+                        sides, meters, clients, (None, lent(before, after)), strict=True
+                    )
                 ]
                 rest = rest or [bench.idle() for bench in benches]
                 loads = load_both(benches, plan, starts.load_s, rest)
@@ -137,7 +137,8 @@ def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequenc
         for bench, own, clients in zip(benches, looks, running, strict=True):
             own.append(bench.look())
             bench.must_run(clients)
-        benches[0].clock.sleep(LOG_LAG_S)
+        for bench, own in zip(benches, looks, strict=True):
+            bench.outlast(own[-1], plan.load)
         return [
             bench.loaded(own, clients, plan.load, idle, f"{load_s:g} s of each start")
             for bench, own, clients, idle in zip(benches, looks, running, rest, strict=True)
@@ -159,12 +160,6 @@ def enough(starts: Starts, done: int, decided: str | None) -> str | None:
     if done >= starts.most:
         return decided or f"{done} starts, which are all that were wanted"
     return f"{decided}, after {done} starts" if decided and done >= starts.least else None
-
-
-def _meter(side: Side, clients: Clients, closing: ExitStack) -> Meter:
-    meter = Meter(side.cluster, {**roles_of(side.cluster), **clients.serving()}, count=counting())
-    closing.callback(meter.close)
-    return meter
 
 
 def measurement_of(

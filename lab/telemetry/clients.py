@@ -13,12 +13,14 @@ from lab.host import Host
 from lab.telemetry.demand import Role
 from lab.telemetry.meter import Client, Metered
 from lab.telemetry.plan import Plan
-from lab.workloads import fio, s3
+from lab.workloads import fio, radosbench, s3
 from lab.workloads.fio import FioJob
 from lab.workloads.image import BlockImage
+from lab.workloads.radosbench import BenchJob
 from lab.workloads.s3 import S3Job
 
 BUCKET = "measured"
+WHOLE_POOL = "measured"
 PUT = "put"
 FULL_PERCENT = 60.0
 """Of an OSD's disk, when no more is put: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
@@ -125,6 +127,46 @@ class ObjectClients:
                 "measure each image by itself and `cephlab compare` the two",
             )
         return self
+
+
+@dataclass(frozen=True)
+class PassClients:
+    """rados bench, each reading its own objects of one pool from the first to the last, and then ending."""
+
+    cluster: Cluster
+    plan: Plan
+
+    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+        return radosbench.start(self.cluster.hosts[self.plan.nodes[number]], self.job(number, "seq", depth, runtime_s))
+
+    def ready(self) -> None:
+        """Objects are read where they are."""
+
+    def enough(self) -> str | None:
+        return None
+
+    def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        return {}
+
+    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
+        raise SpecError(
+            "whole objects are read in passes, which do not run beside each other",
+            "each pass of rados bench ends by itself",
+            "measure each image by itself and `cephlab compare` the two",
+        )
+
+    def job(self, number: int, mode: str, depth: int, seconds: float) -> BenchJob:
+        """rados bench of a client, to write its objects or to read them."""
+        plan = self.plan
+        return BenchJob(
+            pool=WHOLE_POOL,
+            mode=mode,
+            seconds=round(seconds),
+            threads=depth,
+            block_bytes=plan.operation.block_bytes,
+            run=f"measured{number}",
+            most_bytes=plan.image_bytes,
+        )
 
 
 def job_of(plan: Plan) -> S3Job:

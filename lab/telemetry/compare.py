@@ -147,7 +147,7 @@ def incomparable(before: Measurement, after: Measurement) -> str | None:
     if one.arch is not two.arch:
         return f"{one.arch} beside {two.arch}: shown, not judged"
     if one.emulated or two.emulated:
-        return "emulated: its CPU says nothing of Ceph"
+        return "emulated, the processors or the kernel: its CPU says nothing of Ceph"
     for key, named in (("cpu", "CPU"), ("provider", "provider"), ("disks", "disks")):
         left, right = before.conditions.get(key), after.conditions.get(key)
         if left != right:

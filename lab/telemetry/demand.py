@@ -20,6 +20,9 @@ class Role(StrEnum):
     GATEWAY = "gateway"
 
 
+OSD_ROLES = (Role.PRIMARY, Role.REPLICA)
+
+
 class Resource(StrEnum):
     """What is paid with, by its unit: seconds of CPU, counts, bytes. All per operation."""
 
@@ -72,8 +75,9 @@ class Operation:
 class Demand:
     """costs[role][resource] per client operation: the primary's share, that of ALL replicas together, and so on.
 
-    arch: of the OSDs, all of one architecture; emulated demands say nothing of real hardware. memory_bytes: resident,
-    per role and daemon. image: key or digest. core_speed: of the machine, on the scale of docs/model.md; 0: unknown.
+    arch: of the OSDs, all of one architecture; emulated: processors, or a kernel by User-Mode Linux, which say nothing
+    of real hardware. memory_bytes: resident, per role and daemon. image: key or digest. core_speed: of the machine, on
+    the scale of docs/model.md; 0: unknown.
     counters: Ceph's own per operation (`bluestore.write_big` ...), for explanations only.
     threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`) -> CPU seconds per
     operation in all threads of that name; the model derives from it what a daemon's own thread pools allow. It is

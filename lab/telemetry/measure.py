@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import PurePosixPath
 
 from lab import pools
 from lab.ceph.daemon import Daemon
@@ -12,25 +14,30 @@ from lab.cluster import Cluster
 from lab.errors import SpecError
 from lab.gateway import DATA_POOL as OBJECT_POOL
 from lab.gateway import gateway
+from lab.host import has_own_kernel
 from lab.pools import PoolKind
 from lab.telemetry import counters, steering
 from lab.telemetry.awake import kept_awake
 from lab.telemetry.bench import Bench
-from lab.telemetry.clients import BlockClients, Clients, ObjectClients, job_of
-from lab.telemetry.demand import Demand, Interval, Resource, Role
+from lab.telemetry.clients import WHOLE_POOL, BlockClients, Clients, ObjectClients, PassClients, job_of
+from lab.telemetry.demand import OSD_ROLES, Demand, Interval, Resource, Role
 from lab.telemetry.demandfile import Batch, Measurement
 from lab.telemetry.instructions import Instructions, obstacle
-from lab.telemetry.meter import OSD_ROLES, Meter
-from lab.telemetry.place import Say
+from lab.telemetry.meter import Meter, accounted_by, runs_here
+from lab.telemetry.passes import load_in_passes
+from lab.telemetry.place import ELSEWHERE, MACHINE, Say, machine_in
 from lab.telemetry.plan import Loaded, Plan
+from lab.telemetry.readings import Spent
 from lab.telemetry.reference import Reference
 from lab.telemetry.statistics import interval, linearity
-from lab.workloads import image, s3
+from lab.workloads import image, radosbench, s3
 from lab.workloads.image import BlockImage
 
 POOL = "measured"
+_USER_MODE = "uml"
 DATA_POOL = "measured-data"
 PG_NUM = 16
+_WRITTEN_S = 600.0
 
 
 def measure(
@@ -48,15 +55,14 @@ def measure(
     """
     with ExitStack() as undo:
         clients = undo.enter_context(prepared(cluster, plan, say))
-        meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=counting())
-        undo.callback(meter.close)
-        undo.enter_context(kept_awake())
-        reference = undo.enter_context(Reference(clock))
+        meter = undo.enter_context(metering(cluster, clients))
+        reference = undo.enter_context(steady(cluster, clock))
         bench = Bench(cluster, meter, reference, plan, clients, say, clock)
         say(f"at rest for {plan.idle_s:g} s")
         idle = bench.idle()
-        loaded = bench.load(plan.load, idle, plan.stop)
-        low = bench.load(plan.low, idle, plan.stop) if plan.low else None
+        put = partial(load_in_passes, bench) if plan.passes else bench.load
+        loaded = put(plan.load, idle, plan.stop)
+        low = put(plan.low, idle, plan.stop) if plan.low else None
     return Measurement(
         demand=demand_of(cluster, plan, loaded, image_key),
         batches=loaded.batches,
@@ -65,6 +71,30 @@ def measure(
         linearity=_linearity(plan, loaded, low),
         conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
     )
+
+
+@contextmanager
+def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
+    """A meter of all roles of a cluster under load, for the length of a block."""
+    meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=counting())
+    try:
+        yield meter
+    finally:
+        meter.close()
+
+
+@contextmanager
+def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
+    """CPUs kept awake and the reference work beside a load, where that runs on this machine.
+
+    They say nothing of machines elsewhere: there is neither then, and batches have no reference.
+    """
+    reference = Reference(clock)
+    with ExitStack() as undo:
+        if runs_here(cluster):
+            undo.enter_context(kept_awake())
+            undo.enter_context(reference)
+        yield reference
 
 
 def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
@@ -93,8 +123,25 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
             "every OSD must hold one of each PG",
             f"measure on {operation.shards} OSDs, each on a node of its own",
         )
-    with _objects(cluster, plan, say) if plan.objects else _images(cluster, plan, say) as found:
+    made = _objects if plan.objects else _whole_objects if plan.passes else _images
+    with made(cluster, plan, say) as found:
         yield found
+
+
+@contextmanager
+def _whole_objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
+    """Objects for each client, written by rados bench."""
+    operation = plan.operation
+    kind = PoolKind("erasure" if operation.k else "replicated", operation.shards, k=operation.k, m=operation.m)
+    with ExitStack() as undo:
+        undo.enter_context(pools.pool(cluster, WHOLE_POOL, kind, pg_num=PG_NUM))
+        undo.enter_context(steering.primary_is(cluster, cluster.osd_ids()[0], WHOLE_POOL))
+        clients = PassClients(cluster, plan)
+        for number, node in enumerate(plan.nodes):
+            job = clients.job(number, "write", operation.depth, _WRITTEN_S * cluster.patience)
+            say(f"writing {plan.image_bytes >> 20} MiB in objects of {operation.block_bytes} bytes")
+            radosbench.run(cluster, node, job)
+        yield clients
 
 
 @contextmanager
@@ -156,7 +203,7 @@ def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> D
             if role not in ours
         },
         counters=explaining(loaded),
-        emulated=any(daemon.host.emulated for daemon in osds),
+        emulated=not_native(cluster) is not None,
         threads={
             role: {name: spent / loaded.operations for name, spent in usage.threads.items() if spent > 0}
             for role, usage in whole.usage.items()
@@ -201,20 +248,51 @@ def _linearity(plan: Plan, loaded: Loaded, low: Loaded | None) -> str:
     )
 
 
+def not_native(cluster: Cluster) -> str | None:
+    """Why the CPU time of a cluster's OSDs says nothing of hardware, or None."""
+    if any(cluster.daemon(f"osd.{osd}").host.emulated for osd in cluster.osd_ids()):
+        return "emulated processors: the time is the emulator's"
+    if cluster.provider_name == _USER_MODE:
+        return "User-Mode Linux: the time is that of its system calls as well, which cost many times a kernel's"
+    return None
+
+
 def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str]:
     """How a load was measured, and what came of it beside its costs."""
     whole = loaded.whole
     share = whole.harness_s / whole.cpu_s if whole.cpu_s else 0.0
     return {
         "provider": cluster.provider_name,
-        "instructions": obstacle() or "counted",
+        "native": not_native(cluster) or "yes",
         "disks": "memory" if any(disk.in_memory for node in cluster.spec.nodes for disk in node.disks) else "file",
         "operations": f"{loaded.operations:.0f}",
         "iops": f"{loaded.operations / whole.seconds:.1f}",
         "latency_mean_s": f"{loaded.latency_mean_s:.6f}",
         "requests_per_operation": f"{loaded.requests / loaded.ceph_operations[Role.PRIMARY]:.4f}",
         "harness_share": f"{share:.4f}",
+        "other_cpus": f"{whole.others_s / whole.seconds:.2f}",
         "image_bytes": str(plan.image_bytes),
+        **_accounting(cluster, whole),
         **{f"client {key}": value for key, value in plan.client_options.items()},
         **{f"option {key}": value for key, value in cluster.spec.options.items()},
     }
+
+
+def _accounting(cluster: Cluster, whole: Spent) -> dict[str, str]:
+    """Whose clocks a measurement is by, and of which machine, where that is not this one alone."""
+    here = runs_here(cluster)
+    host = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host
+    found = {
+        "accounted_by": accounted_by(cluster),
+        "kept_awake": "this machine's CPUs" if here else "none, being elsewhere",
+    }
+    if has_own_kernel(host):
+        found["instructions"] = f"not counted: {host.name} has a kernel of its own"
+        found["host kernel"] = host.facts().kernel
+    else:
+        found["instructions"] = (obstacle() or "counted") if here else f"not counted: {host.name} is elsewhere"
+    if whole.machine_s:
+        found["guest_clocks"] = f"{whole.clock_s / whole.machine_s:.2f} of what their machines spent here"
+    if not here:
+        found |= {MACHINE: ELSEWHERE, **machine_in(host.read(PurePosixPath("/proc/cpuinfo")).decode())}
+    return found

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Protocol
 
-import psutil
-
+from lab.ceph.daemon import Daemon
 from lab.cluster import Cluster
 from lab.errors import LabBroken, Unavailable
-from lab.host import Channel, Host, HostProcess
+from lab.host import Host, HostProcess, has_own_kernel
+from lab.providers.base import RunsMachines
 from lab.telemetry import accounting, counters
-from lab.telemetry.accounting import Usage
-from lab.telemetry.demand import Resource, Role
+from lab.telemetry.account_program import clock_s
+from lab.telemetry.demand import OSD_ROLES, Role
 from lab.telemetry.instructions import Instructions
+from lab.telemetry.kernels import Account, Here, Kernel, Teller, There, busy_cpu_s, pid_here
+from lab.telemetry.readings import Reading
 from lab.workloads.fio import FioResult, Progress
 
-METERED = ("local", "container")
-"""Providers whose daemons are processes of this machine's kernel, which accounts for them."""
-
-OSD_ROLES = (Role.PRIMARY, Role.REPLICA)
 COUNT = "osd.op"
-_ANSWER_S = 20.0
 
-# As counters._ASK, but a line in, a line out: starting an interpreter at every look would be a load of its own.
-_SOCKET_LOOP = """
-import json, socket, struct, sys
-for line in sys.stdin:
-    asked = socket.socket(socket.AF_UNIX)
-    asked.connect(line.strip())
-    asked.sendall(b'{"prefix": "perf dump"}' + bytes(1))
-    stream = asked.makefile("rb")
-    length = struct.unpack(">I", stream.read(4))[0]
-    print(json.dumps(json.loads(stream.read(length))), flush=True)
-"""
+THIS_MACHINE = "this machine"
+"""Key of its kernel among those that account."""
 
 
 class Metered(Protocol):
@@ -69,56 +55,6 @@ class Client(Protocol):
     def words(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Counters at one moment. at_s: of `usage`, seconds since the epoch; harness_s: CPU of cephlab and its helpers;
-    busy_s: CPU seconds of everything on this machine; instructions: of roles whose are counted.
-
-    ceph_at_s: of each role's counters in `ceph`, the middle of asking for them, which takes a while on a busy machine.
-    """
-
-    at_s: float
-    usage: Mapping[Role, Usage]
-    ceph: Mapping[Role, Mapping[str, float]]
-    ceph_at_s: Mapping[Role, float]
-    interfaces: Mapping[Role, Mapping[str, int]]
-    harness_s: float
-    busy_s: float
-    instructions: Mapping[Role, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What was spent between two readings: per role its usage, Ceph's counters and each resource.
-
-    times: began and ended, of what the kernel accounts; ceph_times: the same of each role's own counters, which are not
-    read at the same moment. costs, ceph_costs: resources by who accounts for them.
-    """
-
-    times: tuple[float, float]
-    ceph_times: Mapping[Role, tuple[float, float]]
-    usage: Mapping[Role, Usage]
-    ceph: Mapping[Role, Mapping[str, float]]
-    costs: Mapping[Role, Mapping[Resource, float]]
-    ceph_costs: Mapping[Role, Mapping[Resource, float]]
-    harness_s: float
-    busy_s: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return self.times[1] - self.times[0]
-
-    @property
-    def others_s(self) -> float:
-        """CPU seconds of all that is neither measured nor cephlab's."""
-        return max(0.0, self.busy_s - self.cpu_s - self.harness_s)
-
-    @property
-    def cpu_s(self) -> float:
-        """Of all measured roles together."""
-        return sum(usage.cpu_s for usage in self.usage.values())
-
-
 @dataclass
 class Meter:
     """daemons: role -> the processes that play it; count: how to count instructions, None where nothing can."""
@@ -128,28 +64,60 @@ class Meter:
     now: Callable[[], float] = time.time
     count: Callable[[Sequence[int]], Instructions] | None = None
     _counted: dict[Role, Instructions] = field(default_factory=dict)
-    _trees: dict[Role, tuple[int, ...]] = field(default_factory=dict)
+    _trees: dict[str, dict[Role, tuple[int, ...]]] = field(default_factory=dict)
+    _kernels: dict[str, Kernel] = field(default_factory=dict)
+    _tellers: dict[str, Teller] = field(default_factory=dict)
     _clients: tuple[Client, ...] = ()
-    _channels: dict[str, Channel] = field(default_factory=dict)
+    _ahead_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for role, found in self.daemons.items():
-            pids = [pid for daemon in found for pid in accounting.tree(pid_of(daemon))]
-            self._trees[role] = tuple(pids)
-            if self.count is not None and role in OSD_ROLES:
-                self._counted[role] = self.count(pids)
+            self._account(role, found)
+
+    def _account(self, role: Role, players: Sequence[Metered | Client]) -> None:
+        """Find the processes of a role, and who accounts for them."""
+        for player in players:
+            process = process_of(player)
+            name = THIS_MACHINE if process.pid else player.host.name
+            kernel = self._kernel(player.host) if name != THIS_MACHINE else self._here()
+            trees = self._trees.setdefault(name, {})
+            trees[role] = (*trees.get(role, ()), *kernel.pids(process))
+        pids = self._trees.get(THIS_MACHINE, {}).get(role, ())
+        if self.count is not None and role in (*OSD_ROLES, Role.CLIENT) and pids:
+            self._counted[role] = self.count(pids)
+
+    def _here(self) -> Kernel:
+        return self._kernels.setdefault(THIS_MACHINE, Here(self.now))
+
+    def _kernel(self, host: Host) -> Kernel:
+        known = self._kernels.get(host.name)
+        if known is None:
+            machine = self._machine(host)
+            # All that passes through a machine elsewhere does so on the interface that the roles use.
+            networked = machine is not None or not has_own_kernel(host)
+            known = There(self._teller(host), machine, networked=networked, now=self.now)
+            self._kernels[host.name] = known
+        return known
+
+    def _machine(self, host: Host) -> Callable[[], float] | None:
+        """What a host's machine has spent so far, where that is a process here."""
+        lab = self.cluster.lab
+        if not isinstance(lab, RunsMachines):
+            return None
+        return lambda: accounting.whole_s(lab.machine_pid(host.name))
+
+    def _teller(self, host: Host) -> Teller:
+        return self._tellers.setdefault(host.name, Teller(host))
 
     def follow(self, clients: Sequence[Client]) -> None:
         """Account these to the client role from now on. Call it when all their threads and children are there."""
         self._clients = tuple(clients)
-        pids = [pid for client in clients for pid in accounting.tree(client.process.pid)]
-        self._trees[Role.CLIENT] = tuple(pids)
-        if self.count is not None:
-            self._counted[Role.CLIENT] = self.count(pids)
+        self._account(Role.CLIENT, clients)
 
     def unfollow(self) -> None:
         self._clients = ()
-        self._trees.pop(Role.CLIENT, None)
+        for trees in self._trees.values():
+            trees.pop(Role.CLIENT, None)
         counted = self._counted.pop(Role.CLIENT, None)
         if counted is not None:
             counted.close()
@@ -158,24 +126,41 @@ class Meter:
         for counted in self._counted.values():
             counted.close()
         self._counted.clear()
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        for teller in self._tellers.values():
+            teller.close()
+        self._tellers.clear()
+
+    def ahead_s(self, host: Host) -> float:
+        """How far a host's clock was before this machine's when it was last asked."""
+        return self._ahead_s.get(host.name, 0.0)
 
     def read(self) -> Reading:
-        """All counters now: the kernel's in one go, then Ceph's."""
-        usage = accounting.usage_of_trees(self._trees)
+        """All counters now: each kernel's in one go, then Ceph's."""
+        accounts = {name: self._kernels[name].read(trees) for name, trees in self._trees.items() if trees}
+        self._ahead_s.update({name: account.ahead_s for name, account in accounts.items()})
         counted = {role: one.read() for role, one in self._counted.items()}
-        interfaces = self._interfaces()
-        busy_s = busy_cpu_s()
-        at_s = self.now()
+        busy_s = busy_cpu_s() if runs_here(self.cluster) else busy_elsewhere_s(accounts.values())
         ceph: dict[Role, dict[str, float]] = {}
         ceph_at_s: dict[Role, float] = {}
         for role, ask in self._sources():
             began = self.now()
             ceph[role] = ask()
             ceph_at_s[role] = (began + self.now()) / 2
-        return Reading(at_s, usage, ceph, ceph_at_s, interfaces, self._harness_s(), busy_s, counted)
+        found = list(accounts.values())
+        roles = {role for account in found for role in account.usage}
+        return Reading(
+            at_s=sum(account.at_s for account in found) / len(found),
+            usage={role: accounting.together(one.usage[role] for one in found if role in one.usage) for role in roles},
+            ceph=ceph,
+            ceph_at_s=ceph_at_s,
+            interfaces={role: summed for role in roles if (summed := _packets_of(role, found))},
+            harness_s=self._harness_s(),
+            busy_s=busy_s,
+            instructions=counted,
+            usage_at_s={role: _mean([one.at_s for one in found if role in one.usage]) for role in roles},
+            clock_s=sum(account.clock_s for account in found),
+            machine_s=sum(account.machine_s for account in found),
+        )
 
     def requests(self) -> float:
         """Client requests that the primary has answered."""
@@ -209,111 +194,83 @@ class Meter:
         return counters.flatten(self.cluster.client.tell(daemon.name, "perf dump"))
 
     def _socket_counters(self, host: Host, socket: PurePosixPath) -> dict[str, float]:
-        answer = self._channel(host).ask(str(socket).encode(), timeout_s=_ANSWER_S)
-        return counters.flatten(json.loads(answer))
-
-    def _channel(self, host: Host) -> Channel:
-        known = self._channels.get(host.name)
-        if known is None or not known.alive():
-            known = self._channels[host.name] = host.channel(["python3", "-c", _SOCKET_LOOP])
-        return known
-
-    def _interfaces(self) -> dict[Role, dict[str, int]]:
-        """Packets where a role's processes have interfaces of their own; hosts on loopback have none."""
-        found = {}
-        own = os.readlink("/proc/self/ns/net")  # noqa: PTH115 - the link is no path
-        for role, pids in self._trees.items():
-            with suppress(OSError):
-                sums: dict[str, int] = {}
-                for pid in pids:
-                    if os.readlink(f"/proc/{pid}/ns/net") == own:  # noqa: PTH115
-                        continue
-                    text = (accounting.PROC / str(pid) / "net/dev").read_text()
-                    for key, value in accounting.interface_counters(text).items():
-                        sums[key] = sums.get(key, 0) + value
-                if sums:
-                    found[role] = sums
-        return found
+        return counters.flatten(self._teller(host).ask("socket", socket=str(socket)))
 
     def _harness_s(self) -> float:
-        helpers = [*self._channels.values(), *(client.channel for client in self.cluster.clients.values())]
-        pids = [pid for helper in helpers if (pid := getattr(helper, "pid", 0))]
-        return accounting.clock_s(os.getpid()) + sum(accounting.clock_s(pid) for pid in pids)
+        """CPU of this process, of the programs it talks to, and of the lab's own clients of the cluster."""
+        total_s = clock_s(os.getpid())
+        for client in self.cluster.clients.values():
+            pid = pid_here(client.channel)
+            if pid:
+                total_s += clock_s(pid)
+            else:
+                self._teller(client.host).adopt(str(client.host.directory / "agent.py"))
+        for name, teller in self._tellers.items():
+            kernel = self._kernels.get(name)
+            if isinstance(kernel, There) and kernel.machine_s is not None:
+                total_s += kernel.harness_s
+            else:
+                total_s += teller.spent_s()
+        return total_s
 
 
-def require_metered(provider_name: str) -> None:
-    """Unavailable for a provider whose hosts' processes this machine's kernel does not account for."""
-    if provider_name not in METERED:
-        raise Unavailable(
-            f"what an operation costs cannot be measured with the provider {provider_name}",
-            "its daemons are not processes of this machine's kernel, which is what accounts for them",
-            f"measure with --lab {' or --lab '.join(METERED)}",
-        )
+def runs_here(cluster: Cluster) -> bool:
+    """Whether a cluster's daemons run on this machine: as its processes, or in machines that are processes of its."""
+    daemons = cluster.daemons.values()
+    return isinstance(cluster.lab, RunsMachines) or all(one.process is not None and one.process.pid for one in daemons)
 
 
-def pid_of(daemon: Metered) -> int:
-    """The daemon's pid on this machine; LabBroken where it has none here."""
-    if daemon.process is None or not daemon.process.pid:
-        raise LabBroken(
-            f"{daemon.name} cannot be accounted for: it has no process on this machine",
-            f"host: {daemon.host.name}",
-            "measure with a provider whose hosts share this machine's kernel: local or container",
-        )
-    return daemon.process.pid
+def accounted_by(cluster: Cluster) -> str:
+    """Whose clocks say what a cluster's daemons have spent, in words."""
+    if all(one.process is not None and one.process.pid for one in cluster.daemons.values()):
+        return "this machine's kernel"
+    if isinstance(cluster.lab, RunsMachines):
+        return "this machine's kernel, to the machines that its guests are"
+    return "the kernel of each host"
 
 
-def busy_cpu_s() -> float:
-    """CPU seconds that all CPUs of this machine were not idle, since it was started."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
+def require_metered(cluster: Cluster, shards: int) -> None:
+    """Unavailable for a cluster whose costs cannot be told, by Ceph's roles or because a daemon's process is not known.
 
-
-def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
-    """What was spent between two readings of one meter.
-
-    in_memory: the disks are in memory; the kernel accounts nothing to those, so BlueStore itself says what it moved.
+    shards: OSDs that one operation reaches.
     """
-    usage = {role: now.since(before.usage[role]) for role, now in after.usage.items() if role in before.usage}
-    both = [role for role in after.ceph if role in before.ceph]
-    ceph = {role: counters.since(after.ceph[role], before.ceph[role]) for role in both}
-    costs = {role: _kernel_costs(role, used, in_memory=in_memory) for role, used in usage.items()}
-    for role, found in costs.items():
-        if role in after.instructions and role in before.instructions:
-            found[Resource.INSTRUCTIONS] = after.instructions[role] - before.instructions[role]
-        if role in after.interfaces and role in before.interfaces:
-            found.update(_packets(before.interfaces[role], after.interfaces[role]))
-    return Spent(
-        times=(before.at_s, after.at_s),
-        ceph_times={role: (before.ceph_at_s[role], after.ceph_at_s[role]) for role in both},
-        usage=usage,
-        ceph=ceph,
-        costs=costs,
-        ceph_costs={role: _ceph_costs(role, changed, in_memory=in_memory) for role, changed in ceph.items()},
-        harness_s=after.harness_s - before.harness_s,
-        busy_s=after.busy_s - before.busy_s,
-    )
+    osds = len(cluster.osd_ids())
+    if osds != shards:
+        raise Unavailable(
+            f"what an operation costs its primary and its replicas cannot be told apart on {osds} OSDs",
+            f"every OSD must hold one of the {shards} copies or shards",
+            f"measure on a cluster of {shards} OSDs",
+        )
+    for daemon in cluster.daemons.values():
+        if daemon.accounted() is None:
+            raise Unavailable(
+                f"what {daemon.name} costs cannot be measured",
+                f"which process of {daemon.host.name} it is, is not known",
+                "daemons of a cluster that exists are measured where systemd keeps them, in no container",
+            )
 
 
-def _kernel_costs(role: Role, used: Usage, *, in_memory: bool) -> dict[Resource, float]:
-    found: dict[Resource, float] = {Resource.CPU_USER_S: used.user_s, Resource.CPU_SYSTEM_S: used.system_s}
-    if role in OSD_ROLES and not in_memory:
-        found[Resource.DEVICE_READ_BYTES] = float(used.read_bytes)
-        found[Resource.DEVICE_WRITE_BYTES] = float(used.write_bytes)
-    return found
+def process_of(player: Metered | Client) -> HostProcess:
+    """The process that plays a role; LabBroken where nobody knows one."""
+    process = player.accounted() if isinstance(player, Daemon) else player.process
+    if process is None:
+        name = getattr(player, "name", "a client")
+        raise LabBroken(f"{name} cannot be accounted for: nobody knows its process", f"host: {player.host.name}")
+    return process
 
 
-def _ceph_costs(role: Role, changed: Mapping[str, float], *, in_memory: bool) -> dict[Resource, float]:
-    moved = counters.traffic(changed)
-    found = {Resource.WIRE_SENT_BYTES: moved.sent_bytes, Resource.WIRE_RECEIVED_BYTES: moved.received_bytes}
-    if role in OSD_ROLES:
-        found |= {Resource.DEVICE_READS: moved.reads, Resource.DEVICE_WRITES: moved.writes}
-        if in_memory:
-            found |= {Resource.DEVICE_READ_BYTES: moved.read_bytes, Resource.DEVICE_WRITE_BYTES: moved.write_bytes}
-    return found
+def busy_elsewhere_s(accounts: Iterable[Account]) -> float:
+    """CPU seconds of all that ran on several kernels, each counted once however many hosts share it."""
+    return sum({account.boot: account.busy_s for account in accounts}.values())
 
 
-def _packets(before: Mapping[str, int], after: Mapping[str, int]) -> dict[Resource, float]:
-    return {
-        Resource.WIRE_SENT_PACKETS: float(after["sent_packets"] - before["sent_packets"]),
-        Resource.WIRE_RECEIVED_PACKETS: float(after["received_packets"] - before["received_packets"]),
-    }
+def _packets_of(role: Role, accounts: Sequence[Account]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for account in accounts:
+        for key, value in account.interfaces.get(role, {}).items():
+            sums[key] = sums.get(key, 0) + value
+    return sums
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -16,6 +16,12 @@ from lab.runs import Runs
 from lab.spec import DEFAULT_DISK_BYTES, DEFAULT_RELEASE, ClusterSpec, Disk, DiskClass, Node, Osd
 
 Say = Callable[[str], None]
+UNASKED = ("local", "container")
+"""Providers that `auto` may take to measure on: their hosts' processes are this machine's own."""
+
+MACHINE, ELSEWHERE = "machine", "elsewhere"
+"""Condition of a demand that was measured on hosts which are not this machine's."""
+
 CLIENT = "client"
 CONTROL = "control"
 GATEWAY = "gateway"
@@ -50,16 +56,18 @@ def measuring_spec(
     device_class: DiskClass = DiskClass.SSD,
     in_memory: bool = False,
     gateway: bool = False,
+    held_bytes: int = 0,
 ) -> ClusterSpec:
     """OSDs on a node each; monitor and manager on a native node, clients and gateway on others that have nothing else.
 
-    in_memory: disks that answer at once, so that the CPU is what limits, as in a cluster with fast devices.
+    in_memory: disks that answer at once, so that the CPU is what limits, as in a cluster with fast devices; held_bytes:
+    what each must hold.
     """
     control = Node(CONTROL, host_arch(), mon=True, mgr=True)
     nodes = [Node(client_name(number), host_arch()) for number in range(clients)]
     nodes += [Node(GATEWAY, host_arch())] if gateway else []
     for number in range(osds):
-        size = MEMORY_DISK_BYTES if in_memory else DEFAULT_DISK_BYTES
+        size = max(MEMORY_DISK_BYTES if in_memory else DEFAULT_DISK_BYTES, 2 * held_bytes)
         disk = Disk(f"n{number}-block", size, device_class, in_memory=in_memory)
         nodes.append(Node(f"n{number}", arch, (disk,), (Osd(disk.name),)))
     own = dict(LIKE_A_CLUSTER)
@@ -100,12 +108,11 @@ def standing(provider: Provider, spec: ClusterSpec, images: Images, runs: Runs, 
 
 
 def machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """What a demand should say of the machine it was measured on."""
-    model = [
-        line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
-    ]
-    return {
-        "cpu": model[0] if model else platform.machine(),
-        "cores": str(len(model) or 1),
-        "kernel": platform.release(),
-    }
+    """What a demand should say of this machine."""
+    return {**machine_in(cpuinfo.read_text()), "kernel": platform.release()}
+
+
+def machine_in(cpuinfo: str) -> dict[str, str]:
+    """The same of the machine whose /proc/cpuinfo that is."""
+    model = [line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name")]
+    return {"cpu": model[0] if model else platform.machine(), "cores": str(len(model) or 1)}

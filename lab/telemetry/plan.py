@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from lab.errors import SpecError
 from lab.telemetry.demand import Operation, Resource, Role
 from lab.telemetry.demandfile import Batch
-from lab.telemetry.meter import Spent
+from lab.telemetry.readings import Spent
 from lab.telemetry.statistics import Stop
 from lab.workloads import s3
 from lab.workloads.fio import FioResult
 
+LEAST_OBJECTS = 200
 BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read")
-OPERATIONS = (*BLOCK_OPERATIONS, *s3.OPERATIONS)
+SEQ = "seq"
+"""Whole objects, each read once by rados bench."""
+
+OPERATIONS = (*BLOCK_OPERATIONS, *s3.OPERATIONS, SEQ)
 WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT, Role.GATEWAY)
 """Roles that an operation passes through; the others only have background work."""
 
@@ -40,10 +44,10 @@ class Load:
 class Plan:
     """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
 
-    nodes: those that clients run on, one each; image_bytes: of each one's image, written twice over before, or of all
-    objects, of which there are at most most_objects; gateway: the node of that which serves them. batch_s, ramp_s,
-    idle_s: length of a batch, of the load before the first one, and of the rest before all;
-    client_options: ceph options of the clients.
+    nodes: those that clients run on, one each; image_bytes: of each one's image, written twice over before, of the
+    objects that each reads, or of all objects, of which there are at most most_objects; gateway: the node of that which
+    serves them. batch_s, ramp_s, idle_s: length of a batch, of the load before the first one, and of the rest before
+    all; client_options: ceph options of the clients.
     """
 
     operation: Operation
@@ -70,6 +74,12 @@ class Plan:
             )
         if self.objects != bool(self.gateway):
             raise SpecError(f"{self.operation.name} and the node {self.gateway!r}", "put and get take a gateway's node")
+        if self.passes and self.image_bytes // self.operation.block_bytes < LEAST_OBJECTS:
+            raise SpecError(
+                f"{self.image_bytes} bytes are too few objects of {self.operation.block_bytes} bytes for a batch",
+                f"at least {LEAST_OBJECTS} wanted, as all are read once for each",
+                "measure with a larger --size",
+            )
         if self.low is not None and self.low.clients > len(self.nodes):
             raise SpecError("the lower load has more clients than there are", f"{self.low}; nodes: {len(self.nodes)}")
 
@@ -77,6 +87,11 @@ class Plan:
     def objects(self) -> bool:
         """Whether objects are put or got, through a gateway."""
         return self.operation.name in s3.OPERATIONS
+
+    @property
+    def passes(self) -> bool:
+        """Whether a load is over once everything was read, and has to be put on anew for each batch."""
+        return self.operation.name == SEQ
 
     @property
     def load(self) -> Load:

@@ -43,10 +43,9 @@ class FioJob:
     timed: bool = False
     client: str = "client.admin"
 
-    def argv(self, output: PurePosixPath) -> list[str]:
-        """fio's command line."""
+    def settings(self) -> dict[str, str]:
+        """fio's options, but for the name and where results go."""
         given: dict[str, str] = {
-            "name": self.name,
             "ioengine": self.engine,
             "clientname": self.client.removeprefix("client."),
             "pool": self.pool,
@@ -57,17 +56,26 @@ class FioJob:
             "numjobs": str(self.jobs),
             "randseed": str(self.seed),
             "group_reporting": "1",
-            "output-format": "json",
-            "output": str(output),
         }
         if self.engine == "rbd":
             given["rbdname"] = self.target
+        if self.runtime_s:
+            given |= {"time_based": "1", "runtime": f"{self.runtime_s:g}"}
+        return {**given, **self.more}
+
+    def argv(self, output: PurePosixPath) -> list[str]:
+        """fio's command line."""
+        given = {"name": self.name, **self.settings(), "output-format": "json", "output": str(output)}
         if self.timed:
             # Each operation by itself: averages over a time would be as coarse as that time on a busy machine.
             given |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
-        if self.runtime_s:
-            given |= {"time_based": "1", "runtime": f"{self.runtime_s:g}"}
-        return ["fio", *(f"--{key}={value}" for key, value in {**given, **self.more}.items())]
+        return ["fio", *(f"--{key}={value}" for key, value in given.items())]
+
+    def file(self) -> str:
+        """The same as fio's job file, without a log of its own."""
+        # Threads, because a process of fio's own would leave the session of its server and outlive it.
+        given = {**self.settings(), "thread": "1"}
+        return "\n".join([f"[{self.name}]", *(f"{key}={value}" for key, value in given.items())]) + "\n"
 
 
 @dataclass(frozen=True)
@@ -92,12 +100,20 @@ class Done:
         return self.bytes / self.seconds if self.seconds else 0.0
 
 
+NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
+"""Of a direction that did nothing."""
+
+
 @dataclass(frozen=True)
 class FioResult:
-    """Both directions of a job; one that did nothing has zero operations."""
+    """Both directions of a job; one that did nothing has zero operations.
+
+    began_s: when it did, by its host's clock, in seconds since the epoch; 0 where fio does not say (before 3.36).
+    """
 
     read: Done
     write: Done
+    began_s: float = 0.0
 
     @property
     def operations(self) -> int:
@@ -129,7 +145,12 @@ def parse(text: bytes) -> FioResult:
         raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
     if int(job["error"]) != 0:
         raise LabBroken(f"fio ended with error {job['error']}", text[:start].decode(errors="replace"))
-    return FioResult(_direction(job, "read"), _direction(job, "write"))
+    return result_of(job)
+
+
+def result_of(job: Mapping[str, Any]) -> FioResult:
+    """A job as fio's JSON has it."""
+    return FioResult(_direction(job, "read"), _direction(job, "write"), float(job.get("job_start", 0)) / 1000)
 
 
 def _direction(job: Mapping[str, Any], name: str) -> Done:
@@ -216,13 +237,27 @@ def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> Running
 
     cluster_of: a host of another cluster, which is loaded in place of the host's own.
     """
-    base = host.directory / "fio" / (job.name if cluster_of is None else "beside")
-    host.remove(base)
-    host.make_directory(base)
+    base = folder(host, job.name if cluster_of is None else "beside")
     socket = base / "s"
     options = {"admin_socket": str(socket), **job.options}
     if cluster_of is not None:
         options |= _reaching(cluster_of, host, base)
+    env = configure(host, base, options)
+    output, log = base / "out.json", base / "words"
+    process = host.spawn(job.argv(output), log=log, env=env)
+    return RunningFio(job, host, process, output, log, socket)
+
+
+def folder(host: Host, name: str) -> PurePosixPath:
+    """An empty folder for a job on a host."""
+    base = host.directory / "fio" / name
+    host.remove(base)
+    host.make_directory(base)
+    return base
+
+
+def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> dict[str, str]:
+    """Write the host's ceph.conf with these options for a client; gives the environment by which it is found."""
     lines = [
         host.read(conf.conf_path(host)).decode(),
         "[client]",
@@ -230,9 +265,7 @@ def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> Running
     ]
     own = base / "ceph.conf"
     host.push(("\n".join(lines) + "\n").encode(), own)
-    output, log = base / "out.json", base / "words"
-    process = host.spawn(job.argv(output), log=log, env={"CEPH_CONF": str(own)})
-    return RunningFio(job, host, process, output, log, socket)
+    return {"CEPH_CONF": str(own)}
 
 
 def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
+from lab.ceph import conf
 from lab.cluster import Cluster
 from lab.errors import LabBroken
+from lab.host import Host, HostProcess
 from lab.workers import Workers
+from lab.workloads.fio import NOTHING, Done, FioResult, Progress
 
 _MARGIN_S = 60.0
+_END_S = 60.0
 _FIGURE = re.compile(r"^([A-Z][^:\n]*):\s+(-?[\d.]+(?:e[+-]?\d+)?)\s*$", re.MULTILINE)
 
 
@@ -89,3 +95,52 @@ def run_all(cluster: Cluster, jobs: Sequence[tuple[str, BenchJob]]) -> list[Benc
     """Run (node, job) at the same time; results in their order."""
     with Workers(max_workers=len(jobs), thread_name_prefix="rados-bench") as pool:
         return list(pool.map(lambda pair: run(cluster, pair[0], pair[1]), jobs))
+
+
+@dataclass(frozen=True)
+class RunningBench:
+    """One that runs; `process` is what its cost is accounted to, `socket` its admin socket."""
+
+    job: BenchJob
+    host: Host
+    process: HostProcess
+    log: PurePosixPath
+    socket: PurePosixPath
+
+    def finish(self, *, timeout_s: float = _END_S) -> FioResult:
+        """Wait for its end, which comes by itself, and read what it did; LabBroken when it printed no summary."""
+        if not self.process.wait(timeout_s):
+            self.kill()
+            raise LabBroken(f"rados bench did not end within {timeout_s:g} s on {self.host.name}", self.words())
+        found = parse(self.host.read(self.log).decode(errors="replace"))
+        done = Done(
+            operations=found.operations,
+            bytes=found.operations * found.block_bytes,
+            seconds=found.seconds,
+            iops=found.iops,
+            latency_mean_s=found.latency_mean_s,
+        )
+        return FioResult(NOTHING, done) if self.job.mode == "write" else FioResult(done, NOTHING)
+
+    def progress(self) -> Progress:
+        """It keeps no log of single operations."""
+        return Progress(())
+
+    def kill(self) -> None:
+        """End it without a result; nothing happens when it has ended."""
+        self.process.signal(signal.SIGKILL)
+
+    def words(self) -> str:
+        """The end of what it printed."""
+        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+
+
+def start(host: Host, job: BenchJob) -> RunningBench:
+    """Start one on a host, with a ceph.conf and an admin socket of its own."""
+    base = host.directory / "rados" / job.run
+    host.remove(base)
+    host.make_directory(base)
+    socket, own, log = base / "s", base / "ceph.conf", base / "words"
+    host.push(host.read(conf.conf_path(host)) + f"[client]\nadmin_socket = {socket}\n".encode(), own)
+    process = host.spawn(["rados", *job.arguments()], log=log, env={"CEPH_CONF": str(own)})
+    return RunningBench(job, host, process, log, socket)

@@ -11,14 +11,13 @@ from typing import Any
 from lab.errors import CephTrouble, LabBroken
 from lab.gateway import Gateway
 from lab.host import Host, HostProcess
-from lab.workloads.fio import Done, FioResult, Progress
+from lab.workloads.fio import NOTHING, Done, FioResult, Progress
 
 PROGRAM = Path(__file__).with_name("s3_program.py")
 OPERATIONS = ("put", "get")
 _END_S = 60.0
 _ANSWER_S = 60.0
 _SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the filling
-_NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def parse(text: bytes, job: S3Job) -> FioResult:
         iops=operations / seconds,
         latency_mean_s=float(found["waited_s"]) / max(1, operations),
     )
-    return FioResult(_NOTHING, done) if job.operation == "put" else FioResult(done, _NOTHING)
+    return FioResult(NOTHING, done) if job.operation == "put" else FioResult(done, NOTHING)
 
 
 def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:

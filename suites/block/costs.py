@@ -36,7 +36,7 @@ LEAST_OPERATIONS = 200
 def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
     """Measure, then note what can be judged."""
     cluster = stage.cluster
-    require_metered(cluster.provider_name)
+    require_metered(cluster, COPIES)
     known = baselines.folder(home_of(cluster)).is_dir()
     plan = Plan(
         Operation(name, block_bytes, depth, replicas=COPIES),

@@ -1,0 +1,263 @@
+"""Who accounts for a process: this machine's kernel, or that of its host, asked there for all at one moment."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from lab.errors import LabBroken, Unavailable
+from lab.host import Channel, Host, HostProcess
+from lab.providers.marks import TOKEN_VARIABLE
+from lab.telemetry import accounting
+from lab.telemetry.account_program import clock_s, namespace_of, networks_of
+from lab.telemetry.accounting import Units, Usage
+from lab.telemetry.demand import Role
+
+PROGRAM = Path(__file__).with_name("account_program.py")
+_ANSWER_S = 60.0
+
+Trees = Mapping[Role, Sequence[int]]
+"""Role -> pids, as the kernel that runs them counts."""
+
+Packets = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one kernel has accounted to roles, at one moment. at_s: that, by this machine's clock.
+
+    busy_s: CPU seconds of all that it runs; boot: which kernel it is; ahead_s: of the host's clock before this
+    machine's; clock_s: the roles' CPU by the kernel's own clocks, machine_s: the machine's that it runs on, where
+    that is a process here, and `usage` holds shares of it.
+    """
+
+    at_s: float
+    usage: Mapping[Role, Usage]
+    interfaces: Mapping[Role, Packets]
+    busy_s: float
+    boot: str
+    ahead_s: float = 0.0
+    clock_s: float = 0.0
+    machine_s: float = 0.0
+
+
+class Kernel(Protocol):
+    """What accounts for processes."""
+
+    def pids(self, process: HostProcess) -> tuple[int, ...]:
+        """A process and all below it, now."""
+        ...
+
+    def read(self, trees: Trees) -> Account: ...
+
+
+class Here:
+    """This machine's."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+
+    def pids(self, process: HostProcess) -> tuple[int, ...]:
+        return accounting.tree(process.pid)
+
+    def read(self, trees: Trees) -> Account:
+        usage = accounting.usage_of_trees(trees)
+        interfaces = {role: found for role, pids in trees.items() if (found := _packets_here(pids))}
+        return Account(self._now(), usage, interfaces, busy_cpu_s(), "here")
+
+
+def busy_cpu_s() -> float:
+    """CPU seconds that all CPUs of this machine were not idle, since it was started."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
+
+
+def _packets_here(pids: Sequence[int]) -> dict[str, int]:
+    """Of processes that have interfaces of their own; hosts on loopback have none."""
+    with suppress(OSError):
+        own = namespace_of("self")
+        return _summed([text for space, text in networks_of(list(pids)).items() if space != own], "")
+    return {}
+
+
+def _summed(texts: Sequence[str], interface: str) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for text in texts:
+        for key, value in accounting.interface_counters(text, interface).items():
+            sums[key] = sums.get(key, 0) + value
+    return sums
+
+
+class Teller:
+    """The program on one host that reads what is asked for. A program, because an interpreter at every look would be
+    a load of its own."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self._channel: Channel | None = None
+        self._ended_s = 0.0
+        self._told_s = 0.0
+        self._adopted: list[str] = []
+
+    def ask(self, what: str, **more: Any) -> Any:
+        """The answer; LabBroken where the host cannot give it."""
+        if self._channel is None or not self._channel.alive():
+            self._ended_s += self._told_s
+            self._told_s = 0.0
+            self._channel = self.host.channel(["python3", "-c", PROGRAM.read_text()])
+            for script in self._adopted:
+                self.ask("adopt", script=script)
+        line = json.dumps({"do": what, **more}).encode()
+        answer = json.loads(self._channel.ask(line, timeout_s=_ANSWER_S))
+        self._told_s = float(answer["own_s"])
+        if str(answer.get("error", "")).startswith("PermissionError"):
+            what = f"what is spent on {self.host.name} is not told to this user"
+            raise Unavailable(what, answer["error"], "enter it as root, or as the user that its daemons run as")
+        if "error" in answer:
+            raise LabBroken(f"{self.host.name} does not tell what is spent there", answer["error"], "has it ended?")
+        return answer["ok"]
+
+    def adopt(self, script: str) -> None:
+        """What runs this script on the host counts as the lab's own from now on."""
+        if script not in self._adopted:
+            self._adopted.append(script)
+            self.ask("adopt", script=script)
+
+    def spent_s(self) -> float:
+        """CPU seconds of the program, of what carries its lines there, and of what it adopted."""
+        here = pid_here(self._channel)
+        return self._ended_s + (clock_s(here) if here else self._told_s)
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._ended_s, self._told_s = self.spent_s(), 0.0
+            self._channel.close()
+            self._channel = None
+
+
+def pid_here(channel: Channel | None) -> int:
+    """Of a program to talk to, where it is a process of this machine and lives; else 0."""
+    pid = int(getattr(channel, "pid", 0))
+    return pid if pid and channel is not None and channel.alive() else 0
+
+
+@dataclass
+class There:
+    """A host's own. machine_s: CPU seconds of the machine so far, where that is a process here; networked: whether its
+    interfaces are its roles' alone.
+
+    A guest's own clocks run on while its machine waits for a CPU here, so that what they say of a busy machine is not
+    what was spent: guests of a machine with ten times as much work as CPUs counted four times too much. What this
+    machine accounts to the guest's machine is spent, the guest's kernel included; its roles, and what of the lab's own
+    runs in it, share that by their clocks.
+    """
+
+    teller: Teller
+    machine_s: Callable[[], float] | None = None
+    networked: bool = False
+    now: Callable[[], float] = time.time
+    _before: Mapping[Role, Usage] = field(default_factory=dict)
+    harness_s: float = 0.0
+    _machine_before_s: float = 0.0
+    _lab_before_s: float = 0.0
+    _shares: dict[Role, Usage] = field(default_factory=dict)
+
+    def pids(self, process: HostProcess) -> tuple[int, ...]:
+        found = self.teller.ask("find", **known_by(process))
+        if not found:
+            name = self.teller.host.name
+            raise LabBroken(f"a process on {name} cannot be accounted for: it is not found there", f"{process.ref}")
+        return tuple(found)
+
+    def read(self, trees: Trees) -> Account:
+        machine_s = self.machine_s() if self.machine_s else 0.0
+        pids = sorted({pid for found in trees.values() for pid in found})
+        address = self.teller.host.address if self.networked else ""
+        asked = self.now()
+        answer = self.teller.ask("read", pids=pids, address=address)
+        # The way there takes as long as the way back, as NTP has it.
+        at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
+        units = Units(1 / answer["ticks_s"], answer["page_bytes"])
+        usage = {role: _usage(answer, found, units) for role, found in trees.items()}
+        account = Account(
+            at_s=at_s,
+            usage=usage,
+            interfaces=_interfaces(answer, trees),
+            busy_s=accounting.busy_of(answer["busy"], units),
+            boot=answer["boot"],
+            ahead_s=answer["at_s"] - at_s,
+            clock_s=sum(one.cpu_s for one in usage.values()),
+        )
+        if self.machine_s is None:
+            return account
+        shares = self._share(usage, machine_s)
+        return replace(account, at_s=asked, usage=shares, machine_s=machine_s)
+
+    def _share(self, usage: Mapping[Role, Usage], machine_s: float) -> dict[Role, Usage]:
+        """Usage whose CPU is the machine's since the last look, added to what was shared out before."""
+        spent_s = machine_s - self._machine_before_s
+        rose = {role: now.since(self._before[role]) for role, now in usage.items() if role in self._before}
+        lab_s = self.teller.spent_s() - self._lab_before_s
+        whole_s = lab_s + sum(one.cpu_s for one in rose.values())
+        if rose:
+            self.harness_s += spent_s * (lab_s / whole_s if whole_s > 0 else 0.0)
+        shares = {}
+        for role, now in usage.items():
+            before = self._shares.get(role, Usage())
+            part = rose.get(role)
+            if part is None:
+                shares[role] = replace(now, cpu_s=before.cpu_s, user_s=before.user_s, system_s=before.system_s)
+                continue
+            own_s = spent_s * (part.cpu_s / whole_s if whole_s > 0 else 1 / len(rose))
+            shares[role] = _added(before, now, part, own_s)
+        self._before, self._machine_before_s, self._lab_before_s = usage, machine_s, self.teller.spent_s()
+        self._shares = {**self._shares, **shares}
+        return shares
+
+
+def _added(before: Usage, now: Usage, part: Usage, own_s: float) -> Usage:
+    """`before` with CPU of `own_s` more, split as `part` is; all else is as it is now."""
+    user = part.user_s / part.cpu_s if part.cpu_s > 0 else 1.0
+    ticks_s = sum(part.threads.values())
+    scale = own_s / ticks_s if ticks_s > 0 else 0.0
+    return replace(
+        now,
+        cpu_s=before.cpu_s + own_s,
+        user_s=before.user_s + own_s * user,
+        system_s=before.system_s + own_s * (1 - user),
+        threads={name: before.threads.get(name, 0.0) + spent * scale for name, spent in part.threads.items()},
+    )
+
+
+def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: Units) -> Usage:
+    return accounting.together(
+        accounting.of_texts(answer["texts"][str(pid)], answer["clocks"][str(pid)], units) for pid in pids
+    )
+
+
+def _interfaces(answer: Mapping[str, Any], trees: Trees) -> dict[Role, Packets]:
+    if not answer["interface"]:
+        return {}
+    found: dict[Role, Packets] = {}
+    for role, pids in trees.items():
+        texts = [text for text, inside in answer["networks"].values() if set(inside) & set(pids)]
+        if texts:
+            found[role] = _summed(texts, answer["interface"])
+    return found
+
+
+def known_by(process: HostProcess) -> dict[str, Any]:
+    """How a process that is none of this machine's is found on its host (see `HostProcess.ref`)."""
+    ref = process.ref
+    if ref.get("pid"):
+        return {"pid": int(ref["pid"])}
+    if ref.get("token"):
+        return {"mark": f"{TOKEN_VARIABLE}={ref['token']}"}
+    raise LabBroken("a process cannot be accounted for: nobody knows what it is on its host", f"{dict(ref)}")

@@ -1,0 +1,83 @@
+"""Steady load by clients that read everything once and end: each batch is a part of one such pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lab.errors import LabBroken
+from lab.telemetry.bench import Bench, Look, Rates, counted
+from lab.telemetry.demand import Role
+from lab.telemetry.demandfile import Batch
+from lab.telemetry.plan import Load, Loaded, main_cost
+from lab.telemetry.readings import Spent, spent, summed
+from lab.telemetry.statistics import Stop
+from lab.workloads.fio import FioResult
+
+_ENOUGH = 0.6
+"""Of a pass, when the second look begins, which must be over before the pass is."""
+
+_LEAST_S = 0.1
+"""Between two questions how far a pass is; they are half as far apart as it seems to have to go."""
+
+_LONGEST_S = 600.0
+
+
+def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
+    """A batch of each pass, until `stop` has a reason. Operations are the requests that the primary counts."""
+    looks: list[tuple[Look, Look]] = []
+    batches: list[Batch] = []
+    results: list[FioResult] = []
+    reason = None
+    while reason is None:
+        one, two, ended = one_pass(bench, load)
+        looks.append((one, two))
+        results += ended
+        batches.append(bench.batch(one, two, load, idle, counted(one, two)))
+        costs = [main_cost(batch.costs) for batch in batches]
+        reason = stop.reason(costs, sum(batch.seconds for batch in batches))
+        bench.say(
+            f"{load}, pass {len(costs)}: {batches[-1].operations / batches[-1].seconds:.0f}/s, "
+            f"{costs[-1] * 1e6:.0f} us of CPU an operation"
+        )
+    parts = [spent(one.reading, two.reading, in_memory=bench.in_memory) for one, two in looks]
+    operations = sum(batch.operations for batch in batches)
+    requests = sum(two.requests - one.requests for one, two in looks)
+    return Loaded(
+        batches=tuple(batches),
+        whole=summed(parts),
+        operations=operations,
+        ceph_operations={role: _counted(looks, parts, role) for role in parts[0].ceph_times},
+        requests=requests,
+        results=tuple(results),
+        stopped=reason,
+    )
+
+
+def _counted(looks: Sequence[tuple[Look, Look]], parts: Sequence[Spent], role: Role) -> float:
+    """Operations in the times of a role's own counters."""
+    return sum(counted(*pair)(*part.ceph_times[role]) for pair, part in zip(looks, parts, strict=True))
+
+
+def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...]]:
+    """Two looks at one pass, and what its clients say that they did; LabBroken when that is not everything, once."""
+    plan, meter = bench.plan, bench.meter
+    objects = plan.image_bytes // plan.operation.block_bytes * load.clients
+    before = meter.requests()
+    with bench.running(load, _LONGEST_S) as running:
+        bench.arrive(running, before)
+        meter.follow(running)
+        one, began = bench.look(), bench.clock.monotonic()
+        first = read = meter.requests() - before
+        while read < _ENOUGH * objects:
+            rate = (read - first) / (bench.clock.monotonic() - began)
+            left_s = (_ENOUGH * objects - read) / rate if rate else 0.0
+            bench.clock.sleep(max(_LEAST_S, left_s / 2))
+            bench.must_run(running)
+            read = meter.requests() - before
+        two = bench.look()
+        meter.unfollow()
+        ended = tuple(client.finish() for client in running)
+    done = sum(result.operations for result in ended)
+    if done != objects:
+        raise LabBroken(f"{done} objects were read in a pass over {objects}")
+    return one, two, ended

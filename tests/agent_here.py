@@ -1,0 +1,47 @@
+"""A host whose agent is the real one, run here as an ordinary process, with this machine's own files and kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.arch import host_arch
+from lab.providers.guest import boot, network
+from lab.providers.guest.host import GuestHost
+
+
+@contextmanager
+def agent_here(folder: Path) -> Iterator[GuestHost]:
+    """The agent on a port of the loopback interface."""
+    agent = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"], stdout=subprocess.PIPE, text=True
+    )
+    keeper = subprocess.Popen(
+        [sys.executable, "-I", str(network.KEEPER), str(folder), "keeper"], stdout=subprocess.PIPE, text=True
+    )
+    with agent, keeper:
+        assert keeper.stdout is not None
+        assert keeper.stdout.readline() == "ready\n"
+        assert agent.stdout is not None
+        line = agent.stdout.readline()
+        assert boot.READY in line.encode()
+        port = int(line.split()[-1])
+        kept = network.Network(folder, "10.78.0.0/24", {})
+        made = GuestHost(
+            "n0",
+            host_arch(),
+            "127.0.0.1",
+            control="127.0.0.1",
+            emulated=False,
+            port=port,
+            connect=kept.connect,
+            running=lambda: agent.poll() is None,
+            folder=folder,
+        )
+        yield made
+        made.hang_up()
+        agent.kill()
+        keeper.kill()
