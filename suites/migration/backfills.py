@@ -11,6 +11,7 @@ from lab.clock import SYSTEM
 from lab.cluster import Cluster
 from lab.pools import PoolKind
 from lab.scenario import Scenario, Stage, Tier
+from suites.expected import DEAD_COUNT
 from suites.interop.mirror import Mirror
 from suites.migration.swap import NATIVE_3, NEEDS
 from suites.migration.trial import SHORT_LOGS, STILL, placement, recovered_bytes
@@ -171,6 +172,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         tier=Tier.FULL,
         topology=TOPOLOGY,
         needs=NEEDS,
+        expects=DEAD_COUNT,
         spoils=True,
     ),
 )
