@@ -42,12 +42,13 @@ def image(folder: Path) -> Image:
     return Image("reef", Arch.X86_64, "k" * 64, root)
 
 
-@pytest.fixture
-def raw(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A disk, as a machine sees it."""
     lacking = [name for name in NEEDED if SystemTools().locate(name) is None]
     if lacking:
         pytest.skip(f"{', '.join(lacking)} is not installed")
+    tmp_path = tmp_path_factory.mktemp("bootdisk")
     (tmp_path / "initramfs").write_bytes(b"070701")
     scratch = tmp_path / "scratch"
     scratch.mkdir()

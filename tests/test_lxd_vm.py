@@ -292,7 +292,7 @@ def test_a_missing_instance_type_is_named(lxd: FakeLxd, endpoint: str) -> None:
     assert reason_of(endpoint).detail == "its instance types: container"
 
 
-def test_a_kvm_that_was_tried_in_vain_is_none(endpoint: str, tmp_path: Path) -> None:
+def test_a_kvm_that_was_tried_in_vain_is_none(lxd: FakeLxd, endpoint: str, tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     assert qemu.known_kvm(home) is None
     home.images.mkdir(parents=True)
@@ -301,6 +301,8 @@ def test_a_kvm_that_was_tried_in_vain_is_none(endpoint: str, tmp_path: Path) -> 
     (home.images / "kvm-earlier-0123456789ab.json").write_text('{"boots": true}')
     assert qemu.known_kvm(home) is False
     assert reason_of(endpoint).what == "KVM on this machine boots no kernel"
+    lxd.info["environment"] |= {"driver": "lxc"}
+    assert "KVM on this machine boots no kernel" in reason_of(endpoint).detail
 
 
 def test_a_missing_tool_is_named_with_its_package(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ _AGENT_S = 120.0
 _SETTLED_S = 60.0
 _RUNNING = 103
 _NOT_OPERATIONAL = "Instance type not operational"
+_DEAD_KVM = "KVM on this machine boots no kernel"
 _INSTEAD = "use --lab qemu, which emulates where there is no KVM, or --lab lxd, whose nodes are containers"
 
 # $1: host name; $2: MTU of the interface, or nothing; $3, $4: folders of the node and of its disks; the rest are pairs
@@ -199,13 +200,17 @@ def _refusal(server: Server) -> Unavailable | None:
     if types is not None and Machines.type not in types:
         detail = f"its instance types: {', '.join(types)}"
         return Unavailable(f"the LXD at {server.address.url} makes no virtual machines", detail, _INSTEAD)
-    if server.local and qemu.known_kvm(default_home()) is False:
-        return _no_kvm()
-    return None
+    return _no_kvm() if _kvm_failed(server) else None
 
 
 def _absent(server: Server) -> list[str]:
-    return [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
+    found = [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
+    return [*found, *([_DEAD_KVM] if _kvm_failed(server) else [])]
+
+
+def _kvm_failed(server: Server) -> bool:
+    """Whether KVM was tried in vain on LXD's machine; it is known of this very one only."""
+    return server.local and qemu.known_kvm(default_home()) is False
 
 
 def _warnings(server: Server) -> list[str]:
@@ -235,4 +240,4 @@ def _try_kvm(servers: Sequence[Server], home: Home, made: machineimage.MachineIm
 
 def _no_kvm() -> Unavailable:
     detail = f"{KVM} is there, and a kernel that was started with it said nothing"
-    return Unavailable("KVM on this machine boots no kernel", detail, _INSTEAD)
+    return Unavailable(_DEAD_KVM, detail, _INSTEAD)
