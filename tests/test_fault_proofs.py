@@ -20,6 +20,7 @@ from lab.checks import CHECKS, Outcome
 from lab.cluster import Cluster
 from lab.faults import Layout, inflict
 from lab.faults import network as network_module
+from lab.faults.copies import repaired
 from lab.faults.daemons import decides, down, missed
 from lab.faults.fault import Finding, look_for
 from lab.faults.network import Partition
@@ -264,3 +265,17 @@ def test_a_partition_is_shown_by_lost_packets_and_by_the_map(
     monkeypatch.setattr(network_module, "layout_of", lambda _cluster: SPREAD)
     sign = Partition(("n2",), ("c0", "n0", "n1")).sign(cluster_of(RUNS, RUNS, RUNS, osd_up=osd_up))
     assert (sign.got >= sign.least) is shown
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_manager_that_has_just_begun_is_waited_for(number: int) -> None:
+    told: list[list[dict[str, int]]] = [
+        [{"osd": one, "num_shards_repaired": 5 + one} for one in known] for known in ((0, 1, 2), (0, 1), ())
+    ]
+
+    def dump(_prefix: str, *, dumpcontents: Sequence[str]) -> dict[str, Any]:
+        assert dumpcontents == ["osds"]
+        return {"osd_stats": told.pop()}
+
+    cluster = SimpleNamespace(client=SimpleNamespace(mgr=dump), patience=1.0)
+    assert repaired(cast("Cluster", cluster), f"osd.{number}") == 5 + number

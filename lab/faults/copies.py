@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from lab import pools
+from lab import clock, pools
 from lab.ceph.objectstore import ObjectStore
 from lab.cluster import Cluster
 from lab.errors import SpecError
@@ -165,13 +165,27 @@ class ReadErrors(OneCopy):
 
 
 _INJECT = "bluestore_debug_inject_read_err"
+_HEARD_S = 30.0
+"""OSDs report every 5 s (mgr_stats_period)."""
 
 
 def repaired(cluster: Cluster, osd: str) -> int:
-    """Copies that an OSD has mended because it could not read them, since it was started."""
-    stats = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
+    """Copies that an OSD has mended because it could not read them, since it was started.
+
+    A manager that has just begun has not heard of every OSD; it is waited for.
+    """
     number = int(osd.partition(".")[2])
-    return next(int(entry["num_shards_repaired"]) for entry in stats if entry["osd"] == number)
+    return clock.wait(
+        lambda: [int(entry["num_shards_repaired"]) for entry in _osd_stats(cluster) if entry["osd"] == number],
+        bool,
+        what=f"the manager's statistics of {osd}",
+        timeout_s=_HEARD_S * cluster.patience,
+    )[0]
+
+
+def _osd_stats(cluster: Cluster) -> Sequence[Mapping[str, Any]]:
+    found: Sequence[Mapping[str, Any]] = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
+    return found
 
 
 def _copies(layout: Layout) -> int:
