@@ -69,8 +69,8 @@ def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...
         one, began = bench.look(), bench.clock.monotonic()
         first = read = meter.requests() - before
         while read < _ENOUGH * objects:
-            rate = (read - first) / (bench.clock.monotonic() - began)
-            left_s = (_ENOUGH * objects - read) / rate if rate else 0.0
+            since, elapsed_s = read - first, bench.clock.monotonic() - began
+            left_s = (_ENOUGH * objects - read) * elapsed_s / since if since else 0.0
             bench.clock.sleep(max(_LEAST_S, left_s / 2))
             bench.must_run(running)
             read = meter.requests() - before
