@@ -25,7 +25,8 @@ from tests.contract.conftest import GUESTS_VARIABLE
 pytestmark = [pytest.mark.real]
 
 ADDRESS = "10.77.5.10"
-SERIAL_PORT = "com.canonical.lxd"
+SERIAL_PORTS = ("com.canonical.lxd", "org.linuxcontainers.lxd")
+"""Of LXD's current releases, and of 5.0."""
 DISK_BYTES = 64 * MIB
 MEMORY = "640M"
 BOOT_S = 600.0
@@ -89,7 +90,7 @@ def bench(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> Bench:
 
 def fill_share(share: Path) -> None:
     share.mkdir()
-    words = {"NODE": names.NODE_DIRECTORY, "DISKS": names.DISKS_DIRECTORY, "PORT": SERIAL_PORT}
+    words = {"NODE": names.NODE_DIRECTORY, "DISKS": names.DISKS_DIRECTORY, "PORT": SERIAL_PORTS[0]}
     text = AGENT.replace("SERIAL", names.machine_serial("d0"))
     for word, value in words.items():
         text = text.replace(word, str(value))
@@ -118,8 +119,10 @@ def command(bench: Bench, share: Sequence[str]) -> list[str]:
     argv += ["-device", f"{disk},drive=d0,serial={names.machine_serial('d0')}"]
     argv += ["-netdev", "user,id=net,restrict=on"]
     argv += ["-device", f"virtio-net-pci,netdev=net,mac={mac_address(ADDRESS)},romfile="]
-    argv += ["-device", "virtio-serial-pci", "-chardev", "ringbuf,id=status,size=4096"]
-    argv += ["-device", f"virtserialport,chardev=status,name={SERIAL_PORT}"]
+    argv += ["-device", "virtio-serial-pci"]
+    for port in SERIAL_PORTS:
+        argv += ["-chardev", f"file,id={port},path={bench.folder / port}"]
+        argv += ["-device", f"virtserialport,chardev={port},name={port}"]
     return [*argv, *share]
 
 
@@ -182,6 +185,65 @@ def by_virtiofs(bench: Bench, daemon: Path) -> Iterator[list[str]]:
     finally:
         serving.kill()
         serving.wait()
+
+
+AGENTS = (shutil.which("lxd-agent"), "/snap/lxd/current/bin/lxd-agent")
+
+# The real agent, asked over the machine's own vsock by who has the key that LXD would have.
+ASKED = """#!/bin/sh
+modprobe vsock_loopback
+python3 ask &
+exec ./agent
+"""
+ASK = """
+import http.client, json, socket, ssl, subprocess, time
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+context.load_cert_chain("server.crt", "server.key")
+def ask(path):
+    plain = socket.socket(socket.AF_VSOCK)
+    plain.connect((1, 8443))
+    connection = http.client.HTTPConnection("lxd")
+    connection.sock = context.wrap_socket(plain)
+    connection.request("GET", path)
+    return json.load(connection.getresponse())["metadata"]
+end = time.monotonic() + 60
+while True:
+    try:
+        told = ask("/1.0/state")
+        break
+    except OSError as error:
+        if time.monotonic() > end:
+            told = {"processes": str(error), "network": {}}
+            break
+        time.sleep(0.5)
+addresses = [a["address"] for a in told["network"].get("eth0", {}).get("addresses", []) if a["family"] == "inet"]
+print("said: processes", told["processes"], flush=True)
+print("said: addresses", *addresses, flush=True)
+time.sleep(6)
+subprocess.run(["/run/cephlab/busybox", "poweroff", "-f"])
+"""
+
+
+def certificate(folder: Path, name: str) -> None:
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-384", "-nodes", "-keyout", str(folder / f"{name}.key")]
+    argv = ["openssl", "req", "-x509", *key, "-out", str(folder / f"{name}.crt"), "-subj", f"/CN={name}", "-days", "2"]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def test_lxds_own_agent_starts_and_answers(bench: Bench) -> None:
+    agent = next((Path(path) for path in AGENTS if path and Path(path).exists()), None)
+    if agent is None or bench.arch is not host_arch():
+        pytest.skip("LXD's agent is not installed, or of another architecture")
+    shutil.copy(agent, bench.share / "agent")
+    (bench.share / "lxd-agent").write_text(ASKED)
+    (bench.share / "ask").write_text(ASK)
+    for name in ("agent", "server"):
+        certificate(bench.share, name)
+    console, said = boot(bench, by_9p(bench))
+    assert int(said["processes"]) > 0, console  # by which the lab knows that an agent answers
+    assert said["addresses"] == ADDRESS, console
+    assert any("STARTED" in (bench.folder / port).read_text() for port in SERIAL_PORTS), console
 
 
 def until(true: Callable[[], bool]) -> None:
