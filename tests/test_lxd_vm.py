@@ -191,6 +191,19 @@ def test_a_carried_volume_stays_a_block_device() -> None:
     assert order == {"name": "d0", "type": "custom", "content_type": "block", "config": {"size": "1"}}
 
 
+def test_a_killed_run_of_machines_is_found_and_removed(lxd: FakeLxd, endpoint: str, tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    lxd.add(f"projects/{PROJECT}", config=names.labels("r1", home))
+    lxd.add(POOL, PROJECT)
+    lxd.add(f"{POOL}/volumes/custom/d0", PROJECT, content_type="block")
+    lxd.add("profiles/default", PROJECT)
+    provider = LxdProvider(Machines(), lambda: [connect(Address(endpoint))])
+    assert provider.leftovers(home) == {"r1"}
+    removed = provider.prune(home, "r1")
+    assert removed == ["instance n0", "instance n1", "volume d0", f"project {PROJECT}"]
+    assert provider.leftovers(home) == frozenset()
+
+
 # Images
 
 
