@@ -300,3 +300,11 @@ def test_what_is_wrong_with_the_list_is_named(tmp_path: Path, old: str, new: str
 def test_words_that_name_nothing_are_refused(words: str) -> None:
     with pytest.raises(SpecError):
         read_permit(words, INVENTORY)
+
+
+def test_sockets_reach_between_machines_of_the_list_alone() -> None:
+    _, listed, _, other = machines()
+    socket = listed.directory / "s"
+    for one, another in ((listed, other), (other, listed)):
+        with pytest.raises(NotPermitted, match=r"a socket at .* on osds"), one.reaching(another, socket, socket):
+            pytest.fail("it was reached")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,6 +15,7 @@ from lab.attach.guard import Guard, NotPermitted
 from lab.errors import LabBroken, Unavailable
 from lab.host import Channel, Facts, Host, HostProcess, Result
 from lab.providers.guest.wire import Refused
+from lab.providers.ssh.host import SshHost
 
 AGENT = "agent.py"
 """The client's agent, below a host's own directory (see RadosClient)."""
@@ -136,6 +138,19 @@ class GuardedHost:
     ) -> tuple[str, ...]:
         self._program(argv, env)
         return self._host.interactive(argv, env=env, terminal=terminal)
+
+    @contextmanager
+    def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
+        """As a machine's own (see lab/workloads/fioserver.py), between machines of the list."""
+        if not isinstance(other, GuardedHost):
+            raise NotPermitted(f"reaching {other.name}, which is no machine of its inventory")
+        for host, place in ((other, path), (self, near)):
+            host._program((f"a socket at {place}",), None)
+        self._file(near, f"making {near}")
+        if not isinstance(self._host, SshHost):
+            raise LabBroken(f"{self.name} is entered without ssh")
+        with self._host.reaching(other._host, path, near):
+            yield
 
     def is_agent(self, argv: Sequence[str]) -> bool:
         """Whether a command is a client's agent."""

@@ -17,8 +17,7 @@ from lab.scenario import Stage, Tier, Topology
 from lab.telemetry.demand import Interval
 from lab.telemetry.place import client_name
 from lab.telemetry.statistics import interval_of
-from lab.workers import Workers
-from lab.workloads import fio, image
+from lab.workloads import image, together
 from lab.workloads.fio import FioJob, FioResult
 from lab.workloads.image import BlockImage
 from suites.limits import figure
@@ -90,13 +89,8 @@ def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int
 
 def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioResult]:
     """Run (node, job) at the same time; results in their order."""
-
-    def one(pair: tuple[str, FioJob]) -> FioResult:
-        node, wanted = pair
-        return fio.run(cluster.hosts[node], wanted, timeout_s=(wanted.runtime_s + _MARGIN_S) * cluster.patience)
-
-    with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
-        return list(workers.map(one, jobs))
+    timeout_s = (max(wanted.runtime_s for _, wanted in jobs) + _MARGIN_S) * cluster.patience
+    return together.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
 note = partial(figure, why=SHARED)

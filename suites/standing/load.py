@@ -5,8 +5,8 @@ from __future__ import annotations
 from lab import pools
 from lab.cluster import Cluster
 from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.workloads import fio
-from lab.workloads.fio import FioJob, RunningFio
+from lab.workloads import together
+from lab.workloads.fio import FioJob
 
 POOL = "standing-load"
 PG_NUM = 16
@@ -24,23 +24,24 @@ def load(stage: Stage) -> None:
     with pools.pool(cluster, POOL, pools.PoolKind("replicated", 2), pg_num=PG_NUM):
         for node in nodes:
             cluster.client.rbd_create(POOL, node, IMAGE_BYTES)
-        running = [start(cluster, node, seconds, stage.rng.randrange(1 << 31)) for node in nodes]
-        try:
-            done = {node: one.finish(timeout_s=(seconds + START_S) * cluster.patience) for node, one in running}
-        finally:
-            for _, one in running:
-                one.kill()
+        jobs = [(cluster.hosts[node], job(cluster, node, seconds, stage.rng.randrange(1 << 31))) for node in nodes]
+        done = together.run(jobs, timeout_s=(seconds + START_S) * cluster.patience)
         for node in nodes:
             cluster.client.rbd_remove(POOL, node)
-    for node, result in done.items():
+    for place, result in done.results.items():
+        node = done.on(place)
         stage.recorder.record("load", node=node, iops=result.write.iops, latency_s=result.write.latency_mean_s)
         stage.recorder.witness(f"writes from {node}", got=result.write.operations, least=1)
         stage.recorder.witness(f"seconds of writes from {node}", got=result.write.seconds, least=seconds * LEAST_SHARE)
         stage.recorder.observe(f"errors on {node}", got=result.write.errors, wanted=0)
+    done.require()
+    if done.everyone is not None:
+        everyone = done.everyone.write
+        stage.recorder.record("load of all", clients=len(nodes), iops=everyone.iops, latency_s=everyone.latency_mean_s)
 
 
-def start(cluster: Cluster, node: str, seconds: float, seed: int) -> tuple[str, RunningFio]:
-    job = FioJob(
+def job(cluster: Cluster, node: str, seconds: float, seed: int) -> FioJob:
+    return FioJob(
         name="standing",
         pool=POOL,
         target=node,
@@ -52,7 +53,6 @@ def start(cluster: Cluster, node: str, seconds: float, seed: int) -> tuple[str, 
         seed=seed,
         client=cluster.client_name,
     )
-    return node, fio.start(cluster.hosts[node], job)
 
 
 SCENARIOS = (

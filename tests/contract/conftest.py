@@ -19,6 +19,7 @@ from lab.providers.base import Images, Lab, Provider
 from lab.providers.select import PROVIDERS
 from lab.runs import Run, Runs
 from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
+from tests.contract.standing import Standing, standing
 from tests.contract.yard import Kind, Spot, Yard, machines
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
@@ -28,6 +29,7 @@ SSH_KINDS = tuple(f"ssh-{kind}" for kind in Kind)
 SSH_MACHINES = 6  # a place of two, and two runs side by side of two more
 GUESTS = ("uml", "qemu")
 GUESTS_VARIABLE = "CEPHLAB_GUESTS"
+SSH_VARIABLE = "CEPHLAB_SSH"
 
 Launch = Callable[..., AbstractContextManager[Lab]]
 
@@ -148,3 +150,14 @@ def host(request: pytest.FixtureRequest, place: Place) -> Host:
         has(place.provider, Capability.FOREIGN_ARCH)
         return hosts["n2"]
     return hosts["n0"]
+
+
+@pytest.fixture(scope="session", params=list(Kind))
+def stands(
+    request: pytest.FixtureRequest, home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Standing]:
+    """A cluster that was there before, on machines of either kind."""
+    if os.environ.get(SSH_VARIABLE) != "1":
+        pytest.skip(f"attaching is tried where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
+    with standing(request.param, home, images, tmp_path_factory.mktemp("standing")) as found:
+        yield found

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,55 +13,17 @@ import pytest
 from lab import pools
 from lab.arch import Arch, host_arch
 from lab.archive import read_archive
-from lab.attach.cluster import AttachedCluster, attach_cluster
+from lab.attach.cluster import AttachedCluster
 from lab.attach.guard import Guard, NotPermitted
-from lab.attach.permit import Permit
 from lab.ceph.client import RadosError
 from lab.errors import CephTrouble, SpecError
 from lab.home import Home
-from lab.inventory import load_inventory
-from lab.providers.base import Images
-from lab.runs import Runs
 from tests.contract.conftest import FOREIGN
-from tests.contract.standing import Standing, standing
-from tests.contract.yard import Kind
+from tests.contract.standing import Standing, attached
 
 ROOT = Path(__file__).resolve().parents[2]
 
-VARIABLE = "CEPHLAB_SSH"
-
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.skipif(
-        os.environ.get(VARIABLE) != "1",
-        reason=f"attaching is tried where {VARIABLE}=1, as `tox -e lab` has it: minutes",
-    ),
-]
-
-
-@pytest.fixture(scope="module", params=list(Kind))
-def stands(
-    request: pytest.FixtureRequest, home: Home, images: Images, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Standing]:
-    with standing(request.param, home, images, tmp_path_factory.mktemp("standing")) as found:
-        yield found
-
-
-def attached(
-    stands: Standing, home: Home, path: Path | None = None, **permit: frozenset[str]
-) -> AbstractContextManager[AttachedCluster]:
-    @contextmanager
-    def made() -> Iterator[AttachedCluster]:
-        runs = Runs(home)
-        run = runs.create("ssh")
-        try:
-            inventory = load_inventory(path or stands.inventory)
-            with attach_cluster(inventory, Permit(**permit), run, progress=print) as found:  # type: ignore[arg-type]
-                yield found
-        finally:
-            runs.forget(run)
-
-    return made()
+pytestmark = [pytest.mark.real]
 
 
 def everything(stands: Standing) -> dict[str, object]:

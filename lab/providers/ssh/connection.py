@@ -10,7 +10,8 @@ import socket
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -138,11 +139,7 @@ class Connection:
 
     def socket_to(self, path: str) -> socket.socket:
         """A connection to a UNIX socket there. OSError when nobody answers at it."""
-        with self._lock:
-            self.ensure()
-            if path not in self._forwarded:
-                self._forwarded[path] = self._forward(path)
-            near = self._forwarded[path]
+        near = self.near(path)
         made = socket.socket(socket.AF_UNIX)
         try:
             made.connect(str(near))
@@ -151,15 +148,35 @@ class Connection:
             raise
         return made
 
-    def _forward(self, path: str) -> Path:
-        near = self._own_folder() / f"f{len(self._forwarded)}"
-        bind = ["-o", "StreamLocalBindMask=0177", "-O", "forward", "-L", f"{near}:{path}"]
-        argv = [*ssh_words(self.machine), *self._control, *bind, self.machine.address]
+    def near(self, path: str) -> Path:
+        """A socket here, for this user alone, that leads to a UNIX socket there."""
+        with self._lock:
+            self.ensure()
+            if path not in self._forwarded:
+                made = self._own_folder() / f"f{len(self._forwarded)}"
+                self._forwarding("forward", "-L", f"{made}:{path}")
+                self._forwarded[path] = made
+            return self._forwarded[path]
+
+    @contextmanager
+    def far(self, path: str, near: Path) -> Iterator[None]:
+        """While the block lasts, a UNIX socket there that leads to one here."""
+        with self._lock:
+            self.ensure()
+            self._forwarding("forward", "-R", f"{path}:{near}")
+        try:
+            yield
+        finally:
+            if self.alive():
+                self._forwarding("cancel", "-R", f"{path}:{near}")
+
+    def _forwarding(self, verb: str, *what: str) -> None:
+        words = ["-o", "StreamLocalBindMask=0177", "-O", verb, *what]
+        argv = [*ssh_words(self.machine), *self._control, *words, self.machine.address]
         try:
             process.run(argv, env=self._marks, timeout_s=_SHORT_S, where=self.machine.name)
         except CommandFailed as error:
             raise no_forwarding(self.machine, error.detail) from error
-        return near
 
     def interactive(self, command: str, *, terminal: bool) -> tuple[str, ...]:
         """A command for this machine's own streams, over a connection of its own."""

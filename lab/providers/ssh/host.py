@@ -6,10 +6,12 @@ import io
 import shlex
 import socket
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from lab.errors import LabBroken
+from lab.host import Host
 from lab.inventory import Machine
 from lab.providers.guest.boot import AGENT
 from lab.providers.guest.host import GuestHost
@@ -104,6 +106,14 @@ class SshHost(GuestHost):
         words = ["env", *(f"{key}={value}" for key, value in (env or {}).items()), *argv]
         front = f"PATH={shlex.quote(self.machine.path)}:$PATH; export PATH; " if self.machine.path else ""
         return self.connection.interactive(f"{front}exec {shlex.join(words)}", terminal=terminal)
+
+    @contextmanager
+    def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
+        """While the block lasts, `near` here is a socket that leads, by way of this process, to `path` over there."""
+        if not isinstance(other, SshHost):
+            raise LabBroken(f"{other.name} is reached without ssh")
+        with self.connection.far(str(near), other.connection.near(str(path))):
+            yield
 
     def end_processes(self) -> list[str]:
         """Kill what runs on this node, the agent too; returns what did."""
