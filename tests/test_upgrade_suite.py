@@ -1,0 +1,65 @@
+"""The upgrade suite: what a newer release finds fault with that the older one had made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lab.ceph.status import Status, parse_status
+from lab.history import History
+from lab.scenario import Stage
+from suites.upgrade.rolling import others, put_up_with_old_keys
+
+KEYS = ("AUTH_INSECURE_KEYS_ALLOWED", "AUTH_INSECURE_SERVICE_KEY_TYPE")
+
+
+def status(*codes: str) -> Status:
+    checks = {code: {"severity": "HEALTH_ERR", "summary": {"message": "said"}} for code in codes}
+    return parse_status(
+        {
+            "health": {"status": "HEALTH_ERR" if codes else "HEALTH_OK", "checks": checks},
+            "osdmap": {"num_osds": 1, "num_up_osds": 1, "num_in_osds": 1},
+            "pgmap": {"num_pgs": 1, "pgs_by_state": [{"state_name": "active+clean", "count": 1}]},
+        }
+    )
+
+
+@dataclass
+class FakeCluster:
+    """statuses: what it says, one after the other."""
+
+    statuses: list[Status]
+    muted: list[str] = field(default_factory=list)
+
+    def wait(self, ready: Callable[[Status], bool], *, what: str, timeout_s: float) -> Status:
+        assert "keys" in what
+        assert timeout_s > 0
+        return next(one for one in self.statuses if ready(one))
+
+    @property
+    def client(self) -> Any:
+        return SimpleNamespace(mon=self._mon)
+
+    def _mon(self, prefix: str, *, code: str, sticky: bool) -> None:
+        assert (prefix, sticky) == ("health mute", True)
+        self.muted.append(code)
+
+
+@pytest.mark.parametrize("codes", [(), KEYS])
+def test_only_the_type_of_keys_is_put_up_with(codes: tuple[str, ...]) -> None:
+    history = History()
+    cluster = FakeCluster([status("OSD_DOWN"), status("OSD_DOWN", *codes), status(*codes)])
+    put_up_with_old_keys(cast("Stage", SimpleNamespace(cluster=cluster, recorder=history.recorder("upgrade"))))
+    assert cluster.muted == list(codes)
+    [noted] = [event.data for event in history.events("upgrade") if event.kind == "witness"]
+    assert noted["got"] == len(codes)
+    assert all(code in noted["what"] for code in codes)
+
+
+def test_what_else_is_raised_counts() -> None:
+    assert others(status("PG_DEGRADED", *KEYS)) == ["PG_DEGRADED"]
+    assert others(status(*KEYS)) == []
