@@ -13,11 +13,11 @@ from lab.telemetry.readings import Spent, spent, summed
 from lab.telemetry.statistics import Stop
 from lab.workloads.fio import FioResult
 
-_ENOUGH = 0.6
+_ENOUGH = 0.5
 """Of a pass, when the second look begins, which must be over before the pass is."""
 
-_LEAST_S = 0.1
-"""Between two questions how far a pass is; they are half as far apart as it seems to have to go."""
+_LEAST_S, _MOST_S = 0.1, 0.3
+"""Between two questions how far a pass is: half of what it seems to have to go, which others may change at any time."""
 
 _LONGEST_S = 600.0
 
@@ -71,7 +71,7 @@ def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...
         while read < _ENOUGH * objects:
             since, elapsed_s = read - first, bench.clock.monotonic() - began
             left_s = (_ENOUGH * objects - read) * elapsed_s / since if since else 0.0
-            bench.clock.sleep(max(_LEAST_S, left_s / 2))
+            bench.clock.sleep(min(_MOST_S, max(_LEAST_S, left_s / 2)))
             bench.must_run(running)
             read = meter.requests() - before
         two = bench.look()
