@@ -16,6 +16,9 @@ from lab.images.image import Image
 from lab.images.kernels import Kernel
 from lab.images.tools import Tools, require
 
+FORM = 1
+"""Raised when the same parts would make another disk: every disk is then made anew."""
+
 ROOT = "cephlab-root"
 MODULES = "cephlab-modules"
 """Names of partitions, by which the machine's first program finds them."""

@@ -101,7 +101,7 @@ def get(home: Home, image: Image, progress: Progress) -> MachineImage:
         require(tools, tool)
     kernel = KernelStore(home).get(KERNEL, image.arch, progress=progress)
     begun = initramfs(home, kernel)
-    stamp = hashlib.sha256(f"{kernel.key} {begun.name} {DISK_BYTES}".encode()).hexdigest()[:16]
+    stamp = hashlib.sha256(f"{bootdisk.FORM} {kernel.key} {begun.name} {DISK_BYTES}".encode()).hexdigest()[:16]
     cache = Cache(home)
     target = cache.directory(image.key) / "exports" / f"lxd-vm-{stamp}.qcow2"
     if target.exists():
