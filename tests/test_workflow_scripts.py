@@ -72,7 +72,7 @@ def test_the_actions_steps_call_programs_that_are_there_and_lxd_is_set_up_where_
     called = [(folder / name).resolve() for name in re.findall(r'"\$GITHUB_ACTION_PATH/([^"]+)"', text)]
     assert [path.name for path in called] == ["bootstrap", "lxd-runner", "up"]
     assert all(os.access(path, os.X_OK) for path in called)
-    assert "if: inputs.lab == 'lxd'" in text
+    assert "if: startsWith(inputs.lab, 'lxd')" in text
 
 
 @pytest.fixture
