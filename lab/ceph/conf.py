@@ -67,6 +67,8 @@ def safe_options(hosts: int) -> dict[str, str]:
         # A lab lives in a corner of somebody's disk: the monitor's own free-space warning is about that disk.
         "mon_data_avail_warn": "2",
         "mon_data_avail_crit": "1",
+        # And one slow write would be a warning for a day, in releases that count them (tentacle; 86400 s).
+        "bluestore_slow_ops_warn_lifetime": "10",
         # Pools sized to the lab.
         "osd_pool_default_size": str(size),
         "osd_pool_default_min_size": str(max(1, size - 1)),
