@@ -10,7 +10,8 @@ from lab.workloads.fio import FioJob
 
 POOL = "standing-load"
 PG_NUM = 16
-IMAGE_BYTES = 256 << 20  # more than a client's cache, little for a cluster
+IMAGE_BYTES = 256 << 20
+UNCACHED = {"rbd_cache": "false"}  # what fits into clients' caches would be written after the load, by nobody's clock
 BLOCK_BYTES = 4096
 DEPTH = 16
 SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
@@ -51,6 +52,7 @@ def job(cluster: Cluster, node: str, seconds: float, seed: int) -> FioJob:
         size_bytes=IMAGE_BYTES,
         runtime_s=seconds,
         seed=seed,
+        options=UNCACHED,
         client=cluster.client_name,
     )
 
