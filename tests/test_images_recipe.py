@@ -71,6 +71,14 @@ def test_equal_recipes_have_equal_digests_and_others_do_not(tmp_path: Path) -> N
     assert len(digests) == 4
 
 
+def test_a_release_brings_what_its_packages_forgot_to_name() -> None:
+    assert "libqatzip3" in recipe("tentacle").packages
+    assert "libqatzip3" not in recipe("tentacle", Arch.AARCH64).packages
+    assert "libqatzip3" not in recipe().packages
+    hypervisor = read_recipes().find("tentacle", Arch.X86_64, ("hypervisor",))
+    assert "libqatzip3" not in hypervisor.packages
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

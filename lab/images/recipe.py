@@ -18,6 +18,8 @@ from lab.arch import Arch
 from lab.errors import LabError, SpecError
 
 RECIPES = Path(__file__).with_name("recipes.toml")
+CEPH = "ceph"
+"""The role set that is Ceph itself."""
 
 # Names reach apt's command line through a shell, so the file may hold nothing but names.
 _Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
@@ -32,6 +34,8 @@ class _Table(BaseModel):
 class _Release(_Table):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     archs: Annotated[tuple[Arch, ...], Field(min_length=1)]
+    packages: dict[Arch, tuple[_Package, ...]] = {}
+    """What this release's own packages need and do not name."""
 
 
 class _Contents(_Table):
@@ -105,7 +109,7 @@ class RecipeBook:
     def role_sets(self) -> tuple[str, ...]:
         return tuple(self._book.role_sets)
 
-    def find(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Recipe:
+    def find(self, release: str, arch: Arch, role_sets: Sequence[str] = (CEPH,)) -> Recipe:
         """The recipe of an image; SpecError on a release, architecture or role set that is not in the book."""
         found = self._book.releases.get(release)
         if found is None:
@@ -121,12 +125,13 @@ class RecipeBook:
             if name not in self._book.role_sets:
                 raise _unknown("role set", name, self.role_sets)
         contents = [self._book.base, *(self._book.role_sets[name] for name in wanted)]
+        own = found.packages.get(arch, ()) if CEPH in wanted else ()
         return Recipe(
             release=release,
             suite=found.suite,
             arch=arch,
             role_sets=wanted,
-            packages=tuple(sorted({name for part in contents for name in part.packages})),
+            packages=tuple(sorted({*own, *(name for part in contents for name in part.packages)})),
             programs=tuple(sorted({name for part in contents for name in part.programs})),
         )
 

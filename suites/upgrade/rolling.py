@@ -51,6 +51,7 @@ EXPECTED = {
     **PEERS_MISSED,
     r"mgr\.server reply reply \((11|16)\)": "The manager logs its answer as long as an OSD may not be stopped yet.",
     r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A manager starts; its modules are loaded all the same.",
+    r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager tells so of each module, at error level.",
     r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer ones add a second.",
 }
 
