@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,20 @@ PASSED = Record(
 )
 
 
-def test_predictions_and_claims_go_into_the_history(tmp_path: Path) -> None:
-    history, home = History(), Home(tmp_path)
-    profile = find_profile("ampere-altra-4n", home.profiles)
-    note_expectations(history, profile, home, [PASSED])
+ALTRA = "ampere-altra-4n"
+ONE_MACHINE = "ci-hosted-x86"
+
+
+@cache
+def expected(profile: str) -> History:
+    """What a gate with that profile notes where nothing was measured: worked out once, which takes its time."""
+    history, home = History(), Home(Path("no home"))
+    note_expectations(history, find_profile(profile, home.profiles), home, [PASSED])
+    return history
+
+
+def test_predictions_and_claims_go_into_the_history() -> None:
+    history = expected(ALTRA)
     made = [event.data for event in history.events(SCENARIO) if event.kind == "prediction"]
     assert len(made) == 4
     assert all(one["ops_s"] > 0 and one["bottleneck"] for one in made if "ops_s" in one)
@@ -39,14 +50,12 @@ def test_predictions_and_claims_go_into_the_history(tmp_path: Path) -> None:
     assert said == {"lab", "demand", "model", "nobody"}
 
 
-def noted(tmp_path: Path, name: str, kind: str) -> list[dict[str, Any]]:
-    history, home = History(), Home(tmp_path)
-    note_expectations(history, find_profile(name, home.profiles), home, [PASSED])
-    return [dict(event.data) for event in history.events(SCENARIO) if event.kind == kind]
+def noted(name: str, kind: str) -> list[dict[str, Any]]:
+    return [dict(event.data) for event in expected(name).events(SCENARIO) if event.kind == kind]
 
 
-def test_each_prediction_has_its_limits_with_their_derivation(tmp_path: Path) -> None:
-    made = [one for one in noted(tmp_path, "ampere-altra-4n", "prediction") if "ops_s" in one]
+def test_each_prediction_has_its_limits_with_their_derivation() -> None:
+    made = [one for one in noted(ALTRA, "prediction") if "ops_s" in one]
     for one in made:
         rate, latency = one["limits"]
         assert rate["low"] <= one["ops_s"] / 2
@@ -58,17 +67,17 @@ def test_each_prediction_has_its_limits_with_their_derivation(tmp_path: Path) ->
     assert made[0]["limits"][1]["derivation"][-1] in page
 
 
-def test_a_gate_says_how_long_a_lost_node_may_take(tmp_path: Path) -> None:
-    [found] = noted(tmp_path, "ampere-altra-4n", "recovery")
+def test_a_gate_says_how_long_a_lost_node_may_take() -> None:
+    [found] = noted(ALTRA, "recovery")
     [limit] = found["limits"]
     assert limit["high"] >= 2 * found["seconds"] > 0
     assert f"at most {limit['high']:,.6g} s" in expectation_page([found])
-    said = [one["text"] for one in noted(tmp_path, "ampere-altra-4n", "claim") if one["by"] == "model"]
+    said = [one["text"] for one in noted(ALTRA, "claim") if one["by"] == "model"]
     assert any("Time to recover" in text for text in said)
 
 
-def test_one_machine_alone_has_nothing_to_recover_from(tmp_path: Path) -> None:
-    [found] = noted(tmp_path, "ci-hosted-x86", "recovery")
+def test_one_machine_alone_has_nothing_to_recover_from() -> None:
+    [found] = noted(ONE_MACHINE, "recovery")
     assert "seconds" not in found
     assert f"not predicted for ci-hosted-x86, recovery of a node: {found['unknown']}" in expectation_page([found])
 
@@ -124,14 +133,18 @@ def test_predictions_are_lines_below_the_verdicts() -> None:
     assert expectation_page([]) == ""
 
 
-def test_the_report_shows_what_the_hardware_is_held_to_and_why(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "a", MANIFEST)
-    profile = find_profile("ampere-altra-4n", tmp_path)
-    note_expectations(writer.history, profile, Home(tmp_path / "home"), [PASSED])
+def reported(directory: Path, profile: str) -> str:
+    """The page of a run that had nothing but expectations, as its reader sees it."""
+    writer = Writer(directory / "a", MANIFEST)
+    for event in expected(profile).events(SCENARIO):
+        writer.history.record(event.scenario, event.kind, event.data)
     writer.save()
-    archive = read_archive(tmp_path / "a")
-    text = " ".join(html.unescape(render_report(archive)).split())
-    held = [limit for event in archive.events for limit in event.data.get("limits", ())]
+    return " ".join(html.unescape(render_report(read_archive(directory / "a"))).split())
+
+
+def test_the_report_shows_what_the_hardware_is_held_to_and_why(tmp_path: Path) -> None:
+    text = reported(tmp_path, ALTRA)
+    held = [limit for event in expected(ALTRA).events(SCENARIO) for limit in event.data.get("limits", ())]
     assert {limit["metric"].split(" of ")[0] for limit in held} == {"throughput", "mean latency", "time to recover"}
     for limit in held:
         bound = limit["high"] if limit["low"] is None else limit["low"]
@@ -140,9 +153,5 @@ def test_the_report_shows_what_the_hardware_is_held_to_and_why(tmp_path: Path) -
 
 
 def test_a_reports_recovery_that_cannot_be_said_says_why(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "a", MANIFEST)
-    note_expectations(writer.history, find_profile("ci-hosted-x86", tmp_path), Home(tmp_path / "home"), [PASSED])
-    writer.save()
-    archive = read_archive(tmp_path / "a")
-    [found] = [event.data for event in archive.events if event.kind == "recovery"]
-    assert found["unknown"] in html.unescape(render_report(archive))
+    [found] = noted(ONE_MACHINE, "recovery")
+    assert found["unknown"] in reported(tmp_path, ONE_MACHINE)
