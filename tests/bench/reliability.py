@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def one_run(lines: Sequence[Mapping[str, Any]], seed: int, home: Path) -> dict[s
     temporary = home / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
     archive = temporary / "pytest-of-gate" / str(number)
+    shutil.rmtree(archive, ignore_errors=True)  # of a bench that was itself ended in the middle of this run
     environment = {**os.environ, "CEPHLAB_HOME": str(home), "TMPDIR": str(temporary), **dict(plan.settings)}
     began = time.monotonic()
     code = gate(plan.arguments(rng.randrange(1 << 30), archive), environment, kill_after)
