@@ -139,6 +139,14 @@ class Connection:
 
     def socket_to(self, path: str) -> socket.socket:
         """A connection to a UNIX socket there. OSError when nobody answers at it."""
+        try:
+            return self._socket_to(path)
+        except ConnectionRefusedError:
+            # ssh accepts here, whoever is there. It has ended, so lately that it still looks as if it ran.
+            self.close()
+            return self._socket_to(path)
+
+    def _socket_to(self, path: str) -> socket.socket:
         near = self.near(path)
         made = socket.socket(socket.AF_UNIX)
         try:
