@@ -110,7 +110,9 @@ def write(
 ) -> dict[int, Counters]:
     """Give the pool an algorithm and write an object under it; what that added to each OSD's counters."""
     cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
-    cluster.wait_map(cluster.osd_ids())  # a replica with an older map would still use the algorithm before this one
+    # An OSD that has the map is not enough: until a PG has taken it for itself, it uses the algorithm before this one.
+    # A replica waits for the map that its primary writes by.
+    pools.wait_clean(cluster)
     before = counters(cluster)
     mirror.full(algorithm, content)
     mirror.write(algorithm, patch, PATCH_AT)
