@@ -116,10 +116,15 @@ def test_memory_and_cpu_stay_within_the_spec(launch: Launch, provider: Provider)
         assert float(tight.run(python(burn)).stdout) < 0.4
 
 
+def at_the_limit(took_s: float) -> bool:
+    """Never sooner than the limit allows, and hardly later: a machine that others use adds its own waiting."""
+    return 0.9 <= took_s / (WRITES / IOPS) <= 1.5
+
+
 def test_one_limited_disk_has_its_rate(launch: Launch, provider: Provider) -> None:
     has(provider, Capability.DISK_LIMIT)
     with launch(machine("n0", bounded("slow")), machine("n1", Disk("fast", 16 * MIB))) as place:
-        assert direct_writes_s(place.lab.hosts["n0"], "slow") == pytest.approx(WRITES / IOPS, rel=0.1)
+        assert at_the_limit(direct_writes_s(place.lab.hosts["n0"], "slow"))
         assert direct_writes_s(place.lab.hosts["n1"], "fast") < WRITES / IOPS / 2
 
 
@@ -131,8 +136,8 @@ def test_several_limited_disks_have_a_rate_each_that_moves_with_them(launch: Lau
         pytest.skip(str(reason))
     with launch(machine("n0", *disks), node("n1")) as place:
         host, other = place.lab.hosts["n0"], place.lab.hosts["n1"]
-        assert direct_writes_s(host, "slow") == pytest.approx(WRITES / IOPS, rel=0.1)
-        assert direct_writes_s(host, "slower", WRITES // 2) == pytest.approx(WRITES / IOPS, rel=0.1)
+        assert at_the_limit(direct_writes_s(host, "slow"))
+        assert at_the_limit(direct_writes_s(host, "slower", WRITES // 2))
         assert direct_writes_s(host, "fast") < WRITES / IOPS / 2
         daemon = host.spawn(("sleep", "300"), log=host.directory / "log")
         with pytest.raises(LabBroken, match="idle"):
@@ -141,7 +146,7 @@ def test_several_limited_disks_have_a_rate_each_that_moves_with_them(launch: Lau
         assert daemon.wait(5)
         host.push(b"kept", host.directory / "file")
         place.lab.move_disk("slower", "n1")
-        assert direct_writes_s(other, "slower", WRITES // 2) == pytest.approx(WRITES / IOPS, rel=0.1)
+        assert at_the_limit(direct_writes_s(other, "slower", WRITES // 2))
         assert host.read(host.directory / "file") == b"kept"
         assert len(loops_of(place.run)) == 2
     assert loops_of(place.run) == []
