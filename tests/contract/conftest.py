@@ -20,7 +20,7 @@ from lab.providers.select import PROVIDERS
 from lab.runs import Run, Runs
 from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
 from tests.contract.standing import Standing, standing
-from tests.contract.yard import Kind, Spot, Yard, machines
+from tests.contract.yard import SSH_VARIABLE, Kind, Spot, Yard, machines
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 DISK_BYTES = 64 * MIB
@@ -29,7 +29,6 @@ SSH_KINDS = tuple(f"ssh-{kind}" for kind in Kind)
 SSH_MACHINES = 6  # a place of two, and two runs side by side of two more
 GUESTS = ("uml", "qemu")
 GUESTS_VARIABLE = "CEPHLAB_GUESTS"
-SSH_VARIABLE = "CEPHLAB_SSH"
 
 Launch = Callable[..., AbstractContextManager[Lab]]
 
