@@ -110,8 +110,9 @@ def write(
 ) -> dict[int, Counters]:
     """Give the pool an algorithm and write an object under it; what that added to each OSD's counters."""
     cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
-    # An OSD that has the map is not enough: until a PG has taken it for itself, it uses the algorithm before this one.
-    # A replica waits for the map that its primary writes by.
+    # An OSD says that it has a map before it has committed it, and its PGs go by it only then: until they do, they use
+    # the algorithm before this one. Its next statistics are later than that; primaries can be asked themselves.
+    cluster.settle()
     pools.wait_clean(cluster)
     before = counters(cluster)
     mirror.full(algorithm, content)
