@@ -50,8 +50,21 @@ class Clients(Protocol):
         ...
 
 
+class _InPlace:
+    """What clients have in common that fill nothing up, and have nobody but the OSDs to serve them."""
+
+    def ready(self) -> None:
+        """Images are written, and objects read, where they are."""
+
+    def enough(self) -> str | None:
+        return None
+
+    def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        return {}
+
+
 @dataclass(frozen=True)
-class BlockClients:
+class BlockClients(_InPlace):
     """fio through librbd, an image for each client. lenders: hosts whose programs it runs, of another cluster."""
 
     cluster: Cluster
@@ -64,15 +77,6 @@ class BlockClients:
         if self.lenders is None:
             return fio.start(host, job)
         return fio.start(self.lenders[host.name], job, cluster_of=host)
-
-    def ready(self) -> None:
-        """Images are written in place."""
-
-    def enough(self) -> str | None:
-        return None
-
-    def serving(self) -> Mapping[Role, Sequence[Metered]]:
-        return {}
 
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
         return replace(self, lenders=lenders)
@@ -130,7 +134,7 @@ class ObjectClients:
 
 
 @dataclass(frozen=True)
-class PassClients:
+class PassClients(_InPlace):
     """rados bench, each reading its own objects of one pool from the first to the last, and then ending."""
 
     cluster: Cluster
@@ -138,15 +142,6 @@ class PassClients:
 
     def start(self, number: int, depth: int, runtime_s: float) -> Client:
         return radosbench.start(self.cluster.hosts[self.plan.nodes[number]], self.job(number, "seq", depth, runtime_s))
-
-    def ready(self) -> None:
-        """Objects are read where they are."""
-
-    def enough(self) -> str | None:
-        return None
-
-    def serving(self) -> Mapping[Role, Sequence[Metered]]:
-        return {}
 
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
         raise SpecError(
