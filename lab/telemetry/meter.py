@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
+from statistics import fmean
 from typing import Protocol
 
 from lab.ceph.daemon import Daemon
@@ -149,7 +150,7 @@ class Meter:
         found = list(accounts.values())
         roles = {role for account in found for role in account.usage}
         return Reading(
-            at_s=sum(account.at_s for account in found) / len(found),
+            at_s=fmean(account.at_s for account in found),
             usage={role: accounting.together(one.usage[role] for one in found if role in one.usage) for role in roles},
             ceph=ceph,
             ceph_at_s=ceph_at_s,
@@ -157,7 +158,7 @@ class Meter:
             harness_s=self._harness_s(),
             busy_s=busy_s,
             instructions=counted,
-            usage_at_s={role: _mean([one.at_s for one in found if role in one.usage]) for role in roles},
+            usage_at_s={role: fmean(one.at_s for one in found if role in one.usage) for role in roles},
             clock_s=sum(account.clock_s for account in found),
             machine_s=sum(account.machine_s for account in found),
         )
@@ -270,7 +271,3 @@ def _packets_of(role: Role, accounts: Sequence[Account]) -> dict[str, int]:
         for key, value in account.interfaces.get(role, {}).items():
             sums[key] = sums.get(key, 0) + value
     return sums
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

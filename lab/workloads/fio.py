@@ -229,7 +229,12 @@ class RunningFio:
 
     def words(self) -> str:
         """The end of what it printed."""
-        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+        return said(self.host, self.log)
+
+
+def said(host: Host, log: PurePosixPath) -> str:
+    """The end of what a program printed into a log; empty where there is none."""
+    return host.read(log).decode(errors="replace")[-2000:] if host.exists(log) else ""
 
 
 def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> RunningFio:

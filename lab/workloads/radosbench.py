@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.ceph import conf
 from lab.cluster import Cluster
 from lab.errors import LabBroken
 from lab.host import Host, HostProcess
 from lab.workers import Workers
-from lab.workloads.fio import NOTHING, Done, FioResult, Progress
+from lab.workloads.fio import NOTHING, Done, FioResult, Progress, configure, said
 
 _MARGIN_S = 60.0
 _END_S = 60.0
@@ -132,7 +131,7 @@ class RunningBench:
 
     def words(self) -> str:
         """The end of what it printed."""
-        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+        return said(self.host, self.log)
 
 
 def start(host: Host, job: BenchJob) -> RunningBench:
@@ -140,7 +139,7 @@ def start(host: Host, job: BenchJob) -> RunningBench:
     base = host.directory / "rados" / job.run
     host.remove(base)
     host.make_directory(base)
-    socket, own, log = base / "s", base / "ceph.conf", base / "words"
-    host.push(host.read(conf.conf_path(host)) + f"[client]\nadmin_socket = {socket}\n".encode(), own)
-    process = host.spawn(["rados", *job.arguments()], log=log, env={"CEPH_CONF": str(own)})
+    socket, log = base / "s", base / "words"
+    env = configure(host, base, {"admin_socket": str(socket)})
+    process = host.spawn(["rados", *job.arguments()], log=log, env=env)
     return RunningBench(job, host, process, log, socket)
