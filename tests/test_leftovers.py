@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.leftovers import Leftovers, Unseen, files, look, loops, names, processes
-from tests.bench.reliability import KILL_EVERY, KILLED, PLANS, amiss, fate, plan_of, read_ledger, summary, usual_s
+from tests.bench.reliability import KILLED, PLANS, amiss, due, fate, plan_of, read_ledger, summary, usual_s
 
 HOME = Path("/srv/lab")
 
@@ -84,10 +84,27 @@ def test_the_figure_tells_what_was_left_and_of_which_run() -> None:
 
 
 def test_every_plan_is_killed_now_and_then() -> None:
-    killed = {plan_of(number).name for number in range(100) if number % KILL_EVERY == KILL_EVERY - 1}
-    assert killed == {plan.name for plan in PLANS}
+    lines: list[dict[str, Any]] = []
+    for number in range(100):
+        lines.append(line_of(number, *((5.0, KILLED) if due(lines) else (None, 0))))
+    killed = [line["number"] for line in lines if line["killed"]]
+    assert len(killed) == 33
+    assert {plan_of(number).name for number in killed} == {plan.name for plan in PLANS}
     assert {plan_of(number).name for number in range(len(PLANS))} == {plan.name for plan in PLANS}
-    assert sum(number % KILL_EVERY == KILL_EVERY - 1 for number in range(100)) == 33
+
+
+def test_the_next_run_is_aimed_at_when_one_was_over_too_soon() -> None:
+    lines = [line_of(0, None, 0), line_of(1, None, 0)]
+    assert due(lines)
+    lines.append(line_of(2, 50.0, 0))  # its moment never came
+    assert due(lines)
+    lines.append(line_of(3, 5.0, KILLED))
+    assert not due(lines)
+
+
+def test_how_long_a_run_takes_is_read_off_the_last_ones() -> None:
+    lines = [line_of(number, None, 0, seconds) for number, seconds in enumerate((300, 290, 280, 50, 40, 30))]
+    assert usual_s(PLANS[0], lines) == 50
 
 
 def test_a_ledger_that_is_not_there_is_empty(tmp_path: Path) -> None:
