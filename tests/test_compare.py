@@ -204,6 +204,22 @@ def test_a_role_alone_fails_or_is_only_shown() -> None:
     assert outcomes["CPU of OSDs"] is not None
 
 
+@pytest.mark.parametrize(("dearer_by", "ends"), [(1.08, None), (1.16, Outcome.FAIL)])
+def test_a_role_alone_must_be_dearer_by_as_much_as_is_to_be_found(dearer_by: float, ends: Outcome | None) -> None:
+    one, two = side_by_side(1, 1.0)
+    rng = random.Random(7)
+    sides = []
+    for side, step in ((one, 1.0), (two, dearer_by)):
+        batches = []
+        for each in side.batches:
+            factors = {Role.PRIMARY: 1.0, Role.REPLICA: step, Role.CLIENT: 1.0}
+            costs = {role: {Resource.CPU_USER_S: CPU[role] * by * rng.gauss(1, 0.01)} for role, by in factors.items()}
+            batches.append(replace(each, costs=costs))
+        sides.append(replace(side, batches=tuple(batches)))
+    (found,) = compare([sides[0]], [sides[1]])
+    assert {change.what: change.outcome for change in found.changes}["CPU of osd.replica"] is ends
+
+
 def test_measurements_of_different_pairs_are_no_pair() -> None:
     one, two = side_by_side(1, 1.1)
     other = replace(two, conditions={**two.conditions, PAIR: "one and three"})

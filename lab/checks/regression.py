@@ -10,8 +10,9 @@ from lab.checks.figures import figures
 from lab.checks.verdict import Outcome, Verdict, merge
 from lab.history import Event
 
-SAME = 1.05
-"""Up to here a cost has not changed, however certain that is: half of what must be found."""
+SAME = 1.06
+"""Up to here a cost has not changed, however certain that is. Source: at 1.05 two of a hundred equal pairs that two
+neighbours kept busy failed (docs/regression.md)."""
 
 FOUND = 1.10
 """What must be found (docs/regression.md)."""

@@ -180,7 +180,9 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         found = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSDS else ALONE)
         # What others are measured by is not measured itself.
         counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
-        look = _Look(counts, only_fails=roles != OSDS, found=FOUND if starts else STORED)
+        # Replicas alone differ by more from start to start than primary and replicas together.
+        same_to = SAME if roles == OSDS else FOUND
+        look = _Look(counts, only_fails=roles != OSDS, found=FOUND if starts else STORED, same=same_to)
         shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
         words = f"CPU of {name}, beside the client's" if by_client else f"CPU of {name}"
         yield from _change(words, shown, found, Resource.CPU_USER_S, look)
