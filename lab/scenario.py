@@ -14,7 +14,7 @@ from lab.checks.aftermath import aftermath
 from lab.cluster import Cluster
 from lab.errors import CephTrouble, LabError
 from lab.history import Event, Recorder
-from lab.spec import Capability, ClusterSpec, Disk, build_spec
+from lab.spec import Capability, ClusterSpec, Disk, Node, build_spec
 from lab.telemetry.place import measuring_spec
 from lab.tierspec import TierLayout, tiered_spec
 
@@ -33,7 +33,8 @@ class Topology:
     clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
     machine's own. release: Ceph's, whatever the run's is. measured: number of client machines of a cluster laid out
     for measuring (lab/telemetry/place.py), 0 for any other. cache_tier: nodes as one wants them (lab/tierspec.py), in
-    place of native and foreign ones. anywhere: a `measured` one is wanted for its client machines alone, so a cluster
+    place of native and foreign ones. page_bytes: of the kernels of aarch64 nodes, None for whatever the provider gives.
+    anywhere: a `measured` one is wanted for its client machines alone, so a cluster
     that exists serves as well. role_sets: what the nodes' image is made of; client_disks: those of c0, the first
     machine without daemons. Two scenarios with equal topologies may share a cluster.
     """
@@ -51,6 +52,7 @@ class Topology:
     cache_tier: TierLayout | None = None
     role_sets: tuple[str, ...] = ("ceph",)
     client_disks: tuple[Disk, ...] = ()
+    page_bytes: int | None = None
     anywhere: bool = field(default=False, compare=False)
 
     def spec(self, release: str, image: str | None = None, *, in_memory: bool = False) -> ClusterSpec:
@@ -85,7 +87,15 @@ class Topology:
             image=image,
             options=dict(self.options),
         )
-        return self._with_client_disks(spec)
+        return self._with_pages(self._with_client_disks(spec))
+
+    def _with_pages(self, spec: ClusterSpec) -> ClusterSpec:
+        if self.page_bytes is None:
+            return spec
+        return replace(spec, nodes=tuple(replace(node, page_bytes=self._pages_of(node)) for node in spec.nodes))
+
+    def _pages_of(self, node: Node) -> int | None:
+        return self.page_bytes if node.arch is Arch.AARCH64 else None
 
     def _with_client_disks(self, spec: ClusterSpec) -> ClusterSpec:
         if not self.client_disks:

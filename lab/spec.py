@@ -24,6 +24,8 @@ do not fit, BlueFS spills over to the slow device, and the cluster warns of it (
 MAX_MONS = 5
 MAX_NODE_NAME = 20
 """A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
+PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 10)}
+"""Sizes of pages that a processor of an architecture can have; which of them it has is up to its kernel."""
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -66,6 +68,7 @@ class Capability(StrEnum):
     SLOW_DISK = "slow-disk"
     SQUEEZE_MEMORY = "squeeze-memory"
     MEMORY_DISK = "memory-disk"
+    PAGE_SIZE = "page-size"
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,10 @@ class Osd:
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of the lab. cores: CPUs it may use (None: all); memory_bytes likewise."""
+    """One machine of the lab. cores: CPUs it may use (None: all); memory_bytes likewise.
+
+    page_bytes: size of its kernel's pages (None: whatever the provider gives).
+    """
 
     name: str
     arch: Arch
@@ -117,6 +123,7 @@ class Node:
     mgr: bool = False
     cores: float | None = None
     memory_bytes: int | None = None
+    page_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ class ClusterSpec:
             needed.add(Capability.CPU_LIMIT)
         if any(node.memory_bytes is not None for node in self.nodes):
             needed.add(Capability.MEMORY_LIMIT)
+        if self.paged():
+            needed.add(Capability.PAGE_SIZE)
         if any(disk.limits.any() for node in self.nodes for disk in node.disks):
             needed.add(Capability.DISK_LIMIT)
         if any(disk.in_memory for node in self.nodes for disk in node.disks):
@@ -158,6 +167,10 @@ class ClusterSpec:
         if self.image is not None:
             needed.add(Capability.PULLED_IMAGE)
         return frozenset(needed)
+
+    def paged(self) -> tuple[Node, ...]:
+        """Nodes that ask for one of several sizes of pages; where there is but one, anybody grants it."""
+        return tuple(node for node in self.nodes if node.page_bytes and len(PAGE_BYTES[node.arch]) > 1)
 
 
 def refuse_both(release: str | None, image: str | None) -> None:
@@ -287,6 +300,8 @@ def _validate(spec: ClusterSpec) -> None:
                 "leave it out for 10 GiB",
                 key=f"{key}.size_bytes",
             )
+    for key, node in nodes.items():
+        _refuse_odd_pages(key, node)
     _refuse_daemons(spec)
     _refuse_replicas(spec)
     for key, node in nodes.items():
@@ -338,6 +353,17 @@ def _refuse_replicas(spec: ClusterSpec) -> None:
             f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
             key="options.osd_pool_default_size",
         )
+
+
+def _refuse_odd_pages(key: str, node: Node) -> None:
+    if node.page_bytes is None or node.page_bytes in PAGE_BYTES[node.arch]:
+        return
+    raise Misfit(
+        f"node {node.name}: no {node.arch} kernel has pages of {node.page_bytes} bytes",
+        f"got {node.page_bytes}, wanted: {' or '.join(map(str, PAGE_BYTES[node.arch]))}",
+        "leave it out for what the provider gives",
+        key=f"{key}.page_bytes",
+    )
 
 
 def _refuse_odd(kind: str, names: Mapping[str, str], longest: int) -> None:

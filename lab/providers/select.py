@@ -111,8 +111,10 @@ def _obstacle(candidate: Provider, spec: ClusterSpec, needed: frozenset[Capabili
     lacking = sorted(needed - candidate.capabilities())
     if not lacking:
         return None
+    asked = [f"{node.name} asks for pages of {node.page_bytes} bytes" for node in spec.paged()]
+    told = f"{', '.join(asked)}; " if Capability.PAGE_SIZE in lacking and asked else ""
     return Unavailable(
         f"the {candidate.name} provider has no {', '.join(lacking)}",
-        f"it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
+        f"{told}it can: {', '.join(sorted(candidate.capabilities())) or 'nothing beyond the basics'}",
         "choose another --lab, or leave it at auto",
     )
