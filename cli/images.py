@@ -44,6 +44,35 @@ def build(
         out.result("\n".join(image.key for image in images), {"images": [as_value(image) for image in images]})
 
 
+@app.command("kernel")
+def kernel(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="A [kernels] table of the recipes, e.g. pages16k or pages64k.")],
+    arch: Annotated[
+        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the kernel is for.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
+    with reporting(as_json) as out:
+        from cli.signals import interruptible
+        from lab.arch import parse_arch
+        from lab.images.kernels import KernelStore
+
+        store = KernelStore(world_of(ctx).home)
+        wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)
+        for one in wanted:
+            store.book.find_kernel(name, one)
+        with interruptible(out.note), out.progress() as say:
+            kernels = [store.get(name, one, compiling=True, progress=say) for one in wanted]
+        shown = [f"{one.name} {one.version} for {one.arch}, pages of {one.page_bytes} bytes" for one in kernels]
+        values = [
+            {"key": one.key, "name": one.name, "arch": one.arch, "version": one.version, "page_bytes": one.page_bytes}
+            for one in kernels
+        ]
+        out.result("\n".join(shown), {"kernels": values})
+
+
 @app.command("ls")
 def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the images in the cache."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.arch import Arch
-from lab.errors import LabBroken
+from lab.errors import LabBroken, Unavailable
 from lab.home import Home, require_space
-from lab.images import build
+from lab.images import build, kernelbuild
 from lab.images.cache import Cache, Progress, image_key
 from lab.images.image import Image
-from lab.images.recipe import Recipe, RecipeBook, read_recipes
+from lab.images.recipe import KernelRecipe, RecipeBook, read_recipes
 from lab.images.resolve import BUILD_VARIABLE, DebianSource, resolve
 from lab.images.tools import SystemTools, Tools, require
 
@@ -32,7 +32,10 @@ _DEPENDENCY = re.compile(r"^(?P<path>[^:]+):(?P<needs>.*)$")
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/."""
+    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/.
+
+    page_bytes: the size of its pages.
+    """
 
     name: str
     arch: Arch
@@ -41,6 +44,7 @@ class Kernel:
     executable: Path
     version: str
     tree: Path
+    page_bytes: int = 4 << 10
 
     @property
     def modules(self) -> Path:
@@ -85,32 +89,44 @@ class KernelStore:
         self._tools = tools or SystemTools()
         self._source = source or DebianSource.from_environment()
 
+    @property
+    def book(self) -> RecipeBook:
+        return self._book
+
     def cached(self, name: str, arch: Arch) -> Kernel | None:
         """The kernel where it exists already; never fetches."""
         recipe = self._book.find_kernel(name, arch)
         packages = self._cache.remembered(_name(recipe))
         found = None if packages is None else self._cache.find(image_key(recipe.digest, packages))
-        return None if found is None else _kernel(name, found)
+        return None if found is None else _kernel(name, found, recipe)
 
-    def get(self, name: str, arch: Arch, *, progress: Progress = lambda _line: None) -> Kernel:
-        """The kernel from the cache; fetched first where it is absent.
+    def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = lambda _line: None) -> Kernel:
+        """The kernel from the cache; fetched first where it is absent, and built where it is a source and `compiling`.
 
-        Raises SpecError on an unknown kernel or too little disk, Unavailable when a tool or the mirror is missing.
+        Raises SpecError on an unknown kernel or too little disk, Unavailable when a tool or the mirror is missing, or
+        when it would have to be built and nobody asked for that.
         """
         found = self.cached(name, arch)
         if found is not None:
             return found
         recipe = self._book.find_kernel(name, arch)
+        if recipe.config and not compiling:
+            raise Unavailable(
+                f"the kernel {name} for {arch} has not been built",
+                f"Debian has it as source only; it takes minutes and {kernelbuild.SPACE_BYTES / 1e9:.1f} GB on the way",
+                f"cephlab image kernel {name} --arch {arch}",
+            )
         self._home.ensure()
         with self._cache.scratch(_name(recipe), progress) as scratch:
             found = self.cached(name, arch)
-            return found or _kernel(name, self._fetch(recipe, scratch, progress))
+            return found or _kernel(name, self._fetch(recipe, scratch, progress), recipe)
 
-    def _fetch(self, recipe: Recipe, scratch: Path, progress: Progress) -> Image:
-        for tool in ("mmdebstrap", "mke2fs", "depmod"):
+    def _fetch(self, recipe: KernelRecipe, scratch: Path, progress: Progress) -> Image:
+        for tool in ("mmdebstrap", "mke2fs", "depmod", *(kernelbuild.tools(recipe.arch) if recipe.config else ())):
             require(self._tools, tool)
         self._source.require_keyring()
-        require_space(self._home, SPACE_BYTES, f"the {recipe.title}")
+        space = SPACE_BYTES + (kernelbuild.SPACE_BYTES if recipe.config else 0)
+        require_space(self._home, space, f"the {recipe.title}")
         tree = scratch / "image"
         tree.mkdir()
         progress(f"{recipe.title}: asking Debian {recipe.suite} for package versions")
@@ -125,6 +141,8 @@ class KernelStore:
         )
         progress(f"{recipe.title}: downloading {resolution.download_bytes / 1e6:.0f} MB and unpacking it")
         build.unpack(self._tools, recipe, self._source, scratch, planned.root)
+        if recipe.config:
+            kernelbuild.build(self._tools, recipe, planned.root, scratch, progress)
         self._complete(planned, scratch)
         found = self._cache.find(planned.key) or self._cache.put(planned, tree)
         self._cache.remember(_name(recipe), resolution.packages)
@@ -150,14 +168,14 @@ class KernelStore:
             shutil.rmtree(image.root / name, ignore_errors=True)
 
 
-def _name(recipe: Recipe) -> str:
+def _name(recipe: KernelRecipe) -> str:
     return f"{recipe.release}-{recipe.arch.debian}-{recipe.digest[:12]}"
 
 
-def _kernel(name: str, image: Image) -> Kernel:
+def _kernel(name: str, image: Image, recipe: KernelRecipe) -> Kernel:
     tree = _only(image.root, _MODULE_FOLDERS, image)
     executable = _only(image.root, _EXECUTABLES, image)
-    return Kernel(name, image.arch, image.key, image.root.parent, executable, tree.name, tree)
+    return Kernel(name, image.arch, image.key, image.root.parent, executable, tree.name, tree, recipe.page_bytes)
 
 
 def _only(root: Path, patterns: Sequence[str], image: Image) -> Path:

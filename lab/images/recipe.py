@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from lab.arch import Arch
 from lab.errors import LabError, SpecError
+from lab.spec import PAGE_BYTES
 
 RECIPES = Path(__file__).with_name("recipes.toml")
 CEPH = "ceph"
@@ -46,6 +47,16 @@ class _Contents(_Table):
 class _Kernel(_Table):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     packages: Annotated[dict[Arch, tuple[_Package, ...]], Field(min_length=1)]
+    page_bytes: int = 4 << 10
+    config: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+\.config$")] | None = None
+    """Name of a file beside this package's own recipes: what to build of the source that the packages hold."""
+
+    @model_validator(mode="after")
+    def _pages_fit(self) -> _Kernel:
+        for arch in self.packages:
+            if self.page_bytes not in PAGE_BYTES[arch]:
+                raise ValueError(f"no {arch} kernel has pages of {self.page_bytes} bytes, but of {PAGE_BYTES[arch]}")
+        return self
 
 
 class _Book(_Table):
@@ -79,7 +90,7 @@ class Recipe:
     @cached_property
     def digest(self) -> str:
         """sha256 over all of it, hex."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return _digest_of(self)
 
     @property
     def title(self) -> str:
@@ -89,6 +100,25 @@ class Recipe:
     def bare(self) -> bool:
         """Whether it is its packages and nothing around them: no root to live in."""
         return not self.role_sets
+
+
+@dataclass(frozen=True)
+class KernelRecipe(Recipe):
+    """A kernel's packages. page_bytes: size of its pages; config: what is built of its source, empty for nothing."""
+
+    page_bytes: int = 4 << 10
+    config: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256, hex: over the packages, and over the configuration where there is one."""
+        packages = _digest_of(self)
+        return hashlib.sha256(f"{packages}\n{self.config}".encode()).hexdigest() if self.config else packages
+
+
+def _digest_of(recipe: Recipe) -> str:
+    parts = {part.name: getattr(recipe, part.name) for part in fields(Recipe)}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 class RecipeBook:
@@ -139,14 +169,34 @@ class RecipeBook:
     def kernels(self) -> tuple[str, ...]:
         return tuple(self._book.kernels)
 
-    def find_kernel(self, name: str, arch: Arch) -> Recipe:
+    def archs_of_kernel(self, name: str) -> tuple[Arch, ...]:
+        """Architectures that a kernel is for; SpecError where the book has no such kernel."""
+        if name not in self._book.kernels:
+            raise _unknown("kernel", name, self.kernels)
+        return tuple(self._book.kernels[name].packages)
+
+    def kernels_with(self, arch: Arch, page_bytes: int) -> tuple[str, ...]:
+        """Names of the kernels for an architecture whose pages have that size."""
+        found = self._book.kernels.items()
+        return tuple(name for name, one in found if arch in one.packages and one.page_bytes == page_bytes)
+
+    def find_kernel(self, name: str, arch: Arch) -> KernelRecipe:
         """The recipe of a kernel, whose `release` is `kernel-NAME`; SpecError where the book has none."""
         found = self._book.kernels.get(name)
         if found is None:
             raise _unknown("kernel", name, self.kernels)
         if arch not in found.packages:
             raise _unknown(f"architecture of the kernel {name}", arch, tuple(found.packages))
-        return Recipe(f"kernel-{name}", found.suite, arch, (), tuple(sorted(found.packages[arch])), ())
+        return KernelRecipe(
+            release=f"kernel-{name}",
+            suite=found.suite,
+            arch=arch,
+            role_sets=(),
+            packages=tuple(sorted(found.packages[arch])),
+            programs=(),
+            page_bytes=found.page_bytes,
+            config=_config(found.config) if found.config else "",
+        )
 
 
 def read_recipes(path: Path = RECIPES) -> RecipeBook:
@@ -160,6 +210,14 @@ def read_recipes(path: Path = RECIPES) -> RecipeBook:
     except ValidationError as error:
         places = [f"{'.'.join(map(str, found['loc'])) or 'file'}: {found['msg']}" for found in error.errors()]
         raise SpecError(f"{path} is not a recipe file", "\n".join(places), "mend the places that are named") from error
+
+
+def _config(name: str) -> str:
+    path = RECIPES.with_name(name)
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise SpecError(f"the kernel's configuration {path} cannot be read", str(error)) from error
 
 
 def _unknown(kind: str, got: str, known: Sequence[str]) -> LabError:

@@ -15,9 +15,15 @@ from lab.process import Result
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 
 _PACKAGES = {
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+    "bc": "bc",
+    "bison": "bison",
     "debugfs": "e2fsprogs",
     "depmod": "kmod",
     "dumpe2fs": "e2fsprogs",
+    "flex": "flex",
+    "gcc": "gcc",
+    "make": "make",
     "mcopy": "mtools",
     "mformat": "mtools",
     "mke2fs": "e2fsprogs",
@@ -25,6 +31,8 @@ _PACKAGES = {
     "mmdebstrap": "mmdebstrap",
     "qemu-img": "qemu-utils",
     "tar": "tar",
+    "x86_64-linux-gnu-gcc": "gcc-x86-64-linux-gnu",
+    "xz": "xz-utils",
 }
 
 
