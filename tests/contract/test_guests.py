@@ -10,6 +10,10 @@ from signal import SIGKILL
 
 import pytest
 
+from lab.arch import Arch
+from lab.errors import Unavailable
+from lab.home import Home
+from lab.images.kernels import KernelStore
 from lab.providers.base import Provider
 from lab.providers.guest.lab import GuestLab
 from lab.spec import MIB, Capability
@@ -84,3 +88,26 @@ def test_a_node_off_the_network_is_still_the_labs(pair: Place) -> None:
     assert first.run(asked).stdout.strip() == "hello"
     assert answered[-1]
     server.signal(SIGKILL)
+
+
+@pytest.mark.parametrize(("kernel", "size"), [("pages16k", 16 << 10), ("pages64k", 64 << 10)])
+def test_a_node_has_the_pages_that_it_asks_for(
+    launch: Callable[..., AbstractContextManager[Place]], provider: Provider, home: Home, kernel: str, size: int
+) -> None:
+    has(provider, Capability.PAGE_SIZE)
+    try:
+        KernelStore(home).get(kernel, Arch.AARCH64)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with launch(node("n0"), replace(node("n1", Arch.AARCH64, "d0"), page_bytes=size)) as place:
+        usual, paged = place.lab.hosts["n0"], place.lab.hosts["n1"]
+        assert int(paged.run(("getconf", "PAGESIZE")).stdout) == size
+        assert int(usual.run(("getconf", "PAGESIZE")).stdout) < size or usual.arch is Arch.AARCH64
+        kept = scratch(paged)
+        paged.run(python(SYNCED, str(kept)))
+        paged.run(python(SYNCED, str(paged.disk("d0"))))
+        place.lab.kill_node("n1")
+        back = place.lab.start_node("n1")
+        assert int(back.run(("getconf", "PAGESIZE")).stdout) == size
+        assert back.read(kept) == b"kept"
+        assert back.run(("head", "-c", "4", str(back.disk("d0")))).stdout == "kept"

@@ -19,7 +19,7 @@ from lab.home import Home
 from lab.host import Host
 from lab.providers.guest import boot, network
 from lab.providers.guest.host import GuestHost
-from lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Machines, Parts, Running
+from lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Machines, Make, Parts, Running
 from lab.providers.guest.network import Network
 from lab.providers.guest.removal import marks, remove_run
 from lab.runs import Run, remove_tree, write_json
@@ -58,7 +58,7 @@ class GuestLab:
     """Guests on a network of the run's own; the disks are files that no two guests have at a time."""
 
     def __init__(
-        self, run: Run, machines: Mapping[Arch, Machines], parts: Mapping[Arch, Parts], subnet: str, patience: float
+        self, run: Run, machines: Mapping[Arch, Machines], parts: Mapping[Make, Parts], subnet: str, patience: float
     ) -> None:
         self._run = run
         self._machines = dict(machines)
@@ -81,7 +81,7 @@ class GuestLab:
         return {
             "subnet": str(self._network.subnet),
             "patience": self._patience,
-            "parts": {arch.value: parts.to_json() for arch, parts in self._parts.items()},
+            "parts": {str(make): parts.to_json() for make, parts in self._parts.items()},
             "nodes": {name: _guest_state(guest) for name, guest in self._guests.items()},
         }
 
@@ -89,7 +89,8 @@ class GuestLab:
         """Take the nodes from `state`; they exist already."""
         for name, found in state["nodes"].items():
             disks = tuple(Disk(disk, size_bytes=1) for disk in found["slots"])
-            node = Node(name, Arch(found["arch"]), disks, cores=found["cores"], memory_bytes=found["memory_bytes"])
+            given = {key: found[key] for key in ("cores", "memory_bytes", "page_bytes") if key in found}
+            node = Node(name, Arch(found["arch"]), disks, **given)
             guest = self._open(node, int(found["index"]), str(found["address"]))
             guest.slots.update(found["slots"])
             record = guest.folder / _RECORD
@@ -129,8 +130,15 @@ class GuestLab:
     def _refuse(self, node: Node) -> None:
         if node.name in self._guests:
             raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
-        if node.arch not in self._parts:
-            raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(self._parts)}")
+        if Make(node.arch) not in self._parts:
+            raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(map(str, self._parts))}")
+        if _make(node) not in self._parts:
+            had = ", ".join(str(make.page_bytes) for make in self._parts if make.arch is node.arch and make.page_bytes)
+            raise SpecError(
+                f"{node.name} asks for pages of {node.page_bytes} bytes, which this lab was not raised with",
+                f"it has kernels for {had or 'no size that was asked for'}",
+                "give a node of the spec that size from the start",
+            )
         most = self._machines[node.arch].slots - FIRST_DISK
         if len(node.disks) > most:
             raise SpecError(f"{node.name} has {len(node.disks)} disks", f"a guest here takes {most}", "use more nodes")
@@ -190,7 +198,7 @@ class GuestLab:
         self._meet(guest)
 
     def _order(self, guest: Guest) -> Boot:
-        parts, machines = self._parts[guest.node.arch], self._of(guest)
+        parts, machines = self._parts[_make(guest.node)], self._of(guest)
         lab, control = network.interfaces(guest.index)
         addresses = guest.host.address, network.control_address(guest.index)
         fixed = ((parts.root, False), (guest.folder / "store.ext4", True), (parts.kernel.modules, False))
@@ -237,7 +245,14 @@ class GuestLab:
             timeout_s=_ANSWER_S * self._patience,
             timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
         )
+        self._require_pages(guest)
         self._tell_disks(guest)
+
+    @staticmethod
+    def _require_pages(guest: Guest) -> None:
+        got, wanted = guest.host.greet()["page_bytes"], guest.node.page_bytes
+        if wanted not in (None, got):
+            raise LabBroken(f"{guest.node.name} has pages of {got} bytes", f"wanted: {wanted}")
 
     @staticmethod
     def _answers(guest: Guest) -> bool:
@@ -351,6 +366,10 @@ def claim_subnet(run: Run) -> str:
     return subnet
 
 
+def _make(node: Node) -> Make:
+    return Make(node.arch, node.page_bytes)
+
+
 def _guest_state(guest: Guest) -> dict[str, Any]:
     return {
         "arch": guest.node.arch.value,
@@ -358,5 +377,6 @@ def _guest_state(guest: Guest) -> dict[str, Any]:
         "index": guest.index,
         "cores": guest.node.cores,
         "memory_bytes": guest.node.memory_bytes,
+        "page_bytes": guest.node.page_bytes,
         "slots": dict(guest.slots),
     }

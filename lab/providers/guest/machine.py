@@ -17,8 +17,25 @@ FIRST_DISK = 3
 
 
 @dataclass(frozen=True)
+class Make:
+    """What guests that start from the same parts have in common. page_bytes: None where the node does not ask."""
+
+    arch: Arch
+    page_bytes: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.arch}/{self.page_bytes}" if self.page_bytes else str(self.arch)
+
+    @staticmethod
+    def parse(text: str) -> Make:
+        """Read what `str` wrote."""
+        arch, _, size = text.partition("/")
+        return Make(Arch(arch), int(size) if size else None)
+
+
+@dataclass(frozen=True)
 class Parts:
-    """What guests of an architecture start from. root: the image as a disk."""
+    """What guests of a make start from. root: the image as a disk."""
 
     kernel: Kernel
     initramfs: Path

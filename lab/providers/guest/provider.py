@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +17,16 @@ from lab.home import Home
 from lab.images.cache import Cache
 from lab.images.export import export_image
 from lab.images.image import Image
-from lab.images.kernels import KernelStore
+from lab.images.kernels import Kernel, KernelStore
+from lab.images.recipe import read_recipes
 from lab.images.tools import SystemTools
 from lab.providers.base import Images, Progress, untold
 from lab.providers.guest import boot, network
 from lab.providers.guest.lab import GuestLab, claim_subnet, home_of
-from lab.providers.guest.machine import Machines, Parts
+from lab.providers.guest.machine import Machines, Make, Parts
 from lab.providers.guest.removal import remove_run, runs_present
 from lab.runs import Run
-from lab.spec import Capability, ClusterSpec
+from lab.spec import Capability, ClusterSpec, Node
 
 ALWAYS = frozenset(
     {
@@ -61,16 +62,38 @@ class GuestProvider:
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         archs = spec.archs if spec else (host_arch(),)
-        return self.missing(archs) or missing_tools() or network.obstacle()
+        nodes = spec.nodes if spec else ()
+        return self.missing(archs) or self._without_kernel(nodes) or missing_tools() or network.obstacle()
+
+    def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
+        """The first node that asks for pages which no kernel for it has."""
+        for node in nodes:
+            if self._kernel_for(Make(node.arch, node.page_bytes)) is None:
+                return Unavailable(
+                    f"{node.name} asks for pages of {node.page_bytes} bytes, and no {node.arch} kernel here has them",
+                    f"got page_bytes = {node.page_bytes}; wanted: one that a [kernels] table of the recipes names",
+                    "name such a kernel in lab/images/recipes.toml, or leave page_bytes out",
+                )
+        return None
+
+    def _kernel_for(self, make: Make) -> str | None:
+        """Name of the kernel that guests of a make have: where it fits, the one that all others have."""
+        usual = self.kernels[make.arch]
+        if make.page_bytes is None:
+            return usual
+        found = read_recipes().kernels_with(make.arch, make.page_bytes)
+        return usual if usual in found else next(iter(found), None)
 
     @contextmanager
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[GuestLab]:
         boot.refuse_odd_path(run.directory)
         home = home_of(run)
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
-        parts = {arch: self._parts(home, images[arch]) for arch in archs}
-        for arch, found in parts.items():
-            self.machines[arch].prepare(home, found)
+        # All kernels first: one that cannot be had is found out before a root is made into a disk.
+        kernels = {make: self._kernel(home, make) for make in (*map(Make, archs), *_paged(spec))}
+        parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
+        for make, found in parts.items():
+            self.machines[make.arch].prepare(home, found)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
         lab = GuestLab(run, self.machines, parts, subnet, self._patience(archs))
@@ -83,12 +106,17 @@ class GuestProvider:
             if not run.kept:
                 lab.close()
 
-    def _patience(self, archs: Collection[Arch]) -> float:
+    def _patience(self, archs: Iterable[Arch]) -> float:
         emulated = any(self.machines[arch].emulated(arch) for arch in archs)
         return _EMULATED_PATIENCE if emulated else 1.0
 
-    def _parts(self, home: Home, image: Image) -> Parts:
-        kernel = KernelStore(home).get(self.kernels[image.arch], image.arch)
+    def _kernel(self, home: Home, make: Make) -> Kernel:
+        name = self._kernel_for(make)
+        if name is None:
+            raise LabBroken(f"no kernel for {make}", "it was not asked for before the launch")
+        return KernelStore(home).get(name, make.arch)
+
+    def _parts(self, home: Home, kernel: Kernel, image: Image) -> Parts:
         root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
         return Parts(kernel, boot.initramfs(home, kernel, self.machines[image.arch].modules), root)
 
@@ -96,12 +124,13 @@ class GuestProvider:
         store = KernelStore(home_of(run))
         parts = {}
         for name, found in state["parts"].items():
-            kernel = store.cached(found["kernel"], Arch(name))
+            make = Make.parse(name)
+            kernel = store.cached(found["kernel"], make.arch)
             if kernel is None:
                 raise LabBroken(f"the kernel {found['kernel']} for {name} is gone from the cache")
-            parts[Arch(name)] = Parts(kernel, Path(found["initramfs"]), Path(found["root"]))
-        for arch, known in parts.items():
-            self.machines[arch].prepare(home_of(run), known)
+            parts[make] = Parts(kernel, Path(found["initramfs"]), Path(found["root"]))
+        for make, known in parts.items():
+            self.machines[make.arch].prepare(home_of(run), known)
         lab = GuestLab(run, self.machines, parts, str(state["subnet"]), float(state["patience"]))
         lab.restore(state)
         return lab
@@ -111,6 +140,11 @@ class GuestProvider:
 
     def leftovers(self, home: Home) -> frozenset[str]:
         return runs_present(home)
+
+
+def _paged(spec: ClusterSpec) -> list[Make]:
+    """The makes of nodes that ask for a size of pages."""
+    return [Make(node.arch, node.page_bytes) for node in spec.nodes if node.page_bytes]
 
 
 def missing_tools() -> Unavailable | None:
@@ -135,7 +169,7 @@ def uml() -> GuestProvider:
         name="uml",
         cost=3,
         machines={Arch.X86_64: UmlMachines(), Arch.AARCH64: QemuMachines()},
-        extra=frozenset({Capability.FOREIGN_ARCH} if mixed else ()),
+        extra=frozenset({Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if mixed else ()),
         missing=_missing_uml,
         kernels={Arch.X86_64: "uml", Arch.AARCH64: "cloud"},
     )
@@ -147,6 +181,7 @@ def qemu() -> GuestProvider:
 
     foreign = next(arch for arch in Arch if arch is not host_arch())
     extra = {Capability.CPU_LIMIT} | ({Capability.FOREIGN_ARCH} if _missing_qemu((foreign,)) is None else set())
+    extra |= {Capability.PAGE_SIZE} if _missing_qemu((Arch.AARCH64,)) is None else set()
     return GuestProvider(
         name="qemu",
         cost=4,

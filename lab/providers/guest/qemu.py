@@ -51,7 +51,7 @@ class QemuMachines:
     slots = _SLOTS
 
     def __init__(self) -> None:
-        self._kvm = False
+        self._kvm: dict[str, bool] = {}
 
     def interface_names(self) -> tuple[str, str]:
         return "eth0", "eth1"
@@ -68,12 +68,15 @@ class QemuMachines:
         return min(_EMULATED_CORES, len(os.sched_getaffinity(0)))
 
     def emulated(self, arch: Arch) -> bool:
-        return arch is not host_arch() or not self._kvm
+        return arch is not host_arch() or not self._kvm or not all(self._kvm.values())
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Find out, once for each boot of this machine, whether KVM boots a guest of its own architecture."""
+        """Find out, once for each boot of this machine, whether KVM boots a guest of its own architecture.
+
+        Where it does not boot every kernel in use, as processors need not have pages of every size, nothing uses it.
+        """
         if parts.kernel.arch is host_arch():
-            self._kvm = kvm_boots(home, parts)
+            self._kvm[parts.kernel.key] = kvm_boots(home, parts)
 
     def start(self, boot: Boot) -> LocalProcess:
         (boot.folder / _SOCKET).unlink(missing_ok=True)
