@@ -1,0 +1,53 @@
+"""How much memory a daemon holds: by its host's kernel, and by its own accounts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lab.ceph.client import RadosClient
+from lab.ceph.daemon import Daemon
+from lab.errors import LabBroken
+
+_RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Bytes. resident: in pages that the kernel has given; pools: what Ceph says that it allocated, by purpose."""
+
+    resident: int
+    pools: Mapping[str, int]
+
+    @property
+    def accounted(self) -> int:
+        return sum(self.pools.values())
+
+    @property
+    def beyond(self) -> int:
+        """Programs, stacks, what no pool counts, and what an allocator holds beyond what it was asked for."""
+        return self.resident - self.accounted
+
+
+def held(client: RadosClient, daemon: Daemon) -> Held:
+    """Of a daemon that runs on a host with a kernel of its own, where its process is known by that kernel's id."""
+    if daemon.process is None:
+        raise LabBroken(f"{daemon.name} was never started")
+    pid = int(daemon.process.ref["pid"])
+    status = daemon.host.run(["cat", f"/proc/{pid}/status"]).stdout
+    return Held(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
+
+
+def resident_bytes(status: str) -> int:
+    """From /proc/PID/status, see proc(5); LabBroken where it does not say it."""
+    found = _RESIDENT.search(status)
+    if found is None:
+        raise LabBroken("the kernel does not say how much memory a process holds", status[:500])
+    return int(found[1]) << 10
+
+
+def pools_of(dump: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes by pool, from `dump_mempools`."""
+    return {name: int(pool["bytes"]) for name, pool in dump["mempool"]["by_pool"].items()}

@@ -1,0 +1,213 @@
+"""An aarch64 OSD whose kernel has large pages beside an x86_64 one: the same data, and memory that stays in bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lab import pools
+from lab.arch import Arch
+from lab.ceph.memory import Held, held
+from lab.clock import SYSTEM
+from lab.cluster import Cluster
+from lab.history import Recorder
+from lab.pools import PoolKind
+from lab.scenario import Scenario, Stage, Tier, Topology
+from lab.series import Line, record_series
+from lab.spec import GIB, MIB, PAGE_BYTES, Capability
+from lab.workloads import radosbench
+from lab.workloads.radosbench import BenchJob
+from suites.interop import recovery
+from suites.interop.matrix import other
+from suites.interop.mirror import Mirror
+from suites.interop.scrub import observe_copies
+from suites.limits import figure
+
+PAIRS = PoolKind("pairs", 2)
+PG_NUM = 8
+PAGES = {"16k": 16 << 10, "64k": 64 << 10}
+
+TARGET_BYTES = GIB
+CACHE_BYTES = 64 * MIB
+GROWTH_BYTES = TARGET_BYTES // 16
+"""That an OSD may take over the second half of the load, after one that was the same: its cache, at most."""
+
+SIZES = (1, 4095, 4097, (16 << 10) + 1, (64 << 10) - 1, (64 << 10) + 1, (1 << 20) + 1)
+"""Around the sizes of pages and of BlueStore's allocation unit."""
+CROSSING_BYTES = 3000
+"""An overwrite across a page's end, and within pages of every size."""
+
+SMALL_BYTES = 4 << 10
+WRITE_S, READ_S, REST_S = 60, 30, 15.0
+HALVES = ("first", "second")
+
+TOPOLOGY = {
+    name: Topology(
+        native=1,
+        foreign=1,
+        page_bytes=size,
+        options=(("osd_memory_target", str(TARGET_BYTES)), ("bluestore_cache_size", str(CACHE_BYTES))),
+    )
+    for name, size in PAGES.items()
+}
+
+
+def run(stage: Stage, page_bytes: int) -> None:
+    """Pages as asked for, data across them, a restart with recovery, then memory under small writes and reads."""
+    observe_pages(stage, page_bytes)
+    both_ways(stage)
+    recovery.restart(stage, Arch.AARCH64, PAIRS)
+    watch_memory(stage, page_bytes)
+
+
+def observe_pages(stage: Stage, page_bytes: int) -> None:
+    """What the kernel of each node says, asked inside of it."""
+    for host in stage.cluster.hosts.values():
+        wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
+        got = int(host.run(["getconf", "PAGESIZE"]).stdout)
+        stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=got, wanted=wanted)
+    units = {str(osd): _allocation_unit(stage.cluster, osd) for osd in stage.cluster.osd_ids()}
+    stage.recorder.observe("BlueStore's allocation units", got=len(set(units.values())), wanted=1, units=units)
+
+
+def _allocation_unit(cluster: Cluster, osd: int) -> int:
+    return int(cluster.client.mon("osd metadata", id=osd)["bluestore_min_alloc_size"])
+
+
+def both_ways(stage: Stage) -> None:
+    """Each architecture writes with its own OSD leading; each reads the copy that the other's OSD holds."""
+    cluster, recorder = stage.cluster, stage.recorder
+    with pools.pool(cluster, "pages", PAIRS, pg_num=PG_NUM) as pool:
+        mirror = Mirror(cluster.client, pool)
+        for writer in Arch:
+            mirror.client = cluster.client_for(writer)
+            with pools.primary_on(cluster, writer, pool):
+                for size in SIZES:
+                    name = f"{writer}-{size}"
+                    mirror.full(name, stage.rng.randbytes(size))
+                    mirror.write(name, stage.rng.randbytes(CROSSING_BYTES), max(0, size - CROSSING_BYTES // 2))
+        for holder in Arch:
+            with pools.primary_on(cluster, holder, pool):
+                mirror.verify(cluster.client_for(other(holder)), recorder, f"read from the copy of {holder}")
+        observe_copies(stage, pool, "after both had written", least=PG_NUM)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What each OSD held at the moments of a load, in their order."""
+
+    moments: Sequence[tuple[str, Mapping[int, Held]]]
+
+    def at(self, moment: str, osd: int) -> Held:
+        return dict(self.moments)[moment][osd]
+
+    def growth(self, osd: int) -> int:
+        return self.at("second", osd).resident - self.at("first", osd).resident
+
+
+def watch_memory(stage: Stage, page_bytes: int) -> None:
+    """Two equal halves of many small writes and reads; what each OSD holds before, between, after, and later."""
+    cluster, recorder = stage.cluster, stage.recorder
+    with pools.pool(cluster, "small", PAIRS, pg_num=PG_NUM) as pool:
+        moments = [("before", look(cluster))]
+        for half in HALVES:
+            done = _operations(cluster)
+            load(cluster, pool, half)
+            moments.append((half, look(cluster)))
+            witness(recorder, half, {osd: now - done[osd] for osd, now in _operations(cluster).items()}, page_bytes)
+        SYSTEM.sleep(REST_S)
+        moments.append(("rested", look(cluster)))
+        for osd in cluster.osd_ids():
+            cluster.client.command(f"osd.{osd}", "heap", heapcmd="release")
+        moments.append(("released", look(cluster)))
+    watched = Watched(moments)
+    for osd in cluster.osd_ids():
+        size = page_bytes if cluster.host_of(f"osd.{osd}").arch is Arch.AARCH64 else PAGE_BYTES[Arch.X86_64][0]
+        judge(recorder, watched, osd, f"osd.{osd} with pages of {size >> 10} KiB")
+    compare(cluster, recorder, watched)
+    draw(cluster, recorder, watched)
+
+
+def load(cluster: Cluster, pool: str, half: str) -> None:
+    """New small objects, then reads of any of them."""
+    node = cluster.load_nodes()[0]
+    for mode, seconds in (("write", WRITE_S), ("rand", READ_S)):
+        radosbench.run(cluster, node, BenchJob(pool, mode, seconds, block_bytes=SMALL_BYTES, run=half))
+
+
+def look(cluster: Cluster) -> dict[int, Held]:
+    return {osd: held(cluster.client, cluster.daemon(f"osd.{osd}")) for osd in cluster.osd_ids()}
+
+
+def _operations(cluster: Cluster) -> dict[int, int]:
+    """What each OSD has done for clients since it started, as the first or as the second of a pair."""
+    dumps = {osd: cluster.client.tell(f"osd.{osd}", "perf dump")["osd"] for osd in cluster.osd_ids()}
+    return {osd: int(found["op"]) + int(found["subop"]) for osd, found in dumps.items()}
+
+
+def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
+    """So many operations that a page lost with each of them would be more than what an OSD may take."""
+    for osd, number in done.items():
+        recorder.witness(f"operations of osd.{osd} in the {half} half", got=number, least=GROWTH_BYTES // page_bytes)
+
+
+def judge(recorder: Recorder, watched: Watched, osd: int, who: str) -> None:
+    """The bounds of one OSD, and without a limit what it held at each moment."""
+    for moment, found in watched.moments:
+        held_now = found[osd]
+        figure(recorder, f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", why="written down")
+        figure(recorder, f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", why="written down")
+    last, pools_grew = (
+        watched.at("second", osd),
+        watched.at("second", osd).accounted - watched.at("first", osd).accounted,
+    )
+    figure(
+        recorder,
+        f"{who}: growth over the second half",
+        watched.growth(osd) / MIB,
+        "MiB",
+        most=GROWTH_BYTES / MIB,
+        why="no more than its cache may hold; a page lost with each operation would be more",
+        derivation=(f"of it in its own accounts: {pools_grew / MIB:.1f} MiB",),
+    )
+    why = "osd_memory_target"
+    figure(recorder, f"{who}: resident at the end", last.resident / MIB, "MiB", most=TARGET_BYTES / MIB, why=why)
+
+
+def compare(cluster: Cluster, recorder: Recorder, watched: Watched) -> None:
+    """The large pages' OSD against the other."""
+    (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
+    why = "no limit: allocators and programs of two architectures differ too"
+    for moment, found in watched.moments:
+        ratio = found[large].resident / found[small].resident
+        figure(recorder, f"resident with large pages against 4 KiB, {moment}", ratio, "", why=why)
+
+
+def draw(cluster: Cluster, recorder: Recorder, watched: Watched) -> None:
+    lines = [
+        Line(panel, f"osd.{osd} ({cluster.host_of(f'osd.{osd}').arch})", tuple(enumerate(values)))
+        for osd in cluster.osd_ids()
+        for panel, values in (
+            ("resident, MiB", [found[osd].resident / MIB for _, found in watched.moments]),
+            ("beyond its accounts, MiB", [found[osd].beyond / MIB for _, found in watched.moments]),
+        )
+    ]
+    marks = {moment: float(number) for number, (moment, _) in enumerate(watched.moments)}
+    record_series(recorder, "memory of the OSDs over a load of small objects", lines, axis="looks", marks=marks)
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(
+    Scenario(
+        name=f"interop.page-size[aarch64={name}]",
+        goal=f"An aarch64 OSD with pages of {size >> 10} KiB agrees with an x86_64 one, and its memory keeps bounds.",
+        method="Writes and reads across both, restarts it, deep-scrubs; watches memory over two halves of a load.",
+        run=partial(run, page_bytes=size),
+        check="figures",
+        tier=Tier.FULL,
+        topology=TOPOLOGY[name],
+        needs=frozenset({Capability.PAGE_SIZE}),
+        expects=recovery.EXPECTED,
+    )
+    for name, size in PAGES.items()
+)
