@@ -22,6 +22,7 @@ from lab.host import Facts
 from lab.process import Result
 from lab.providers import fileverbs
 from lab.providers.guest.channel import open_channel
+from lab.providers.guest.clocks import set_clock
 from lab.providers.guest.spawned import GuestProcess
 from lab.providers.guest.wire import CHUNK, PORT, Link, Refused
 from lab.providers.lines import LineServer
@@ -131,6 +132,8 @@ class GuestHost:
     def greet(self) -> dict[str, Any]:
         """Who the guest is (see the agent's `op_hello`); sets its clock to this machine's."""
         found: dict[str, Any] = self.ask("hello", now=time.time())
+        if found["own_clock"]:
+            set_clock(self.ask)
         return found
 
     # Programs

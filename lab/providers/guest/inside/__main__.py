@@ -34,18 +34,27 @@ def favour():
 
 
 def op_hello(request):
-    """Who the guest is; its clock is set to the lab's first (seconds since the epoch)."""
-    if os.getpid() == 1:
+    """Who the guest is; its clock is set to the lab's first (seconds since the epoch), roughly."""
+    own = os.getpid() == 1
+    if own:
         time.clock_settime(time.CLOCK_REALTIME, request["now"])
     with open("/proc/sys/kernel/random/boot_id") as file:
         boot = file.read().strip()
     return {
         "boot": boot,
+        "own_clock": own,
         "kernel": os.uname().release,
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "page_bytes": os.sysconf("SC_PAGE_SIZE"),
     }
+
+
+def op_clock(request):
+    """What time it is here, after the clock was moved by so many seconds: of a guest's own clock alone."""
+    if request["step_s"] and os.getpid() == 1:
+        time.clock_settime(time.CLOCK_REALTIME, time.time() + request["step_s"])
+    return time.time()
 
 
 def op_spawn(request):
@@ -129,6 +138,7 @@ def op_absent(request):
 
 OPERATIONS = {
     "hello": op_hello,
+    "clock": op_clock,
     "spawn": op_spawn,
     "state": op_state,
     "signal": op_signal,
