@@ -47,7 +47,7 @@ def build(
 @app.command("kernel")
 def kernel(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(help="A [kernels] table of the recipes, e.g. pages16k or pages64k.")],
+    name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.")],
     arch: Annotated[
         list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the kernel is for.")
     ] = None,

@@ -134,6 +134,14 @@ def test_a_kernel_that_would_have_to_be_built_is_refused_with_the_command(tmp_pa
     assert "cephlab image kernel pages64k" in caught.value.hint
 
 
+def test_a_launch_names_the_node_whose_kernel_has_not_been_built(tmp_path: Path) -> None:
+    run = Runs(Home(tmp_path)).create("qemu")
+    launched = qemu_provider().launch(spec(64 * KIB), {}, run)
+    with pytest.raises(Unavailable, match="has not been built") as caught, launched:
+        pass
+    assert caught.value.detail.startswith("n1 asks for pages of 65536 bytes; ")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

@@ -67,12 +67,9 @@ def observe_pages(stage: Stage, page_bytes: int) -> None:
         wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
         got = int(host.run(["getconf", "PAGESIZE"]).stdout)
         stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=got, wanted=wanted)
-    units = {str(osd): _allocation_unit(stage.cluster, osd) for osd in stage.cluster.osd_ids()}
+    found = stage.cluster.client.mon("osd metadata")
+    units = {str(entry["id"]): int(entry["bluestore_min_alloc_size"]) for entry in found}
     stage.recorder.observe("BlueStore's allocation units", got=len(set(units.values())), wanted=1, units=units)
-
-
-def _allocation_unit(cluster: Cluster, osd: int) -> int:
-    return int(cluster.client.mon("osd metadata", id=osd)["bluestore_min_alloc_size"])
 
 
 def both_ways(stage: Stage) -> None:

@@ -89,8 +89,8 @@ class GuestProvider:
         boot.refuse_odd_path(run.directory)
         home = home_of(run)
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
-        # All kernels first: one that cannot be had is found out before a root is made into a disk.
-        kernels = {make: self._kernel(home, make) for make in (*map(Make, archs), *_paged(spec))}
+        # All kernels first, the odd ones before others: one that cannot be had is found out before anything is made.
+        kernels = self._asked_for(home, spec) | {Make(arch): self._kernel(home, Make(arch)) for arch in archs}
         parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
         for make, found in parts.items():
             self.machines[make.arch].prepare(home, found)
@@ -109,6 +109,20 @@ class GuestProvider:
     def _patience(self, archs: Iterable[Arch]) -> float:
         emulated = any(self.machines[arch].emulated(arch) for arch in archs)
         return _EMULATED_PATIENCE if emulated else 1.0
+
+    def _asked_for(self, home: Home, spec: ClusterSpec) -> dict[Make, Kernel]:
+        """Kernels of nodes that ask for a size of pages; Unavailable names the node whose kernel cannot be had."""
+        found: dict[Make, Kernel] = {}
+        for node in spec.nodes:
+            if node.page_bytes is None:
+                continue
+            make = Make(node.arch, node.page_bytes)
+            try:
+                found[make] = self._kernel(home, make)
+            except Unavailable as error:
+                error.detail = f"{node.name} asks for pages of {node.page_bytes} bytes; {error.detail}"
+                raise
+        return found
 
     def _kernel(self, home: Home, make: Make) -> Kernel:
         name = self._kernel_for(make)
@@ -140,11 +154,6 @@ class GuestProvider:
 
     def leftovers(self, home: Home) -> frozenset[str]:
         return runs_present(home)
-
-
-def _paged(spec: ClusterSpec) -> list[Make]:
-    """The makes of nodes that ask for a size of pages."""
-    return [Make(node.arch, node.page_bytes) for node in spec.nodes if node.page_bytes]
 
 
 def missing_tools() -> Unavailable | None:
