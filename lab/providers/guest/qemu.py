@@ -47,7 +47,11 @@ def program(arch: Arch) -> str:
 class QemuMachines:
     """The fixed disks are virtio-blk, in order; the spec's hang on one SCSI controller, so that they can move."""
 
-    modules: Sequence[str] = ("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "virtio_net", "ext4", "overlay")
+    modules: Sequence[str] = (
+        *("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "virtio_net"),
+        "crc32c_generic",  # ext4 asks for it by another name, which nothing answers before there is a root
+        *("ext4", "overlay"),
+    )
     slots = _SLOTS
 
     def __init__(self) -> None:
