@@ -24,6 +24,9 @@ SMALL_CACHE_BYTES = 16 * MIB
 SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
 """Less than the database: otherwise InnoDB's own cache hides the one below."""
 THREADS = 4
+SMQ_S = 60
+"""smq puts what it promotes on the highest of its levels, gives up blocks of the lower half alone, and spreads them over
+the levels this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c): before that it evicts nothing."""
 
 
 def block_sizes(stage: Stage) -> None:
@@ -49,7 +52,10 @@ def database_sizes(stage: Stage) -> None:
 
 
 def small_cache(stage: Stage) -> None:
-    """A database larger than the server's own cache, below a cache with room for it and below one without."""
+    """A database larger than the server's own cache, over a cache with room for it and over one without.
+
+    Each for as long as smq takes to evict for sure.
+    """
     recorder, rows = stage.recorder, DATABASE_ROWS[-1]
     with standing(stage, image_bytes=2 * IMAGE_BYTES) as stand:
         stand.database = replace(stand.database, settings=SMALL_POOL)
@@ -58,7 +64,7 @@ def small_cache(stage: Stage) -> None:
             stand.plain()
             stand.resize(room)
             cache = stand.cached(Mode.WRITEBACK)
-            wanted = job(stand, stage, threads=THREADS, runtime_s=2 * SECONDS[stage.tier], rows=rows)
+            wanted = job(stand, stage, threads=THREADS, runtime_s=2 * SMQ_S + SECONDS[stage.tier], rows=rows)
             note_rate(recorder, label, steady(measured(stand, stage, label, wanted)))
             status = cache.status()
         recorder.witness("blocks evicted", got=status.demotions, least=1)
