@@ -25,8 +25,8 @@ SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
 """Less than the database: otherwise InnoDB's own cache hides the one below."""
 THREADS = 4
 SMQ_S = 60
-"""smq puts what it promotes on the highest of its levels, gives up blocks of the lower half alone, and spreads them over
-the levels this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c): before that it evicts nothing."""
+"""smq puts what it promotes on the highest of its levels, gives up blocks of the lower half alone, and spreads them
+over the levels this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c): it evicts nothing before."""
 
 
 def block_sizes(stage: Stage) -> None:
