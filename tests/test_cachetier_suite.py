@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from lab.arch import Arch, host_arch
 from lab.checks import CHECKS
 from lab.errors import SpecError
-from lab.scenario import Tier, Topology
+from lab.history import History, Recorder
+from lab.scenario import Stage, Tier, Topology
 from lab.spec import DEFAULT_RELEASE, Capability, DiskClass
-from lab.tiers import Settings
+from lab.tiers import Pair, Settings
 from lab.tierspec import FAST, SLOW, TierLayout
 from suites.cachetier import SCENARIOS
 from suites.cachetier.benefit import hit_share
 from suites.cachetier.database import TOPOLOGY as DATABASE
+from suites.cachetier.leaving import compare_headers
 from suites.cachetier.stand import PAPER
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
@@ -24,6 +30,29 @@ def test_names_are_unique_and_checks_exist() -> None:
     assert len(names) == len(set(names))
     assert {scenario.check for scenario in SCENARIOS} <= set(CHECKS)
     assert {scenario.suite for scenario in SCENARIOS} == {"cachetier"}
+
+
+@pytest.mark.parametrize(
+    ("base", "lost", "behind"),
+    [
+        ({"size": "64"}, [], []),
+        ({"modify_timestamp": "older"}, [], ["modify_timestamp"]),
+        ({"size": "32", "modify_timestamp": "older"}, ["h: size"], ["modify_timestamp"]),
+        ({"snapshot_0004": None}, ["h: snapshot_0004"], []),
+    ],
+)
+def test_a_header_may_lack_the_time_of_its_last_use_and_nothing_else(
+    tmp_path: Path, base: dict[str, str | None], lost: list[str], behind: list[str]
+) -> None:
+    cache = {"size": "64", "modify_timestamp": "newer", "snapshot_0004": "x"}
+    pools = {"c": cache, "b": {key: value for key, value in {**cache, **base}.items() if value is not None}}
+    client = SimpleNamespace(digest=lambda pool, _name: {"size": 0, "sha256": "", "omap": pools[pool]})
+    recorder = Recorder(History(tmp_path / "history.jsonl"), "cachetier.leaving")
+    stage = SimpleNamespace(cluster=SimpleNamespace(client=client), recorder=recorder)
+    compare_headers(cast("Stage", stage), cast("Pair", SimpleNamespace(cache="c", base="b")), ["h"])
+    events = recorder.events()
+    assert [event.data["got"] for event in events if event.kind == "observation"] == [lost]
+    assert [event.data["behind"] for event in events if event.kind == "headers"] == [{"h": behind}]
 
 
 def test_the_quick_tier_promotes_misses_and_leaves_on_one_cluster() -> None:

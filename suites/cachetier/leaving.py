@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
@@ -33,6 +33,10 @@ AFTER_S = 3.0
 LEAST_AFTER = 20
 LEAST_DIRTY = 16
 PASSES = 2
+
+STAMPS = frozenset({"access_timestamp", "modify_timestamp"})
+"""Of an image's header: when it was last used, which librbd notes once a minute for itself (rbd_atime_update_interval,
+rbd_mtime_update_interval). One that comes between the last flush and the end of the overlay stays in the cache."""
 
 SLOW_S = 30.0
 """Ceph itself calls an operation slow after this time (osd_op_complaint_time)."""
@@ -147,16 +151,28 @@ def finish(stage: Stage, pair: Pair, drained: Drained) -> None:
         tiers.remove_overlay(cluster, pair)
     late = sorted(set(cached(cluster, pair)) - set(drained.watched))
     stage.recorder.observe("objects that came into the cache after it was empty", got=late, wanted=[])
-    differs = [name for name in drained.watched if kept(stage, pair.cache, name) != kept(stage, pair.base, name)]
-    stage.recorder.observe("watched objects that the base has otherwise than the cache", got=differs, wanted=[])
+    compare_headers(stage, pair, drained.watched)
     with step(stage, "remove tier"):
         tiers.remove(cluster, pair)
+
+
+def compare_headers(stage: Stage, pair: Pair, names: Sequence[str]) -> None:
+    """What stayed in the cache because it was watched, against what the base has of it."""
+    found = {name: differing(kept(stage, pair.cache, name), kept(stage, pair.base, name)) for name in names}
+    stage.recorder.record("headers", behind={name: sorted(keys & STAMPS) for name, keys in found.items()})
+    lost = [f"{name}: {', '.join(sorted(keys - STAMPS))}" for name, keys in found.items() if keys - STAMPS]
+    stage.recorder.observe("watched objects that the base has otherwise than the cache", got=lost, wanted=[])
 
 
 def kept(stage: Stage, pool: str, name: str) -> dict[str, Any]:
     """What an object holds for good: its content and its omap; locks, in attributes, change hands meanwhile."""
     found = stage.cluster.client.digest(pool, name)
-    return {key: found[key] for key in ("size", "sha256", "omap")}
+    return {"size": found["size"], "sha256": found["sha256"], **found["omap"]}
+
+
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Names of what two objects do not both have alike."""
+    return {key for key in {*one, *other} if one.get(key) != other.get(key)}
 
 
 def note_drained(stage: Stage, drained: Drained) -> None:
