@@ -279,6 +279,10 @@ def test_more_than_the_target_fails_however_slowly_it_came() -> None:
     assert watched(1090, 1100, operations=ENOUGH) is Outcome.FAIL
 
 
+def test_the_load_is_enough_for_pages_of_every_size() -> None:
+    assert min(pages.PAGES.values()) * pages.WRITES >= pages.GROWTH_BYTES
+
+
 def test_too_little_load_shows_nothing() -> None:
     assert watched(300, 301, operations=ENOUGH - 1) is Outcome.INCONCLUSIVE
     assert watched(300, 301, operations=ENOUGH, page_bytes=16 * KIB) is Outcome.INCONCLUSIVE
