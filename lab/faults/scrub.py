@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from lab import clock
+from lab.ceph.client import CephCommandFailed
 from lab.cluster import Cluster
 
 _SCRUB_S = 60.0
@@ -38,9 +41,29 @@ def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
 
 
 def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
-    """how: `scrub`, `deep-scrub` or `repair`; returns at once."""
+    """how: `scrub`, `deep-scrub` or `repair`; returns once it was taken, and not when it is done.
+
+    A manager that has just begun, or an OSD that has just come back to it, is asked again.
+    """
     for pgid in pgids:
+        clock.wait(
+            partial(_objection, cluster, how, pgid),
+            lambda objection: objection == "",
+            what=f"a manager that lets {pgid} have its {how}",
+            timeout_s=_SCRUB_S * cluster.patience,
+        )
+
+
+def _objection(cluster: Cluster, how: str, pgid: str) -> str:
+    """Why a PG's scrub cannot be asked for yet, in Ceph's words; empty once it was."""
+    cluster.check_daemons()
+    try:
         cluster.client.mon(f"pg {how}", pgid=pgid)
+    except CephCommandFailed as error:
+        if error.code != -errno.EAGAIN:
+            raise
+        return error.status
+    return ""
 
 
 def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
