@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from lab import clock, pools
 from lab.ceph import conf
-from lab.ceph.client import CephCommandFailed
+from lab.ceph.client import objection
 from lab.ceph.daemon import Daemon
 from lab.cluster import Cluster
 from lab.errors import LabBroken
@@ -67,7 +68,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     if old.kind == "osd":
         clock.wait(
             lambda: _objection(cluster, old.id),
-            lambda objection: not objection,
+            lambda said: not said,
             what=f"leave to stop {name}",
             timeout_s=_RESTART_S * cluster.patience,
         )
@@ -92,13 +93,8 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
 def _objection(cluster: Cluster, osd: str) -> str:
     """What the manager has against stopping an OSD: data that it would take away, or no statistics to say so by yet."""
     cluster.check_daemons()
-    try:
-        cluster.client.command("mon", "osd ok-to-stop", ids=[osd])
-    except CephCommandFailed as error:
-        if error.code not in (-errno.EBUSY, -errno.EAGAIN):
-            raise
-        return error.status
-    return ""
+    asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[osd])
+    return objection(asked, (errno.EBUSY, errno.EAGAIN))
 
 
 def _seen(cluster: Cluster, name: str) -> str:

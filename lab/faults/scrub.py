@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from lab import clock
-from lab.ceph.client import CephCommandFailed
+from lab.ceph.client import objection
 from lab.cluster import Cluster
 
 _SCRUB_S = 60.0
@@ -48,7 +48,7 @@ def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
     for pgid in pgids:
         clock.wait(
             partial(_objection, cluster, how, pgid),
-            lambda objection: objection == "",
+            lambda said: said == "",
             what=f"a manager that lets {pgid} have its {how}",
             timeout_s=_SCRUB_S * cluster.patience,
         )
@@ -57,13 +57,7 @@ def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
 def _objection(cluster: Cluster, how: str, pgid: str) -> str:
     """Why a PG's scrub cannot be asked for yet, in Ceph's words; empty once it was."""
     cluster.check_daemons()
-    try:
-        cluster.client.mon(f"pg {how}", pgid=pgid)
-    except CephCommandFailed as error:
-        if error.code != -errno.EAGAIN:
-            raise
-        return error.status
-    return ""
+    return objection(lambda: cluster.client.mon(f"pg {how}", pgid=pgid), (errno.EAGAIN,))
 
 
 def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
