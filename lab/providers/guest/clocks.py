@@ -21,14 +21,17 @@ def set_clock(ask: Ask, now: Callable[[], float] = time.time) -> float:
     A guest that waits for a CPU between the message and the setting of its clock is late by as long as it waited, and
     would stay so until it is off: a monitor there then warns of its clock for good.
     """
+    behind, doubt = _best(ask, now)
     for _ in range(_MOVES):
-        behind, doubt = min((_look(ask, now) for _ in range(_LOOKS)), key=lambda look: look[1])
         if abs(behind) <= max(ENOUGH_S, doubt):
             break
         ask("clock", step_s=behind)
-    else:
-        behind, doubt = min((_look(ask, now) for _ in range(_LOOKS)), key=lambda look: look[1])
+        behind, doubt = _best(ask, now)
     return abs(behind) + doubt
+
+
+def _best(ask: Ask, now: Callable[[], float]) -> tuple[float, float]:
+    return min((_look(ask, now) for _ in range(_LOOKS)), key=lambda look: look[1])
 
 
 def _look(ask: Ask, now: Callable[[], float]) -> tuple[float, float]:

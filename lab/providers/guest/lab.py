@@ -238,31 +238,31 @@ class GuestLab:
 
     def _meet(self, guest: Guest) -> None:
         """Set the guest's clock and tell it where its disks are."""
-        clock.wait(
-            lambda: self._answers(guest),
+        told = clock.wait(
+            lambda: self._answer(guest),
             bool,
             what=f"an answer of {guest.node.name}'s agent",
             timeout_s=_ANSWER_S * self._patience,
             timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
         )
-        self._require_pages(guest)
+        self._require_pages(guest, told)
         self._tell_disks(guest)
 
     @staticmethod
-    def _require_pages(guest: Guest) -> None:
-        got, wanted = guest.host.greet()["page_bytes"], guest.node.page_bytes
+    def _require_pages(guest: Guest, told: Mapping[str, Any]) -> None:
+        got, wanted = told["page_bytes"], guest.node.page_bytes
         if wanted not in (None, got):
             raise LabBroken(f"{guest.node.name} has pages of {got} bytes", f"wanted: {wanted}")
 
     @staticmethod
-    def _answers(guest: Guest) -> bool:
+    def _answer(guest: Guest) -> dict[str, Any]:
+        """Who the guest says that it is; nothing while it does not answer yet."""
         try:
-            guest.host.greet()
+            return guest.host.greet()
         except LabBroken:
             if not guest.running():
                 raise
-            return False
-        return True
+            return {}
 
     def _tell_disks(self, guest: Guest) -> None:
         guest.host.ask("disks", disks={name: self._of(guest).place(slot) for name, slot in guest.slots.items()})
