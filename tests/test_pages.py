@@ -256,10 +256,10 @@ def watched(first: int, second: int, *, operations: int, page_bytes: int = 64 * 
     history = History()
     recorder = history.recorder("s")
     held = {"before": 100, "first": first, "second": second, "rested": second, "released": second}
-    moments = [(name, {0: Held(size * MIB, {"osd": 50 * MIB})}) for name, size in held.items()]
+    moments = {name: {0: Held(size * MIB, {"osd": 50 * MIB})} for name, size in held.items()}
     for half in pages.HALVES:
         pages.witness(recorder, half, {0: operations}, page_bytes)
-    pages.judge(recorder, pages.Watched(moments), 0, "osd.0")
+    pages.judge(recorder, moments, 0, "osd.0")
     return CHECKS["figures"](history.events()).outcome
 
 

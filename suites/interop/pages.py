@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from lab import pools
@@ -43,6 +43,9 @@ WRITES = 4096
 """Of a half: one for each page of 16 KiB that an OSD may take, so that one lost with each of them would show."""
 MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
+
+Moments = Mapping[str, Mapping[int, Held]]
+"""What each OSD held at the moments of a load, in their order."""
 
 TOPOLOGY = {
     name: Topology(
@@ -92,40 +95,26 @@ def both_ways(stage: Stage) -> None:
         observe_copies(stage, pool, "after both had written", least=PG_NUM)
 
 
-@dataclass(frozen=True)
-class Watched:
-    """What each OSD held at the moments of a load, in their order."""
-
-    moments: Sequence[tuple[str, Mapping[int, Held]]]
-
-    def at(self, moment: str, osd: int) -> Held:
-        return dict(self.moments)[moment][osd]
-
-    def growth(self, osd: int) -> int:
-        return self.at("second", osd).resident - self.at("first", osd).resident
-
-
 def watch_memory(stage: Stage, page_bytes: int) -> None:
     """Two equal halves of many small writes and reads; what each OSD holds before, between, after, and later."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, "small", PAIRS, pg_num=PG_NUM) as pool:
-        moments = [("before", look(cluster))]
+        moments = {"before": look(cluster)}
         for half in HALVES:
             done = _operations(cluster)
             load(cluster, pool, half)
-            moments.append((half, look(cluster)))
+            moments[half] = look(cluster)
             witness(recorder, half, {osd: now - done[osd] for osd, now in _operations(cluster).items()}, page_bytes)
         SYSTEM.sleep(REST_S)
-        moments.append(("rested", look(cluster)))
+        moments["rested"] = look(cluster)
         for osd in cluster.osd_ids():
             cluster.client.command(f"osd.{osd}", "heap", heapcmd="release")
-        moments.append(("released", look(cluster)))
-    watched = Watched(moments)
+        moments["released"] = look(cluster)
     for osd in cluster.osd_ids():
         size = page_bytes if cluster.host_of(f"osd.{osd}").arch is Arch.AARCH64 else PAGE_BYTES[Arch.X86_64][0]
-        judge(recorder, watched, osd, f"osd.{osd} with pages of {size >> 10} KiB")
-    compare(cluster, recorder, watched)
-    draw(cluster, recorder, watched)
+        judge(recorder, moments, osd, f"osd.{osd} with pages of {size >> 10} KiB")
+    compare(cluster, recorder, moments)
+    draw(cluster, recorder, moments)
 
 
 def load(cluster: Cluster, pool: str, half: str) -> None:
@@ -152,48 +141,45 @@ def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: 
         recorder.witness(f"operations of osd.{osd} in the {half} half", got=number, least=GROWTH_BYTES // page_bytes)
 
 
-def judge(recorder: Recorder, watched: Watched, osd: int, who: str) -> None:
+def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
     """The bounds of one OSD, and without a limit what it held at each moment."""
-    for moment, found in watched.moments:
+    for moment, found in moments.items():
         held_now = found[osd]
         figure(recorder, f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", why="as it was")
         figure(recorder, f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", why="as it was")
-    last, pools_grew = (
-        watched.at("second", osd),
-        watched.at("second", osd).accounted - watched.at("first", osd).accounted,
-    )
+    first, last = (moments[half][osd] for half in HALVES)
     figure(
         recorder,
         f"{who}: growth over the second half",
-        watched.growth(osd) / MIB,
+        (last.resident - first.resident) / MIB,
         "MiB",
         most=GROWTH_BYTES / MIB,
         why="no more than its cache may hold; a page lost with each operation would be more",
-        derivation=(f"of it in its own accounts: {pools_grew / MIB:.1f} MiB",),
+        derivation=(f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB",),
     )
     why = "osd_memory_target"
     figure(recorder, f"{who}: resident at the end", last.resident / MIB, "MiB", most=TARGET_BYTES / MIB, why=why)
 
 
-def compare(cluster: Cluster, recorder: Recorder, watched: Watched) -> None:
+def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
     """The large pages' OSD against the other."""
     (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
     why = "allocators and programs of two architectures differ too"
-    for moment, found in watched.moments:
+    for moment, found in moments.items():
         ratio = found[large].resident / found[small].resident
         figure(recorder, f"resident with large pages against 4 KiB, {moment}", ratio, "", why=why)
 
 
-def draw(cluster: Cluster, recorder: Recorder, watched: Watched) -> None:
+def draw(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
     lines = [
         Line(panel, f"osd.{osd} ({cluster.host_of(f'osd.{osd}').arch})", tuple(enumerate(values)))
         for osd in cluster.osd_ids()
         for panel, values in (
-            ("resident, MiB", [found[osd].resident / MIB for _, found in watched.moments]),
-            ("beyond its accounts, MiB", [found[osd].beyond / MIB for _, found in watched.moments]),
+            ("resident, MiB", [found[osd].resident / MIB for found in moments.values()]),
+            ("beyond its accounts, MiB", [found[osd].beyond / MIB for found in moments.values()]),
         )
     ]
-    marks = {moment: float(number) for number, (moment, _) in enumerate(watched.moments)}
+    marks = {moment: float(number) for number, moment in enumerate(moments)}
     record_series(recorder, "memory of the OSDs over a load of small objects", lines, axis="looks", marks=marks)
 
 
