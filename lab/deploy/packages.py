@@ -8,20 +8,24 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lab import clock
 from lab.ceph import conf, keyring
 from lab.ceph.client import RadosClient
 from lab.ceph.daemon import Daemon
 from lab.ceph.offline import run_tool
-from lab.host import Host, lacks_aio
+from lab.host import Host, has_own_kernel, lacks_aio
 from lab.spec import ClusterSpec, Disk, Node, Osd
 
 MGR_SHADOW = Path(conf.__file__).with_name("mgr_python")
 SHIM_NAME = "libcephlab-aio.so"
 _MKFS_PATIENCE_S = 120.0
 _LOOK_S = 0.25
+_MGR_BEACON_GRACE_S = 30.0
+"""Ceph's own mon_mgr_beacon_grace."""
 
 Abort = Callable[[], None]
 
@@ -84,7 +88,9 @@ class Deployer:
             _all([pool.submit(client.call, "about", connect_s=int(60 * self.patience))], deployment)
             self.progress("monitors have a quorum")
             self.confine_managers(client)
-            managers = [pool.submit(self.start_mgr, deployment, node, entities) for node in self.spec.nodes if node.mgr]
+            aged = pool.submit(self._await_monitors, deployment)
+            nodes = [node for node in self.spec.nodes if node.mgr]
+            managers = [pool.submit(self._start_mgr, deployment, node, entities, aged) for node in nodes]
             for plan in plans:
                 register_osd(client, plan)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
@@ -244,6 +250,17 @@ class Deployer:
         run_tool(host, argv, timeout_s=patience_s, preload=daemon.preload, log=daemon.log)
         deployment.daemons[plan.name] = daemon
 
+    def _await_monitors(self, deployment: Deployment) -> None:
+        grace_s = float(deployment.options.get("mon_mgr_beacon_grace", _MGR_BEACON_GRACE_S))
+        hosts = [self.hosts[node.name] for node in self.spec.mons]
+        await_age([host for host in hosts if has_own_kernel(host)], grace_s, patience=self.patience)
+
+    def _start_mgr(
+        self, deployment: Deployment, node: Node, entities: Mapping[str, keyring.Entity], aged: Future[None]
+    ) -> None:
+        aged.result()
+        self.start_mgr(deployment, node, entities)
+
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()
         deployment.daemons[plan.name].start()
@@ -285,6 +302,27 @@ def plan_osd(node: Node, osd: Osd, osd_id: int) -> OsdPlan:
     block = _disk(node, osd.block)
     weight = round(block.size_bytes / (1 << 40), 5)
     return OsdPlan(osd_id, str(uuid.uuid4()), node.name, osd, weight, block.device_class.value)
+
+
+def await_age(hosts: Iterable[Host], age_s: float, *, patience: float = 1.0, time: clock.Clock = clock.SYSTEM) -> None:
+    """Wait until machines have been up for so many seconds; NotReached where their own clocks never say so.
+
+    For monitors' machines and mon_mgr_beacon_grace: a monitor takes that from its machine's monotonic clock, unsigned,
+    and so calls every manager unresponsive before (MgrMonitor::tick; seen with Reef 18.2.7).
+    """
+    for host in hosts:
+        clock.wait(
+            partial(_uptime_s, host),
+            lambda uptime_s: uptime_s > age_s,
+            what=f"{host.name} to have been up for {age_s:g} s",
+            timeout_s=2 * age_s * patience,
+            interval_s=0.5,
+            clock=time,
+        )
+
+
+def _uptime_s(host: Host) -> float:
+    return float(host.run(["cat", "/proc/uptime"]).stdout.split()[0])
 
 
 def register_osd(client: RadosClient, plan: OsdPlan) -> None:
