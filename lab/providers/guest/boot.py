@@ -58,11 +58,15 @@ mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 """
 """What every root at /new gets, whatever it is on."""
 
+_FIRST_IMPORTS = "import glob, json, runpy, socket, threading"
+"""What the agent imports, read, and where that is done translated, by a second CPU while the first makes the root."""
+
 _INIT = f"""{FIRST}for disk in $root $store $modules; do
   until [ -b "/dev/$disk" ]; do sleep 0.01; done
 done
 mkdir -p /lower /store /new
 mount -t ext4 -o ro,noload "/dev/$root" /lower
+[ ! -d /sys/devices/system/cpu/cpu1 ] || chroot /lower /usr/bin/python3 -I -S -c "{_FIRST_IMPORTS}" &
 mount -t ext4 "/dev/$store" /store
 mount -t overlay -o lowerdir=/lower,upperdir=/store/upper,workdir=/store/work root /new
 mkdir -p /new/cephlab/node /new/usr/lib/modules /new/dev /new/proc /new/sys /new/run /new/tmp

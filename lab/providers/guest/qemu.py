@@ -35,6 +35,8 @@ CPU = {
     # Debian signs return addresses; the architected cipher is what an emulated guest would mostly compute.
     Arch.AARCH64: "max,pauth-impdef=on",
 }
+_HURRY = "nokaslr cryptomgr.notests rcupdate.rcu_expedited=1"
+"""What an emulated kernel leaves out of its boot: moving itself, tests of its ciphers, patience with its CPUs."""
 BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
@@ -89,10 +91,10 @@ class QemuMachines:
 
     def command(self, boot: Boot) -> list[str]:
         """The command line; its working directory is the guest's folder."""
+        words = [f"cephlab.{key}={value}" for key, value in boot.words.items()]
         accel = ["-accel", "kvm", "-cpu", "host"]
         if self.emulated(boot.arch):
-            accel = ["-accel", "tcg,thread=multi", "-cpu", CPU[boot.arch]]
-        words = " ".join(f"cephlab.{key}={value}" for key, value in boot.words.items())
+            accel, words = ["-accel", "tcg,thread=multi", "-cpu", CPU[boot.arch]], [_HURRY, *words]
         argv = [program(boot.arch), "-M", BOARD[boot.arch], *accel, *_BARE]
         argv += [
             "-smp",
@@ -103,7 +105,7 @@ class QemuMachines:
             f"unix:{_SOCKET},server=on,wait=off",
         ]
         argv += ["-kernel", str(boot.executable), "-initrd", str(boot.initramfs)]
-        argv += ["-append", f"console={CONSOLE[boot.arch]} quiet panic=-1 {words}"]
+        argv += ["-append", f"console={CONSOLE[boot.arch]} quiet panic=-1 {' '.join(words)}"]
         for slot, (path, writable) in enumerate(boot.fixed):
             argv += ["-blockdev", json.dumps(_blockdev(slot, path, writable=writable))]
             argv += ["-device", f"virtio-blk-pci,drive=slot{slot}"]
