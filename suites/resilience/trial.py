@@ -47,8 +47,8 @@ EXPECTED = {
     r"log_external_backlog rewinding .* mon rebuild": "A monitor whose store the scenario removed begins its log anew.",
     r"get_health_metrics reporting \d+ slow ops": "Operations wait for what the scenario took away.",
     r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was called down and is back.",
-    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long finds itself replaced; so "
-    "does any in the first 30 s of its monitor's machine (await_age in lab/deploy/packages.py).",
+    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long finds itself replaced; "
+    "so does any in the first 30 s of its monitor's machine (await_age in lab/deploy/packages.py).",
 }
 
 DAMAGED = {
