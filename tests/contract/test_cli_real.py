@@ -18,6 +18,7 @@ import pytest
 from lab import clock
 from lab.arch import host_arch
 from lab.home import Home
+from lab.providers.guest.qemu import known_kvm
 from lab.providers.select import PROVIDERS
 from lab.runs import Runs
 from tests.contract.conftest import FOREIGN, GUESTS, skip_guests
@@ -85,8 +86,9 @@ def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
     raised = cephlab("up", "--lab", provider, "--nodes", HERE, "--name", name, "--json")
     found: dict[str, Any] = json.loads(raised.stdout)
     assert sorted(found) == ["conf", "fsid", "image", "keyring", "name", "nodes", "provider", "release", "seconds"]
+    emulated = provider == "qemu" and not known_kvm(home)
     assert [(n["name"], n["arch"], n["emulated"], n["daemons"]) for n in found["nodes"]] == [
-        ("n0", host_arch().value, False, ["mgr.n0", "mon.n0", "osd.0"])
+        ("n0", host_arch().value, emulated, ["mgr.n0", "mon.n0", "osd.0"])
     ]
     assert Path(found["keyring"]).stat().st_mode & 0o777 == 0o600
     assert "HEALTH_OK" in cephlab("status", name).stdout
