@@ -126,3 +126,24 @@ def test_the_ledgers_image_has_a_power_of_two_of_blocks() -> None:
 def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS)
     assert all(scenario.name.startswith("hci.") and scenario.check in CHECKS for scenario in SCENARIOS)
+
+
+def test_large_blocks_are_written_down_with_what_sums_their_bytes(tmp_path: Path) -> None:
+    found = stage(tmp_path)
+    found.recorder.witness("operations", got=100, least=1)
+    krbd.write_down(found, {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}, "crc32c-generic")
+    verdict = CHECKS["figures"](found.recorder.events())
+    assert verdict.outcome is Outcome.PASS
+    assert any("krbd over librbd" in line and "crc32c-generic" in line for line in verdict.derivation)
+
+
+def crypto(*drivers: tuple[str, str, int]) -> str:
+    """A /proc/crypto of these (name, driver, priority)."""
+    parts = [f"name         : {name}\ndriver       : {driver}\npriority     : {at}\n" for name, driver, at in drivers]
+    return "\n".join(parts)
+
+
+def test_the_kernels_first_driver_is_the_one_that_sums() -> None:
+    listed = crypto(("crc32c", "crc32c-generic", 100), ("crc32c", "crc32c-intel", 200), ("sha1", "sha1-ni", 300))
+    assert krbd.crc32c_driver(listed) == "crc32c-intel"
+    assert krbd.crc32c_driver(crypto(("sha1", "sha1-ni", 300))) == "no driver that it lists"
