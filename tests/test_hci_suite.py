@@ -17,9 +17,9 @@ from lab.history import History
 from lab.hypervisor.guest import Requests
 from lab.scenario import Stage
 from lab.telemetry.accounting import whole_s
-from lab.workloads.fio import Progress
+from lab.workloads.fio import Done, FioResult, Progress
 from suites.hci import SCENARIOS, krbd, papers
-from suites.hci.load import Look, per_operation
+from suites.hci.load import Look, Run, per_operation
 from suites.hci.power import IMAGE_BYTES
 
 PAPER = (
@@ -58,6 +58,23 @@ def test_a_thin_batch_is_put_to_the_next_one() -> None:
     assert per_operation(looks((0, 0.0), (5, 0.1), (50, 0.5), (51, 0.6)), 0.0) == pytest.approx((0.01,))
 
 
+def run_of(operations: int, requests: int, cpu_s: tuple[float, ...]) -> Run:
+    write, read = Done(operations, 0, 1.0, 1.0, 0.0, {}, 0), Done(0, 0, 0.0, 0.0, 0.0, {}, 0)
+    return Run(FioResult(read, write), Requests(0, requests, 0), cpu_s)
+
+
+@pytest.mark.parametrize(("requests", "wanted_s"), [(100, 0.001), (400, 0.004), (50, 0.0005)])
+def test_an_operation_costs_what_all_of_its_requests_cost(requests: int, wanted_s: float) -> None:
+    cpu = run_of(100, requests, (0.0009, 0.001, 0.0011)).cpu
+    assert cpu is not None
+    assert cpu.mean == pytest.approx(wanted_s)
+
+
+def test_a_run_without_an_operation_has_no_cost_for_one() -> None:
+    assert run_of(0, 0, (0.001,)).cpu is None
+    assert run_of(100, 100, ()).cpu is None
+
+
 @pytest.mark.parametrize(
     ("share", "outcome"),
     [(1.0, Outcome.PASS), (1.05, Outcome.PASS), (0.4, Outcome.FAIL), (2.0, Outcome.FAIL)],
@@ -92,7 +109,7 @@ def test_krbd_is_judged_by_the_whole_interval(tmp_path: Path, kernel: tuple[floa
 
 def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
     looks = [krbd.Look(0.0, 0.0, 0), krbd.Look(2.0, 0.5, 100), krbd.Look(4.0, 0.6, 101), krbd.Look(6.0, 1.2, 151)]
-    total, costs = krbd.costs_of(looks, lambda one, two: float(two.requests - one.requests), idle=0.05)
+    total, costs = krbd.costs_of(looks, lambda one, two: float(two.operations - one.operations), idle=0.05)
     assert total == 150
     assert costs == pytest.approx([0.004, 0.01])
 

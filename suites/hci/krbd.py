@@ -29,7 +29,7 @@ from lab.telemetry.statistics import interval, ratio_of_means, width
 from lab.workloads import fio
 from lab.workloads.fio import FioJob, Progress
 from lab.workloads.image import BlockImage
-from suites.hci.load import answered
+from suites.hci.load import moved_bytes
 from suites.hci.papers import MULTI, VM, Setting
 from suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images, note
 
@@ -60,7 +60,7 @@ WHY = "the kernel's client answers a request without a library's threads in betw
 class Way:
     """One way to the image. start: what begins and never ends by itself; log: where fio says when each request ended.
 
-    Without a log the OSDs are asked how many requests they have answered, which takes its time on a busy machine.
+    Without a log the OSDs are asked how much they have moved, which takes its time on a busy machine.
     """
 
     start: Callable[[], HostProcess]
@@ -69,11 +69,11 @@ class Way:
 
 @dataclass(frozen=True)
 class Look:
-    """The machine at one moment. at_s: since the epoch; requests: 0 where a log has them."""
+    """The machine at one moment. at_s: since the epoch; operations: 0 where a log has them."""
 
     at_s: float
     cpu_s: float
-    requests: int
+    operations: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Pair:
     """The same operation by two ways, by name."""
 
     cluster: Cluster
+    block_bytes: int
     ways: Mapping[str, Way]
 
     def cpu_s(self) -> float:
@@ -100,13 +101,13 @@ class Pair:
 
     def turn(self, name: str, idle: float) -> tuple[float, list[float]]:
         """Some batches of one way: (operations in them, what one cost in each)."""
-        way, begun = self.ways[name], self._requests()
+        way, begun = self.ways[name], self._operations()
         running = way.start()
         try:
             clock.wait(
-                self._requests,
+                self._operations,
                 lambda now: now >= begun + LEAST_IN_BATCH,
-                what=f"the first requests of {name}",
+                what=f"the first operations of {name}",
                 timeout_s=_APPEAR_S * self.cluster.patience,
                 timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
             )
@@ -120,7 +121,7 @@ class Pair:
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
         if way.log is None:
-            return costs_of(looks, lambda one, two: float(two.requests - one.requests), idle)
+            return costs_of(looks, lambda one, two: float(two.operations - one.operations), idle)
         progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
         return costs_of(covered(looks, progress), lambda one, two: progress.between(one.at_s, two.at_s), idle)
 
@@ -138,11 +139,12 @@ class Pair:
             return Look(time.time(), self.cpu_s(), 0)
         # The OSDs count at some moment between their question and their answer.
         began, before = time.time(), self.cpu_s()
-        requests = self._requests()
-        return Look((began + time.time()) / 2, (before + self.cpu_s()) / 2, requests)
+        operations = self._operations()
+        return Look((began + time.time()) / 2, (before + self.cpu_s()) / 2, operations)
 
-    def _requests(self) -> int:
-        return answered(self.cluster).operations
+    def _operations(self) -> int:
+        """As many operations as the OSDs have moved bytes for: a kernel cuts a large one into several requests."""
+        return int(moved_bytes(self.cluster) / self.block_bytes)
 
 
 def covered(looks: Sequence[Look], progress: Progress) -> list[Look]:
@@ -265,7 +267,7 @@ def by_fio(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], P
         argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
         mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
         library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
-        return Pair(cluster, {"krbd": mapped_by_kernel, "librbd": library})
+        return Pair(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
 
     return make
 
@@ -290,7 +292,7 @@ def by_qemu(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], 
             )
             for name, target in (("krbd", str(device)), ("librbd", through))
         }
-        return Pair(cluster, ways)
+        return Pair(cluster, setting.block_bytes, ways)
 
     return make
 

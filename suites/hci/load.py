@@ -28,7 +28,7 @@ _FOREVER_S = 3600.0
 
 @dataclass(frozen=True)
 class Run:
-    """What fio did in one guest. asked: of its disk, by QEMU's count; cpu_s: of the host for one, by batch."""
+    """What fio did in one guest. asked: of its disk, by QEMU's count; cpu_s: of the host for one request, by batch."""
 
     result: FioResult
     asked: Requests
@@ -36,8 +36,14 @@ class Run:
 
     @property
     def cpu(self) -> Interval | None:
-        """What one operation costs the host beside the guest's own processors; None where no batch was full."""
-        return interval(self.cpu_s) if self.cpu_s else None
+        """What one of fio's operations costs the host beside the guest's own processors; None where no batch was full.
+
+        Batches count requests, of which the guest's kernel makes several where an operation is large.
+        """
+        if not (self.cpu_s and self.result.operations):
+            return None
+        pieces = self.asked.operations / self.result.operations
+        return interval([one * pieces for one in self.cpu_s])
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,9 @@ def _watched(
     return looks
 
 
-def answered(cluster: Cluster) -> Requests:
-    """What the OSDs have answered to clients; they count no flushes."""
-    reads, writes = (int(_summed(cluster, f"osd.op_{kind}")) for kind in ("r", "w"))
-    return Requests(reads, writes, 0)
+def moved_bytes(cluster: Cluster) -> float:
+    """What clients have sent the OSDs to write and were sent by them, however they cut it into requests."""
+    return received_bytes(cluster) + _summed(cluster, "osd.op_r_out_bytes")
 
 
 def received_bytes(cluster: Cluster) -> float:
