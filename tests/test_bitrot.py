@@ -35,8 +35,27 @@ class FileHost:
         return process.run([sys.executable, *argv[1:]], stdin=stdin, timeout_s=timeout_s)
 
 
-def flip(disk: Path, *contents: bytes) -> tuple[int, ...]:
-    return flip_bit(cast("Host", FileHost(disk)), "n0-block0", contents)
+class DeviceHost(FileHost):
+    """Its disk tells as little of its holes as a block device does."""
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> process.Result:
+        python, option, program, *rest = argv
+        return super().run([python, option, f"{_NO_HOLES}{program}", *rest], stdin=stdin, timeout_s=timeout_s)
+
+
+_NO_HOLES = """
+import os
+seek = os.lseek
+def lseek(disk, at, how):
+    if how in (os.SEEK_DATA, os.SEEK_HOLE):
+        raise OSError(22, "Invalid argument")
+    return seek(disk, at, how)
+os.lseek = lseek
+"""
+
+
+def flip(disk: Path, *contents: bytes, host: type[FileHost] = FileHost) -> tuple[int, ...]:
+    return flip_bit(cast("Host", host(disk)), "n0-block0", contents)
 
 
 def sparse(path: Path, places: Sequence[int], size: int = 64 << 20) -> Path:
@@ -69,6 +88,11 @@ def test_what_does_not_begin_a_block_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(LabBroken, match="holds no block"):
         flip(disk, CONTENT)
     assert disk.read_bytes() == before
+
+
+def test_a_device_is_looked_through_as_a_whole(tmp_path: Path) -> None:
+    places = (20 * BLOCK_BYTES, 9000 * BLOCK_BYTES)
+    assert flip(sparse(tmp_path / "disk", places), CONTENT, host=DeviceHost) == places
 
 
 def test_any_of_several_contents_is_found(tmp_path: Path) -> None:

@@ -33,12 +33,13 @@ def flip_bit(host: Host, disk: str, contents: Sequence[bytes], *, patience: floa
 
 
 _FLIP = """
-import os, sys
+import errno, os, sys
 
 path, length, block = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 wanted = sys.stdin.buffer.read()
 needles = [wanted[at : at + length] for at in range(0, len(wanted), length)]
 CHUNK = 8 << 20
+EMPTY = bytes(CHUNK)
 
 
 def extents(disk, end):
@@ -46,7 +47,9 @@ def extents(disk, end):
     while at < end:
         try:
             at = os.lseek(disk, at, os.SEEK_DATA)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # a device does not tell where its holes are
+                yield at, end
             return
         hole = os.lseek(disk, at, os.SEEK_HOLE)
         yield at // block * block, hole
@@ -57,6 +60,9 @@ def places(disk):
     for start, stop in extents(disk, os.lseek(disk, 0, os.SEEK_END)):
         for at in range(start, stop, CHUNK):
             piece = os.pread(disk, min(CHUNK, stop - at), at)
+            os.posix_fadvise(disk, at, len(piece), os.POSIX_FADV_DONTNEED)
+            if piece == EMPTY[: len(piece)]:
+                continue
             for needle in needles:
                 found = piece.find(needle)
                 while found >= 0:
