@@ -17,7 +17,7 @@ from lab.history import History
 from lab.hypervisor.guest import Requests
 from lab.scenario import Stage
 from lab.telemetry.accounting import whole_s
-from lab.workloads.fio import Done, FioResult, Progress
+from lab.workloads.fio import NOTHING, Done, FioResult, Progress
 from suites.hci import SCENARIOS, krbd, papers
 from suites.hci.load import Look, Run, per_operation
 from suites.hci.power import IMAGE_BYTES
@@ -59,8 +59,7 @@ def test_a_thin_batch_is_put_to_the_next_one() -> None:
 
 
 def run_of(operations: int, requests: int, cpu_s: tuple[float, ...]) -> Run:
-    write, read = Done(operations, 0, 1.0, 1.0, 0.0, {}, 0), Done(0, 0, 0.0, 0.0, 0.0, {}, 0)
-    return Run(FioResult(read, write), Requests(0, requests, 0), cpu_s)
+    return Run(FioResult(NOTHING, Done(operations, 0, 1.0, 1.0, 0.0)), Requests(0, requests, 0), cpu_s)
 
 
 @pytest.mark.parametrize(("requests", "wanted_s"), [(100, 0.001), (400, 0.004), (50, 0.0005)])

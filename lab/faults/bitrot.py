@@ -60,6 +60,7 @@ def places(disk):
     for start, stop in extents(disk, os.lseek(disk, 0, os.SEEK_END)):
         for at in range(start, stop, CHUNK):
             piece = os.pread(disk, min(CHUNK, stop - at), at)
+            # A guest has less memory than its disks are large.
             os.posix_fadvise(disk, at, len(piece), os.POSIX_FADV_DONTNEED)
             if piece == EMPTY[: len(piece)]:
                 continue

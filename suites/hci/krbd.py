@@ -166,9 +166,7 @@ def costs_of(looks: Sequence[Look], counted: Callable[[Look, Look], float], idle
     return total, costs
 
 
-def compared(
-    stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], Pair], block_bytes: int, title: str
-) -> None:
+def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], Pair], title: str) -> None:
     """In turns, until the interval of the ratio is narrow or the time is spent."""
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in _NAMES}
@@ -192,7 +190,7 @@ def compared(
         what = f"CPU of the machine for one operation, {name}"
         note(recorder, what, cost.mean, "s", why="this kind of machine's own", interval=(cost.low, cost.high))
     note(recorder, "CPU of the machine at rest", idle, "s/s", why="taken off")
-    if block_bytes <= SMALL_BYTES:
+    if pair.block_bytes <= SMALL_BYTES:
         judge(stage, costs)
     else:
         write_down(stage, costs, crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout))
@@ -210,17 +208,18 @@ def narrow(costs: Mapping[str, list[float]]) -> bool:
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
     """krbd over librbd: below 1 with all of its interval, or nobody can tell, or it is not so."""
-    ratio = ratio_of_means(costs["krbd"], costs["librbd"])
-    what = "CPU for one operation, krbd over librbd"
-    note(stage.recorder, what, ratio.mean, "", most=1.0, why=WHY, interval=(ratio.low, min(ratio.high, 1e9)))
+    _note_ratio(stage, costs, why=WHY, most=1.0)
 
 
 def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> None:
     """krbd over librbd where bytes decide: who sums them faster is no question of kernel or library."""
+    _note_ratio(stage, costs, why=f"bytes decide at this size, and the machine's kernel sums them with {driver}")
+
+
+def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], *, why: str, most: float | None = None) -> None:
     ratio = ratio_of_means(costs["krbd"], costs["librbd"])
-    why = f"bytes decide at this size, and the machine's kernel sums them with {driver}"
-    what = "CPU for one operation, krbd over librbd"
-    note(stage.recorder, what, ratio.mean, "", why=why, interval=(ratio.low, min(ratio.high, 1e9)))
+    bounds = (ratio.low, min(ratio.high, 1e9))
+    note(stage.recorder, "CPU for one operation, krbd over librbd", ratio.mean, "", most=most, why=why, interval=bounds)
 
 
 def crc32c_driver(listed: str) -> str:
@@ -312,7 +311,7 @@ def _scenario(way: str, setting: Setting, tier: Tier) -> Scenario:
         name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
         goal=less if small else known,
         method=f"{setting.pattern} of {setting.size} by {way}, one in flight, both ways in turns; their ratio.",
-        run=partial(compared, make=make, block_bytes=setting.block_bytes, title=title),
+        run=partial(compared, make=make, title=title),
         check="figures",
         tier=tier,
         topology=TOPOLOGY,
