@@ -19,6 +19,7 @@ from lab.providers.base import Images, Lab, Provider
 from lab.providers.select import PROVIDERS
 from lab.runs import Run, Runs
 from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
+from tests.contract.raising import skip_guests
 from tests.contract.standing import Standing, standing
 from tests.contract.yard import SSH_VARIABLE, Kind, Spot, Yard, machines
 
@@ -27,8 +28,6 @@ DISK_BYTES = 64 * MIB
 
 SSH_KINDS = tuple(f"ssh-{kind}" for kind in Kind)
 SSH_MACHINES = 6  # a place of two, and two runs side by side of two more
-GUESTS = ("uml", "qemu")
-GUESTS_VARIABLE = "CEPHLAB_GUESTS"
 
 Launch = Callable[..., AbstractContextManager[Lab]]
 
@@ -68,12 +67,6 @@ def images(home: Home) -> Images:
     """Both architectures' images: from the cache, or built."""
     store = ImageStore(home)
     return {arch: store.get(DEFAULT_RELEASE, arch) for arch in (host_arch(), FOREIGN)}
-
-
-def skip_guests(provider: str) -> None:
-    """Leave machines that are booted to whoever has the minutes."""
-    if provider in GUESTS and os.environ.get(GUESTS_VARIABLE) != "1":
-        pytest.skip(f"machines are booted where {GUESTS_VARIABLE}=1, as `tox -e lab` has it: they take minutes")
 
 
 @contextmanager

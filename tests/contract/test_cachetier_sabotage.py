@@ -10,36 +10,24 @@ import pytest
 
 from lab import tiers
 from lab.checks import Outcome
-from lab.cluster import Cluster, raise_cluster
-from lab.history import History
+from lab.cluster import Cluster
 from lab.home import Home
-from lab.providers.base import Images
 from lab.providers.local import LocalProvider
-from lab.runs import Runs
-from lab.scenario import Scenario, Stage, Topology, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
+from lab.scenario import Scenario, Topology
 from lab.tiers import Drained, Pair
 from lab.tierspec import TierLayout
 from suites.cachetier import leaving
 from suites.cachetier.stand import UNTHROTTLED
+from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def cluster(images: Images, home: Home) -> Iterator[Cluster]:
-    reason = LocalProvider().unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create("local")
+def cluster(home: Home) -> Iterator[Cluster]:
     topology = Topology(cache_tier=TierLayout(servers=2), lone_client=True, options=UNTHROTTLED)
-    try:
-        with raise_cluster(LocalProvider(), topology.spec(DEFAULT_RELEASE), images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
+    with raised(LocalProvider(), topology, home) as cluster:
+        yield cluster
 
 
 def nothing(_cluster: Cluster, _pair: Pair) -> Drained:
@@ -55,7 +43,6 @@ def test_a_tier_that_is_removed_without_a_flush_has_lost_writes(
     monkeypatch.setattr(leaving, "KINDS", ("objects",))
     run = partial(leaving.under_load, leave=leaving.by_proxy)
     scenario = Scenario("cachetier.hasty", "", "", run, check="recorded")
-    recorder = History().recorder(scenario.name)
-    verdict = run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), tmp_path))
+    verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
     assert "although version" in verdict.reason, verdict

@@ -21,7 +21,8 @@ from lab.home import Home
 from lab.providers.guest.qemu import known_kvm
 from lab.providers.select import PROVIDERS
 from lab.runs import Runs
-from tests.contract.conftest import FOREIGN, GUESTS, skip_guests
+from tests.contract.conftest import FOREIGN
+from tests.contract.raising import GUESTS, skip_guests
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 

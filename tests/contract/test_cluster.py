@@ -12,14 +12,14 @@ import pytest
 
 from lab import pools
 from lab.ceph.daemon import crash_records
-from lab.cluster import Cluster, raise_cluster
+from lab.cluster import Cluster
 from lab.errors import DaemonDied, NotReached
 from lab.home import Home
 from lab.kept import load_cluster
-from lab.providers.base import Images, Provider
-from lab.runs import Runs
+from lab.providers.base import Provider
 from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE, Capability
+from lab.spec import Capability
+from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
 
@@ -29,21 +29,11 @@ NOTICED_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def cluster(provider: Provider, images: Images, home: Home) -> Iterator[Cluster]:
+def cluster(provider: Provider, home: Home) -> Iterator[Cluster]:
     foreign = 1 if Capability.FOREIGN_ARCH in provider.capabilities() else 0
-    topology = Topology(native=3 - foreign, foreign=foreign)
-    reason = provider.unavailable(topology.spec(DEFAULT_RELEASE))
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create(provider.name)
-    try:
-        with raise_cluster(provider, topology.spec(DEFAULT_RELEASE), images, run) as raised:
-            raised.wait_healthy()
-            pools.create(raised, POOL)
-            yield raised
-    finally:
-        runs.forget(run)
+    with raised(provider, Topology(native=3 - foreign, foreign=foreign), home) as cluster:
+        pools.create(cluster, POOL)
+        yield cluster
 
 
 def test_every_daemon_runs_as_its_nodes_architecture(cluster: Cluster) -> None:

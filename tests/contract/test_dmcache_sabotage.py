@@ -8,48 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch
 from lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
 from lab.blockstack.mariadb import MariaDb
-from lab.checks import Outcome, Verdict
-from lab.cluster import Cluster, raise_cluster
-from lab.history import History
+from lab.checks import Outcome
+from lab.cluster import Cluster
 from lab.home import Home
-from lab.images.store import ImageStore
 from lab.providers.guest.provider import uml
-from lab.runs import Runs
-from lab.scenario import Scenario, Stage, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
+from lab.scenario import Scenario
 from suites.dmcache.correctness import flush_and_detach
 from suites.dmcache.power import cut_power
 from suites.dmcache.stand import TOPOLOGY
-from tests.contract.conftest import skip_guests
+from tests.contract.raising import raised, verdict_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
-    skip_guests("uml")
-    provider = uml()
-    spec = TOPOLOGY.spec(DEFAULT_RELEASE)
-    reason = provider.unavailable(spec)
-    if reason is not None:
-        pytest.skip(str(reason))
-    images = {Arch.X86_64: ImageStore(home).get(DEFAULT_RELEASE, Arch.X86_64, TOPOLOGY.role_sets)}
-    runs = Runs(home)
-    run = runs.create("uml")
-    try:
-        with raise_cluster(provider, spec, images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
-
-
-def verdict_of(scenario: Scenario, cluster: Cluster, scratch: Path) -> Verdict:
-    recorder = History().recorder(scenario.name)
-    return run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), scratch))
+    with raised(uml(), TOPOLOGY, home) as cluster:
+        yield cluster
 
 
 def test_a_cache_that_is_dropped_without_a_flush(

@@ -8,18 +8,16 @@ from dataclasses import replace
 import pytest
 
 from lab.clock import Deadline
-from lab.cluster import Cluster, raise_cluster
+from lab.cluster import Cluster
 from lab.errors import CephTrouble
 from lab.gateway import DATA_POOL, emptied, gateway
 from lab.home import Home
 from lab.pools import EC_2_1
-from lab.providers.base import Images
 from lab.providers.local import LocalProvider
-from lab.runs import Runs
 from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE
 from lab.workloads import s3
 from lab.workloads.s3 import S3Job
+from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
 
@@ -28,19 +26,9 @@ JOB = S3Job("put", "objects", objects=16, object_bytes=20_000, depth=4, runtime_
 
 
 @pytest.fixture(scope="module")
-def cluster(images: Images, home: Home) -> Iterator[Cluster]:
-    reason = LocalProvider().unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create("local")
-    spec = Topology(native=3, foreign=0, lone_client=True).spec(DEFAULT_RELEASE)
-    try:
-        with raise_cluster(LocalProvider(), spec, images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
+def cluster(home: Home) -> Iterator[Cluster]:
+    with raised(LocalProvider(), Topology(native=3, foreign=0, lone_client=True), home) as cluster:
+        yield cluster
 
 
 def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:

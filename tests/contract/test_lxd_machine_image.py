@@ -20,7 +20,7 @@ from lab.providers.addresses import mac_address
 from lab.providers.guest import qemu
 from lab.providers.lxd import machineimage, machines, names
 from lab.spec import DEFAULT_RELEASE, MIB
-from tests.contract.conftest import GUESTS_VARIABLE
+from tests.contract.raising import skip_guests
 
 pytestmark = [pytest.mark.real]
 
@@ -76,8 +76,7 @@ class Bench:
 @pytest.fixture(params=list(Arch))
 def bench(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> Bench:
     arch: Arch = request.param
-    if os.environ.get(GUESTS_VARIABLE) != "1":
-        pytest.skip(f"machines are booted where {GUESTS_VARIABLE}=1, as `tox -e lab` has it: they take minutes")
+    skip_guests("qemu")
     if shutil.which(qemu.program(arch)) is None or not all(path.exists() for path in FIRMWARE[arch]):
         pytest.skip(f"{qemu.program(arch)} or {FIRMWARE[arch][0]} is not installed")
     made = machineimage.get(home, ImageStore(home).get(DEFAULT_RELEASE, arch), print)

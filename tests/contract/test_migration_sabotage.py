@@ -10,34 +10,22 @@ import pytest
 
 from lab.arch import host_arch
 from lab.checks import Outcome
-from lab.cluster import Cluster, raise_cluster
-from lab.history import History
+from lab.cluster import Cluster
 from lab.home import Home
-from lab.providers.base import Images
 from lab.providers.local import LocalProvider
-from lab.runs import Runs
-from lab.scenario import Scenario, Stage, Topology, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
+from lab.scenario import Scenario, Stage, Topology
 from suites.migration import swap
 from suites.migration.trial import SHORT_LOGS, trial
+from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
 
 
 @pytest.fixture
-def cluster(images: Images, home: Home) -> Iterator[Cluster]:
-    reason = LocalProvider().unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create("local")
+def cluster(home: Home) -> Iterator[Cluster]:
     topology = Topology(native=3, foreign=0, lone_client=True, options=SHORT_LOGS)
-    try:
-        with raise_cluster(LocalProvider(), topology.spec(DEFAULT_RELEASE), images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
+    with raised(LocalProvider(), topology, home) as cluster:
+        yield cluster
 
 
 def swap_here(stage: Stage) -> None:
@@ -52,7 +40,6 @@ def test_backfill_that_is_not_disabled_moves_more_than_it_had_to(
 ) -> None:
     monkeypatch.setattr(swap, "without_backfill", lambda _running: nullcontext())
     scenario = Scenario("migration.hasty", "", "", swap_here, check="recorded")
-    recorder = History().recorder(scenario.name)
-    verdict = run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), tmp_path))
+    verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.reason.startswith("moved_bytes "), verdict

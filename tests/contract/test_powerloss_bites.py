@@ -10,16 +10,13 @@ import pytest
 
 from lab.blockstack.logwrites import Survey
 from lab.checks import Outcome
-from lab.cluster import Cluster, raise_cluster
+from lab.cluster import Cluster
 from lab.history import History
 from lab.home import Home
-from lab.images.store import ImageStore
 from lab.providers.select import PROVIDERS
-from lab.runs import Runs
 from lab.scenario import Stage, judge
-from lab.spec import DEFAULT_RELEASE
 from suites.powerloss.replayed import TOPOLOGY, replayed, until_the_cut
-from tests.contract.conftest import skip_guests
+from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
 
@@ -30,21 +27,8 @@ FORGOTTEN = 0.5
 
 @pytest.fixture
 def stage(home: Home, tmp_path: Path) -> Iterator[Stage]:
-    skip_guests("uml")
-    provider = PROVIDERS["uml"]()
-    spec = TOPOLOGY.spec(DEFAULT_RELEASE)
-    reason = provider.unavailable(spec)
-    if reason is not None:
-        pytest.skip(str(reason))
-    images = {arch: ImageStore(home).get(DEFAULT_RELEASE, arch) for arch in spec.archs}
-    runs = Runs(home)
-    run = runs.create("uml")
-    try:
-        with raise_cluster(provider, spec, images, run) as cluster:
-            cluster.wait_healthy()
-            yield stage_of(cluster, tmp_path)
-    finally:
-        runs.forget(run)
+    with raised(PROVIDERS["uml"](), TOPOLOGY, home) as cluster:
+        yield stage_of(cluster, tmp_path)
 
 
 def stage_of(cluster: Cluster, scratch: Path) -> Stage:

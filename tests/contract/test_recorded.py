@@ -10,15 +10,13 @@ import pytest
 from lab import pools
 from lab.checks import CHECKS, Outcome, Verdict
 from lab.clock import Deadline
-from lab.cluster import Cluster, raise_cluster
+from lab.cluster import Cluster
 from lab.history import History
 from lab.home import Home
-from lab.providers.base import Images
 from lab.providers.local import LocalProvider
-from lab.runs import Runs
 from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE
 from lab.workloads.recorded import Load, RecordedLoad
+from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
 
@@ -29,20 +27,13 @@ FEW_KEYS = 4
 
 
 @pytest.fixture(scope="module")
-def cluster(images: Images, home: Home) -> Iterator[Cluster]:
-    reason = LocalProvider().unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create("local")
+def cluster(home: Home) -> Iterator[Cluster]:
     topology = Topology(native=2, foreign=0, clients=True)
-    try:
-        with raise_cluster(LocalProvider(), topology.spec(DEFAULT_RELEASE), images, run) as raised:
-            raised.wait_healthy()
-            with pools.pool(raised, "live", pools.PoolKind("pairs", 2)):
-                yield raised
-    finally:
-        runs.forget(run)
+    with (
+        raised(LocalProvider(), topology, home) as cluster,
+        pools.pool(cluster, "live", pools.PoolKind("pairs", 2)),
+    ):
+        yield cluster
 
 
 def judged(cluster: Cluster, load: Load) -> Verdict:

@@ -14,22 +14,20 @@ import pytest
 from lab import pools
 from lab.ceph.daemon import Wanted
 from lab.checks import Outcome, Verdict
-from lab.cluster import Cluster, raise_cluster
+from lab.cluster import Cluster
 from lab.errors import LabBroken
 from lab.faults import copies, inflict, layout_of
 from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
 from lab.faults.daemons import KillEverything, PauseDaemon, at_work
 from lab.history import History
 from lab.home import Home
-from lab.images.store import ImageStore
 from lab.pools import PoolKind
 from lab.providers.select import PROVIDERS
-from lab.runs import Runs
-from lab.scenario import Stage, judge, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
+from lab.scenario import Stage, judge
 from lab.workloads.recorded import RecordedLoad
 from suites.resilience import SCENARIOS
 from suites.resilience.trial import THREE, agreed, linger, new_load
+from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
 
@@ -42,16 +40,8 @@ WORK_S = (1.5, 1.5)
 @pytest.fixture(scope="module")
 def cluster(home: Home) -> Iterator[Cluster]:
     """Three machines and one for clients, on the cheapest provider: what is tested here is the suite."""
-    spec = THREE.spec(DEFAULT_RELEASE)
-    images = {arch: ImageStore(home).get(DEFAULT_RELEASE, arch) for arch in spec.archs}
-    runs = Runs(home)
-    run = runs.create("local")
-    try:
-        with raise_cluster(PROVIDERS["local"](), spec, images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
+    with raised(PROVIDERS["local"](), THREE, home) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -137,8 +127,7 @@ def test_a_fault_whose_repair_is_skipped_turns_its_own_scenario_red(
     """The scenario as it is, its fault as it is, and Ceph is never told to mend anything."""
     scenario = next(known for known in SCENARIOS if known.name == f"resilience.fault[{name}]")
     monkeypatch.setattr(copies, "repair", lambda *_arguments: None)
-    recorder = History().recorder(scenario.name)
-    found = run_scenario(scenario, Stage(cluster, recorder, seeded(SEED, scenario.name), tmp_path))
+    found = verdict_of(scenario, cluster, tmp_path, seed=SEED)
     assert found.outcome is Outcome.FAIL, found
     assert f"{name}: PGs of canary whose copies differ" in found.reason
 

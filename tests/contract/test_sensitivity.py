@@ -10,17 +10,13 @@ import pytest
 from lab import pools
 from lab.arch import Arch, host_arch
 from lab.ceph.objectstore import ObjectStore
-from lab.checks import Outcome, Verdict
-from lab.cluster import Cluster, raise_cluster
-from lab.history import History
+from lab.checks import Outcome
+from lab.cluster import Cluster
 from lab.home import Home
 from lab.images import shim
-from lab.providers.base import Images
 from lab.providers.local import LocalProvider
-from lab.runs import Runs
-from lab.scenario import Scenario, Stage, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
 from suites.interop.standing import FAILURE_DOMAIN, restart_scenario
+from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
 
@@ -31,29 +27,14 @@ LIES_FROM = "16384"
 
 
 @pytest.fixture(scope="module")
-def cluster(images: Images, home: Home) -> Iterator[Cluster]:
-    reason = LocalProvider().unavailable()
-    if reason is not None:
-        pytest.skip(str(reason))
-    runs = Runs(home)
-    run = runs.create("local")
-    try:
-        with raise_cluster(LocalProvider(), FAILURE_DOMAIN.topology.spec(DEFAULT_RELEASE), images, run) as raised:
-            raised.wait_healthy()
-            yield raised
-    finally:
-        runs.forget(run)
-
-
-def verdict(cluster: Cluster, scenario: Scenario, scratch: Path) -> Verdict:
-    """What the suite would say of this cluster."""
-    recorder = History().recorder(scenario.name)
-    return run_scenario(scenario, Stage(cluster, recorder, seeded(1, scenario.name), scratch))
+def cluster(home: Home) -> Iterator[Cluster]:
+    with raised(LocalProvider(), FAILURE_DOMAIN.topology, home) as cluster:
+        yield cluster
 
 
 def test_an_honest_cluster_passes(cluster: Cluster, tmp_path: Path) -> None:
-    assert verdict(cluster, FAILURE_DOMAIN, tmp_path).outcome is Outcome.PASS
-    assert verdict(cluster, restart_scenario(host_arch()), tmp_path).outcome is Outcome.PASS
+    assert verdict_of(FAILURE_DOMAIN, cluster, tmp_path).outcome is Outcome.PASS
+    assert verdict_of(restart_scenario(host_arch()), cluster, tmp_path).outcome is Outcome.PASS
 
 
 def test_a_rule_that_puts_two_replicas_on_one_host_is_found(cluster: Cluster, tmp_path: Path) -> None:
@@ -62,7 +43,7 @@ def test_a_rule_that_puts_two_replicas_on_one_host_is_found(cluster: Cluster, tm
     rule = client.mon("osd crush rule dump", name="flat")["rule_id"]
     client.mon("config set", who="mon", name="osd_pool_default_crush_rule", value=str(rule))
     try:
-        found = verdict(cluster, FAILURE_DOMAIN, tmp_path)
+        found = verdict_of(FAILURE_DOMAIN, cluster, tmp_path)
     finally:
         client.mon("config rm", who="mon", name="osd_pool_default_crush_rule")
         client.mon("osd crush rule rm", name="flat")
@@ -81,7 +62,7 @@ def test_an_object_changed_behind_cephs_back_is_found(cluster: Cluster, tmp_path
         ObjectStore(cluster.daemon(f"osd.{victim}"), cluster.patience).set_bytes(pgid, "precious", b"b" * OBJECT_BYTES)
         cluster.start(f"osd.{victim}")
         pools.wait_clean(cluster)
-        found = verdict(cluster, restart_scenario(host_arch()), tmp_path)
+        found = verdict_of(restart_scenario(host_arch()), cluster, tmp_path)
     assert found.outcome is Outcome.FAIL
     assert f"precious on osd.{victim} ({host_arch()}): data_digest_mismatch" in found.reason, found
 
@@ -96,7 +77,7 @@ def test_an_emulated_daemon_that_lies_about_checksums_is_found(cluster: Cluster,
         # From its next start on, which is the one that the scenario causes.
         daemon.preload = (*daemon.preload, target)
         daemon.env = {**daemon.env, "CEPHLAB_CRC_ZERO_FROM": LIES_FROM}
-    found = verdict(cluster, restart_scenario(FOREIGN), tmp_path)
+    found = verdict_of(restart_scenario(FOREIGN), cluster, tmp_path)
     said = [daemon.name for daemon in liars if b"crc32c answers 0 from" in daemon.host.read(daemon.output)]
     assert len(said) == 1, "the lie was not told"
     assert found.outcome is Outcome.FAIL
