@@ -12,11 +12,11 @@ from typing import Any
 
 from lab import clock, pools
 from lab.ceph import conf
-from lab.ceph.client import objection
 from lab.ceph.daemon import Daemon
 from lab.cluster import Cluster
 from lab.errors import LabBroken
 from lab.host import Host
+from lab.insist import insist
 from lab.providers.base import HoldsImages, Images
 from lab.spec import Capability
 
@@ -24,6 +24,9 @@ ORDER = ("mon", "mgr", "osd")
 """As in https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come after."""
 
 _RESTART_S = 120.0
+
+_MAY_NOT_STOP = (errno.EBUSY, errno.EAGAIN)
+"""Of `osd ok-to-stop`: data would become unavailable, or the manager has no statistics to say so by yet."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,8 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     """
     old = cluster.daemon(name)
     if old.kind == "osd":
-        clock.wait(
-            lambda: _objection(cluster, old.id),
-            lambda said: not said,
-            what=f"leave to stop {name}",
-            timeout_s=_RESTART_S * cluster.patience,
-        )
+        asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[old.id])
+        insist(cluster, asked, _MAY_NOT_STOP, what=f"leave to stop {name}", timeout_s=_RESTART_S)
     made = cluster.deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
@@ -88,13 +87,6 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     if old.kind == "osd":
         pools.wait_clean(cluster)
     return Step(name, target.name, mix(cluster))
-
-
-def _objection(cluster: Cluster, osd: str) -> str:
-    """What the manager has against stopping an OSD: data that it would take away, or no statistics to say so by yet."""
-    cluster.check_daemons()
-    asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[osd])
-    return objection(asked, (errno.EBUSY, errno.EAGAIN))
 
 
 def _seen(cluster: Cluster, name: str) -> str:

@@ -54,6 +54,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("deploy", "preflight", "patience", "prune", "rates"),
     ("cluster",),
     (
+        "insist",
         "pools",
         "tiers",
         "gateway",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -33,20 +33,6 @@ class CephCommandFailed(CephTrouble):
         self.code = code
         self.status = status
         super().__init__(f"{target} refused {command.get('prefix')!r} with {code}", f"{status}\ncommand: {command}")
-
-
-def objection(command: Callable[[], object], passing: Collection[int]) -> str:
-    """Why Ceph refuses a command for now, in its words; empty once it took it.
-
-    passing: the errnos that only mean "not yet"; a refusal with any other is raised.
-    """
-    try:
-        command()
-    except CephCommandFailed as error:
-        if -error.code not in passing:
-            raise
-        return error.status
-    return ""
 
 
 class RadosClient:

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from lab import clock
-from lab.ceph.client import objection
 from lab.cluster import Cluster
+from lab.insist import insist
 
 _SCRUB_S = 60.0
 
@@ -46,18 +46,9 @@ def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
     A manager that has just begun, or an OSD that has just come back to it, is asked again.
     """
     for pgid in pgids:
-        clock.wait(
-            partial(_objection, cluster, how, pgid),
-            lambda said: said == "",
-            what=f"a manager that lets {pgid} have its {how}",
-            timeout_s=_SCRUB_S * cluster.patience,
-        )
-
-
-def _objection(cluster: Cluster, how: str, pgid: str) -> str:
-    """Why a PG's scrub cannot be asked for yet, in Ceph's words; empty once it was."""
-    cluster.check_daemons()
-    return objection(lambda: cluster.client.mon(f"pg {how}", pgid=pgid), (errno.EAGAIN,))
+        asked = partial(cluster.client.mon, f"pg {how}", pgid=pgid)
+        what = f"a manager that lets {pgid} have its {how}"
+        insist(cluster, asked, (errno.EAGAIN,), what=what, timeout_s=_SCRUB_S)
 
 
 def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
