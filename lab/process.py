@@ -114,7 +114,9 @@ def start_detached(
             setsid=True,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python itself ignores
         )
-    return LocalProcess(pid, birth_of(pid), ours=True)
+    started = LocalProcess(pid, birth_of(pid), ours=True)
+    _CHILDREN[pid] = started
+    return started
 
 
 class Pipe:
@@ -240,12 +242,12 @@ class LocalProcess:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
             except ChildProcessError:
-                # Somebody else in this process waited for it (a clean-up by environment marker): it is gone.
-                self._ours = False
-                return
+                # Somebody else in this process waited for it: it is gone.
+                pid, status = self.pid, None
             if pid:
                 self._ours = False
-                self._exit_code = os.waitstatus_to_exitcode(status)
+                self._exit_code = None if status is None else os.waitstatus_to_exitcode(status)
+                _CHILDREN.pop(self.pid, None)
 
     def exit_code(self) -> int | None:
         """Status once ended (negative: the signal); None while alive, and when another process started it."""
@@ -278,6 +280,10 @@ class LocalProcess:
         return True
 
 
+_CHILDREN: dict[int, LocalProcess] = {}
+"""Detached processes that this one started and has not reaped: a clean-up that finds them by their marks reaps them."""
+
+
 def find_marked(marks: Mapping[str, str]) -> list[LocalProcess]:
     """Processes of ours whose environment has all of the marks: what a killed run left, whoever started it."""
     return [found for found, environment in environments() if marks.items() <= environment.items()]
@@ -288,7 +294,8 @@ def environments() -> Iterator[tuple[LocalProcess, dict[str, str]]]:
     for candidate in psutil.process_iter():
         try:
             if candidate.pid != os.getpid():
-                yield LocalProcess(candidate.pid, birth_of(candidate.pid)), candidate.environ()
+                found = _CHILDREN.get(candidate.pid) or LocalProcess(candidate.pid, birth_of(candidate.pid))
+                yield found, candidate.environ()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
 

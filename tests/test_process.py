@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ import pytest
 from lab import clock
 from lab.errors import LabBroken, unwritable
 from lab.home import Home
-from lab.process import LocalProcess, birth_of, recall, start_detached
+from lab.process import LocalProcess, birth_of, find_marked, recall, start_detached
 from lab.runs import Runs, write_json, write_private
 
 
@@ -37,6 +38,15 @@ def test_a_killed_process_is_dead(tmp_path: Path) -> None:
     sleeper = start_detached(["sleep", "60"], log=tmp_path / "log")
     sleeper.kill()
     assert sleeper.wait(5)
+
+
+def test_a_clean_up_by_marks_leaves_no_zombie_and_keeps_the_status(tmp_path: Path) -> None:
+    sleeper = start_detached(["sleep", "60"], log=tmp_path / "log", env={"MARK": str(tmp_path)})
+    (found,) = find_marked({"MARK": str(tmp_path)})
+    found.kill()
+    assert found.wait(5)
+    assert not psutil.pid_exists(sleeper.pid)
+    assert sleeper.exit_code() == -signal.SIGKILL
 
 
 _WITHOUT_FIRST_THREAD = """
