@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import lzma
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,12 +95,21 @@ def test_a_kernel_is_its_packages_and_nothing_around_them() -> None:
         book.find_kernel("none-such", Arch.X86_64)
 
 
+def test_a_kernel_is_woken_each_second_from_before_it_can_take_it() -> None:
+    told = "import signal; print(*signal.getitimer(signal.ITIMER_REAL), signal.getsignal(signal.SIGALRM).name)"
+    argv = [sys.executable, "-I", "-S", str(uml.TICKING), sys.executable, "-c", told]
+    left, each, handler = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()
+    assert 0 < float(left) <= float(each) == 1.0
+    assert handler == "SIG_IGN"
+
+
 def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("lab.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
     uml.UmlMachines().start(order(tmp_path, Arch.X86_64))
     (argv,) = started
-    assert argv[:3] == ["nsenter", "--", str(tmp_path / "kernel")]
+    assert argv[:2] == ["nsenter", "--"]
+    assert argv[argv.index(str(uml.TICKING)) + 1] == str(tmp_path / "kernel")
     disks = [word for word in argv if word.startswith("ubd")]
     files = [tmp_path / name for name in ("root", "store", "modules", "d0", "d1")]
     assert disks == [

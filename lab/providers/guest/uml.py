@@ -18,6 +18,10 @@ _UMID = "uml"
 _SLOW = "raid6_select_algo,calibrate_xor_blocks"
 """Races of checksum routines, built in and run at each boot; only RAID 5 and 6 need their outcome."""
 _CONSOLE = Path(__file__).with_name("mconsole.py")
+TICKING = Path(__file__).with_name("ticking.py")
+"""What starts a kernel. `unblock_signals` of arch/um/os-Linux/signal.c, as Debian's 6.1.176 is compiled, looks which
+signals are pending, turns them off, and clears what is pending: a SIGALRM before the last of these is lost, and as each
+timer is started by the one before, so is the kernel's clock."""
 
 
 class UmlMachines:
@@ -55,6 +59,10 @@ class UmlMachines:
         ]
         argv = [
             *boot.inside,
+            sys.executable,
+            "-I",
+            "-S",
+            str(TICKING),
             str(boot.executable),
             f"uml_dir={boot.folder}",
             f"umid={_UMID}",
