@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from lab import clock
 from lab.arch import Arch
+from lab.ceph.client import CephCommandFailed
 from lab.ceph.pgs import Pg, Placement, pgids
 from lab.cluster import Cluster
 
@@ -86,6 +87,19 @@ def pool(
         yield name
     finally:
         delete(cluster, name)
+
+
+@contextmanager
+def none_left(cluster: Cluster) -> Iterator[None]:
+    """Removes what a block has left of pools; Ceph's own stay, and so do those that Ceph lets nobody remove (tiers)."""
+    before = set(cluster.client.mon("osd pool ls"))
+    try:
+        yield
+    finally:
+        for name in sorted(set(cluster.client.mon("osd pool ls")) - before):
+            if not name.startswith("."):
+                with suppress(CephCommandFailed):
+                    delete(cluster, name)
 
 
 def pgs_of(cluster: Cluster, name: str) -> tuple[Pg, ...]:

@@ -155,6 +155,8 @@ def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool =
     require_programs(cluster, host, [one.name for one in programs])
     observe_client(stage, client)
     with (
+        # One of them leaves its pool, which Ceph complains of once it is five minutes old.
+        pools.none_left(cluster),
         pools.led_by(cluster, other(client)),
         counted_operations(stage, other(client), wanted=any(program.objects for program in programs)),
         Workers(AT_ONCE, thread_name_prefix="gtest") as workers,

@@ -1,0 +1,53 @@
+"""What is left of pools after a block, with no cluster."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from lab import pools
+from lab.ceph.client import CephCommandFailed
+from lab.cluster import Cluster
+
+
+class Monitor:
+    """Knows pools by name, and refuses to delete one that is a tier."""
+
+    def __init__(self, *names: str, tier: str = "") -> None:
+        self.names = list(names)
+        self.tier = tier
+
+    def mon(self, prefix: str, **arguments: Any) -> list[str]:
+        if prefix == "osd pool ls":
+            return list(self.names)
+        if prefix == "osd pool delete":
+            if arguments["pool"] == self.tier:
+                raise CephCommandFailed("mon", {"prefix": prefix}, -16, "pool has tiers")
+            self.names.remove(arguments["pool"])
+        return []
+
+
+def cluster_of(monitor: Monitor) -> Cluster:
+    return cast("Cluster", SimpleNamespace(client=monitor, clients={}))
+
+
+def test_pools_that_a_block_has_left_are_gone_and_the_others_stay() -> None:
+    monitor = Monitor("mine", tier="hot")
+    with pools.none_left(cluster_of(monitor)):
+        monitor.names += ["hot", "left", ".mgr"]
+    assert monitor.names == ["mine", "hot", ".mgr"]
+
+
+def test_they_are_gone_after_a_failure_too() -> None:
+    monitor = Monitor()
+    with pytest.raises(ZeroDivisionError):
+        leave_one_and_fail(monitor)
+    assert monitor.names == []
+
+
+def leave_one_and_fail(monitor: Monitor) -> None:
+    with pools.none_left(cluster_of(monitor)):
+        monitor.names.append("left")
+        raise ZeroDivisionError
