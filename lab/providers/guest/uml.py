@@ -19,8 +19,8 @@ _SLOW = "raid6_select_algo,calibrate_xor_blocks"
 """Races of checksum routines, built in and run at each boot; only RAID 5 and 6 need their outcome."""
 _CONSOLE = Path(__file__).with_name("mconsole.py")
 TICKING = Path(__file__).with_name("ticking.py")
-"""What starts a kernel, which can lose a SIGALRM (`unblock_signals` of arch/um/os-Linux/signal.c drops one that is pending
-while another is handled), and its clock with it, as each timer is started by the one before. See docs/guests.md."""
+"""What starts a kernel, which can lose a SIGALRM (`unblock_signals` of arch/um/os-Linux/signal.c drops one that is
+pending while another is handled), and its clock with it, as each timer is started by the one before: docs/guests.md."""
 
 
 class UmlMachines:
