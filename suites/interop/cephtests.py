@@ -94,9 +94,16 @@ API = (
     Program("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
 )
 
+HELLO_EXPECTS = (
+    (
+        r"method hello\.bad_(reader|writer) tried to (read|update) object but is not marked (RD|WR)",
+        "A case calls methods that do what they were not registered for.",
+    ),
+)
+
 CLASSES = tuple(
     # ceph_test_cls_rgw_meta is not among them: it needs a gateway to talk to.
-    Program(f"ceph_test_cls_{topic}", limit_s=900)
+    Program(f"ceph_test_cls_{topic}", limit_s=900, expects=HELLO_EXPECTS if topic == "hello" else ())
     for topic in [
         "2pc_queue",
         "cas",
