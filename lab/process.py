@@ -239,15 +239,14 @@ class LocalProcess:
         with self._lock:
             if not self._ours:
                 return
-            try:
+            # Refused where somebody else in this process waited for it: it is gone.
+            with suppress(ChildProcessError):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:
-                # Somebody else in this process waited for it: it is gone.
-                pid, status = self.pid, None
-            if pid:
-                self._ours = False
-                self._exit_code = None if status is None else os.waitstatus_to_exitcode(status)
-                _CHILDREN.pop(self.pid, None)
+                if not pid:
+                    return
+                self._exit_code = os.waitstatus_to_exitcode(status)
+            self._ours = False
+            _CHILDREN.pop(self.pid, None)
 
     def exit_code(self) -> int | None:
         """Status once ended (negative: the signal); None while alive, and when another process started it."""

@@ -64,14 +64,14 @@ Return = Callable[[Stage, str], None]
 """What is wanted of it once it is in the quorum again."""
 
 
-def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...], back: Return | None = None) -> None:
+def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...], back: Return) -> None:
     """Choose a leader and stop a monitor, several times; write and read meanwhile; compare the stores."""
     cluster = stage.cluster
     with pools.pool(cluster, "quorum", pg_num=PG_NUM) as pool, chosen_leaders(cluster):
         mirror = Mirror(cluster.client, pool)
         for number, loss in enumerate(losses, 1):
             lead(cluster, first_of(cluster, loss.leader))
-            outage(stage, mirror, first_of(cluster, loss.victim), absence, back or agree, number)
+            outage(stage, mirror, first_of(cluster, loss.victim), absence, back, number)
         archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
         stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
         mirror.verify(cluster.client, stage.recorder, "after every outage")
@@ -91,8 +91,7 @@ def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Re
     recorder.witness(f"commits that {victim} missed", got=missed, least=COMMITS)
     mirror.verify(cluster.client, recorder, f"while {victim} is away")
     absence(stage, victim)
-    cluster.start(victim)
-    in_quorum(cluster, [name.partition(".")[2] for name in monitors(cluster)])
+    start(cluster, victim)
     back(stage, victim)
     with only(cluster, victim) as client:
         value = client.command("mon", "config-key get", key=LAST_KEY).decode()
@@ -106,7 +105,7 @@ def lost_leader(stage: Stage) -> None:
     for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
         to_the_end(stage, name)
     stage.recorder.observe("the first monitor of the map", got=in_order(cluster)[0], wanted=wanted)
-    outages(stage, untouched, (Loss(leader=THERE, victim=THERE),))
+    outages(stage, untouched, (Loss(leader=THERE, victim=THERE),), agree)
     stage.recorder.observe("the leader after all", got=leader(cluster), wanted=wanted)
 
 
@@ -119,8 +118,7 @@ def to_the_end(stage: Stage, monitor: str) -> None:
     cluster.client.mon("mon remove", name=name)
     cluster.client.mon("mon add", name=name, addr=f"v2:{address}:3300")
     wiped(stage, monitor)
-    cluster.start(monitor)
-    in_quorum(cluster, [one.partition(".")[2] for one in monitors(cluster)])
+    start(cluster, monitor)
     with_ticks(stage, monitor)
 
 
@@ -134,7 +132,7 @@ def chosen_leaders(cluster: Cluster) -> Iterator[None]:
         for barred in barred_leaders(cluster):
             cluster.client.mon("mon rm disallowed_leader", name=barred)
         cluster.client.mon("mon set election_strategy", strategy="classic")
-        in_quorum(cluster, [name.partition(".")[2] for name in monitors(cluster)])
+        all_in_quorum(cluster)
 
 
 def lead(cluster: Cluster, monitor: str) -> None:
@@ -213,8 +211,7 @@ def with_ticks(stage: Stage, monitor: str) -> None:
         return
     stage.recorder.record("defect", monitor=monitor, seen="it gives no new client an id", done="started anew")
     cluster.stop(monitor)
-    cluster.start(monitor)
-    in_quorum(cluster, [one.partition(".")[2] for one in monitors(cluster)])
+    start(cluster, monitor)
 
 
 def gives_ids(cluster: Cluster, monitor: str) -> bool:
@@ -239,6 +236,16 @@ def in_quorum(cluster: Cluster, names: list[str]) -> None:
     cluster.wait(
         lambda status: sorted(status.quorum) == sorted(names), what=f"quorum of {', '.join(names)}", timeout_s=QUORUM_S
     )
+
+
+def all_in_quorum(cluster: Cluster) -> None:
+    in_quorum(cluster, [name.partition(".")[2] for name in monitors(cluster)])
+
+
+def start(cluster: Cluster, monitor: str) -> None:
+    """Start a monitor, and wait until the quorum has it and all the others."""
+    cluster.start(monitor)
+    all_in_quorum(cluster)
 
 
 def monitors(cluster: Cluster) -> list[str]:
@@ -304,14 +311,14 @@ def scenario(
 SCENARIOS: tuple[Scenario, ...] = (
     scenario(
         "lost",
-        partial(outages, absence=untouched, losses=QUICK_LOSSES),
+        partial(outages, absence=untouched, losses=QUICK_LOSSES, back=agree),
         tier=Tier.QUICK,
         goal="A quorum of both architectures, led by either, outlives the loss of a monitor, which then catches up.",
         method="Lets a monitor of each architecture lead, stops one, commits and writes meanwhile, compares stores.",
     ),
     scenario(
         "lost-each",
-        partial(outages, absence=untouched, losses=ALL_LOSSES),
+        partial(outages, absence=untouched, losses=ALL_LOSSES, back=agree),
         tier=Tier.FULL,
         goal="Whichever architecture leads and whichever loses a monitor, the rest serves and the lost one catches up.",
         method="Goes through leaders and losses, commits and writes during each outage, compares the stores after it.",
