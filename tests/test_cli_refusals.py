@@ -15,6 +15,7 @@ from lab.arch import host_arch
 from lab.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
 from lab.home import Home
 from lab.spec import DEFAULT_RELEASE, GIB, UNKNOWN_RELEASE, build_spec
+from tests.fake_image_tools import FakePreload
 from tests.fake_provider import FakeProvider, kept_cluster, providers, trouble
 
 HERE = host_arch().value
@@ -22,6 +23,12 @@ HERE = host_arch().value
 
 def up(world: World, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["up", *arguments], obj=world)
+
+
+@pytest.fixture(autouse=True)
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused or broken here is so whatever the preloads of pulled images are."""
+    monkeypatch.setattr("lab.images.store.AioPreload", FakePreload)
 
 
 @pytest.fixture
