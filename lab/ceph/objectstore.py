@@ -42,9 +42,6 @@ class ObjectStore:
 
     # An object is named by its PG and name; the tool takes tenths of seconds natively and many seconds emulated.
 
-    def get_bytes(self, pgid: str, name: str) -> bytes:
-        return self.tool("--pgid", pgid, name, "get-bytes")
-
     def set_bytes(self, pgid: str, name: str, data: bytes) -> None:
         """Replace the content, with new checksums of the store itself: only a comparison of copies can tell."""
         self.tool("--pgid", pgid, name, "set-bytes", stdin=data)

@@ -29,7 +29,6 @@ class Status:
     osds: int
     osds_up: int
     osds_in: int
-    osdmap_epoch: int
     pgs: int
     pg_states: Mapping[str, int]
     objects: int
@@ -93,7 +92,6 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
         osds=int(osdmap["num_osds"]),
         osds_up=int(osdmap["num_up_osds"]),
         osds_in=int(osdmap["num_in_osds"]),
-        osdmap_epoch=int(osdmap.get("epoch", 0)),
         pgs=int(pgmap.get("num_pgs", 0)),
         pg_states={state["state_name"]: int(state["count"]) for state in pgmap.get("pgs_by_state", ())},
         objects=int(pgmap.get("num_objects", 0)),

@@ -103,11 +103,6 @@ def traffic(changed: Counters) -> Traffic:
     )
 
 
-def of_socket(host: Host, socket: PurePosixPath) -> dict[str, float]:
-    """The counters of a Ceph client or daemon through its admin socket on a host."""
-    return flatten(ask_socket(host, socket, "perf dump"))
-
-
 def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: float = 1.0) -> Any:
     """The answer to a command of an admin socket on a host; such a daemon answers without any quorum."""
     answer = host.run(["python3", "-c", _ASK, str(socket), command], timeout_s=_SOCKET_S * patience)

@@ -16,7 +16,6 @@ from lab.host import Host, HostProcess
 
 _END_S = 60.0
 LOG = "log"
-PATTERNS = ("read", "write", "randread", "randwrite", "rw", "randrw")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lab.hypervisor.guest import Guest
 from lab.hypervisor.parts import Parts
 from lab.images.store import ImageStore
 from lab.pools import PoolKind
-from lab.scenario import Stage, Topology
+from lab.scenario import Topology
 from lab.spec import MIB
 from lab.workers import Workers
 from lab.workloads import image
@@ -119,8 +119,3 @@ def disk(of: BlockImage, cache: Cache, **options: str) -> RbdDisk:
 
 
 note = partial(figure, why=SHARED)
-
-
-def tier_scaled(stage: Stage, quick: float, full: float) -> float:
-    """One of two values by the run's tier."""
-    return full if stage.tier == "full" else quick

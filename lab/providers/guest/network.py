@@ -122,9 +122,6 @@ class Network:
             ]
         )
 
-    def remove_guest(self, index: int) -> None:
-        self.ip([f"link del {name}" for name in interfaces(index)])
-
     def attach(self, index: int, *, attached: bool) -> None:
         """Put a guest's interface on the bridge, or take it off: its agent is reached all the same."""
         lab, _ = interfaces(index)

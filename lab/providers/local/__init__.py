@@ -45,7 +45,6 @@ class LocalLab:
         self.images = images
         self.subnet = subnet
         self._hosts: dict[str, LocalHost] = {}
-        self._nodes: dict[str, dict[str, Any]] = {}
 
     @property
     def hosts(self) -> Mapping[str, Host]:
