@@ -32,8 +32,7 @@ PROBED = "cephlab: the kernel runs"
 CPU = {
     # An emulated cmpxchg16b with several CPUs ended in double faults, and five levels of pages cost time (QEMU 7.2).
     Arch.X86_64: "max,-cx16,-la57",
-    # Debian signs return addresses; the architected cipher is what an emulated guest would mostly compute.
-    Arch.AARCH64: "max,pauth-impdef=on",
+    Arch.AARCH64: Arch.AARCH64.qemu_cpu,
 }
 _HURRY = "nokaslr cryptomgr.notests rcupdate.rcu_expedited=1"
 """What an emulated kernel leaves out of its boot: moving itself, tests of its ciphers, patience with its CPUs."""
