@@ -15,7 +15,7 @@ from lab.errors import CommandTimedOut, SpecError
 from lab.history import Event
 from lab.process import Result as Ended
 from lab.workloads import gtest
-from lab.workloads.gtest import Case, Result
+from lab.workloads.gtest import Case, Result, Run
 from suites.interop import cephtests, objectstore
 from suites.interop.known_gtest import Known, read_known, reason_for, selection
 
@@ -306,3 +306,10 @@ def test_every_suite_of_bluestore_is_in_one_part(case: str, part: str) -> None:
 )
 def test_other_stores_and_what_takes_too_long_are_left_out(case: str) -> None:
     assert not any(selects(one, case) for one in (STORE, LAYOUT))
+
+
+@pytest.mark.parametrize("worse", [-6, None])
+def test_the_words_of_a_crash_go_before_those_of_a_failure(worse: int | None) -> None:
+    ran = [Run("p", (), code, f"words of {code}") for code in (0, 1, worse, 0)]
+    assert objectstore.telling(ran).tail == f"words of {worse}"
+    assert objectstore.telling(ran[:2]).tail == "words of 1"

@@ -61,8 +61,12 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
     finished = [case for one in ran for case in one.cases if case.result in (Result.PASS, Result.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
-    worst = next((one for one in ran if one.code != 0), ran[-1])
-    record_run(stage.recorder, replace(worst, cases=tuple(case for one in ran for case in one.cases)))
+    record_run(stage.recorder, replace(telling(ran), cases=tuple(case for one in ran for case in one.cases)))
+
+
+def telling(ran: Sequence[Run]) -> Run:
+    """The run whose last words are kept: one that crashed or hung before one that failed, whose cases say why."""
+    return max(ran, key=lambda one: (one.code is None or one.code < 0, one.code != 0))
 
 
 def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> Run:
