@@ -23,9 +23,9 @@ _SHORT = 12
 @app.command("build")
 def build(
     ctx: typer.Context,
-    release: Annotated[str, typer.Argument(help="pacific, reef or tentacle.")],
+    release: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.")],
     arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that cephlab knows.")
+        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the release is for.")
     ] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Ask for newer packages although one is cached.")] = False,
     as_json: JsonOption = False,
@@ -33,10 +33,10 @@ def build(
     """Build an image, unless the cache has it."""
     with reporting(as_json) as out:
         from cli.signals import interruptible
-        from lab.arch import Arch, parse_arch
+        from lab.arch import parse_arch
 
         store = world_of(ctx).images
-        wanted = [parse_arch(text) for text in arch] if arch else list(Arch)
+        wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of(release)
         for one in wanted:
             store.book.find(release, one)
         with interruptible(out.note), out.progress() as say:

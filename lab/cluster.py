@@ -14,6 +14,7 @@ from typing import Any
 from lab import clock
 from lab.arch import Arch
 from lab.ceph import conf, keyring
+from lab.ceph.adminsocket import tell
 from lab.ceph.client import CephCommandFailed, RadosClient
 from lab.ceph.daemon import Daemon, Wanted
 from lab.ceph.offline import run_tool
@@ -25,6 +26,7 @@ from lab.images.claims import claim
 from lab.patience import patience_for
 from lab.preflight import require_fit
 from lab.providers.base import Images, Lab, Provider
+from lab.releases import makes_a_pool
 from lab.runs import Run, write_json, write_private
 from lab.spec import ClusterSpec, Node
 from lab.specfile import spec_to_json
@@ -173,14 +175,14 @@ class Cluster:
 
     def wait_map(self, osds: Sequence[int], timeout_s: float = _HEALTHY_S) -> None:
         """Wait until these OSDs have the map that is the newest at this call."""
-        epoch = int(self.client.mon("osd stat")["epoch"])
+        epoch = int(self.client.mon("osd dump")["epoch"])
         for osd in osds:
             self._wait_for(partial(self.newest_map, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
 
     def newest_map(self, osd: int) -> int:
         """Epoch of the newest map that an OSD has; 0 when it is down, or goes down while it is asked."""
         try:
-            return int(self.client.tell(f"osd.{osd}", "status")["newest_map"])
+            return int(tell(self.client, self.daemons, f"osd.{osd}", "status")["newest_map"])
         except CephCommandFailed as error:
             if error.code != -errno.ENXIO:
                 raise
@@ -205,8 +207,9 @@ class Cluster:
         """HEALTH_OK, every OSD up and every PG active+clean, by statistics newer than this call."""
         self.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
         self.settle(timeout_s)
+        bare = not makes_a_pool(self.spec.release)
         return self.wait(
-            lambda status: status.ok and status.clean and status.all_up,
+            lambda status: status.ok and status.all_up and (status.clean or (bare and not status.pgs)),
             what="HEALTH_OK with all PGs active+clean",
             timeout_s=timeout_s,
         )

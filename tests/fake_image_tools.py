@@ -35,6 +35,7 @@ class FakeTools:
     elf_machine: int | None = None
     compiles: bool = True
     calls: list[tuple[str, str]] = field(default_factory=list)
+    hooks: list[list[str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def locate(self, program: str) -> str | None:
@@ -69,6 +70,7 @@ class FakeTools:
         assert not [option for option in argv if "allow" in option or "trusted" in option]
         arch = parse_arch(_option(argv, "--arch"))
         hooks = [option.removeprefix("--setup-hook=") for option in argv if option.startswith("--setup-hook=")]
+        self.hooks.append(hooks)
         special = shlex.split(hooks[-1])
         if self.refusal:
             raise CommandFailed(argv, 25, "", self.refusal, "this machine")

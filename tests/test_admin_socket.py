@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import struct
@@ -14,9 +15,11 @@ from typing import cast
 
 import pytest
 
+from lab.ceph.adminsocket import ask_socket, tell
+from lab.ceph.client import CephCommandFailed, RadosClient
+from lab.ceph.daemon import Daemon
 from lab.errors import LabBroken
 from lab.host import Host
-from lab.telemetry.counters import ask_socket
 
 
 @contextmanager
@@ -46,6 +49,9 @@ class Here:
 
     name = "here"
 
+    def __init__(self, directory: Path = Path("/")) -> None:
+        self.directory = PurePosixPath(directory)
+
     def run(self, argv: Sequence[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=timeout_s)
 
@@ -54,6 +60,43 @@ def test_an_admin_socket_is_asked_without_any_monitor(tmp_path: Path) -> None:
     path = tmp_path / "mon.n0.asok"
     with admin_socket(path, {"mon_status": b'{"quorum": []}'}):
         assert ask_socket(cast("Host", Here()), PurePosixPath(path), "mon_status") == {"quorum": []}
+
+
+class Refusing:
+    """A client whose daemons refuse."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def tell(self, name: str, prefix: str) -> object:
+        raise CephCommandFailed(name, {"prefix": prefix}, self.code, "unrecognized command")
+
+
+def told(tmp_path: Path, code: int, *known: str) -> object:
+    host = cast("Host", Here(tmp_path))
+    daemons = {name: Daemon(name, host, ("ceph-osd",)) for name in known}
+    return tell(cast("RadosClient", Refusing(code)), daemons, "osd.0", "status")
+
+
+def test_a_daemon_that_refuses_a_command_is_asked_by_its_socket(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with admin_socket(tmp_path / "run/osd.0.asok", {"status": b'{"newest_map": 7}'}):
+        assert told(tmp_path, -errno.EINVAL, "osd.0") == {"newest_map": 7}
+
+
+def test_where_the_socket_gives_no_answer_the_first_refusal_stands(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with (
+        admin_socket(tmp_path / "run/osd.0.asok", {"status": b"ERROR: no"}),
+        pytest.raises(CephCommandFailed, match="unrecognized command"),
+    ):
+        told(tmp_path, -errno.EINVAL, "osd.0")
+
+
+@pytest.mark.parametrize(("code", "known"), [(-errno.ENXIO, "osd.0"), (-errno.EINVAL, "osd.1")])
+def test_any_other_refusal_stands(tmp_path: Path, code: int, known: str) -> None:
+    with pytest.raises(CephCommandFailed):
+        told(tmp_path, code, known)
 
 
 def test_an_admin_socket_that_gives_no_answer_is_told(tmp_path: Path) -> None:

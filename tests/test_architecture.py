@@ -31,7 +31,7 @@ MAY_IMPORT = {
 """Which packages of ours each package may import."""
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "workers", "clock", "arch", "process", "redaction", "revision"),
+    ("errors", "workers", "clock", "arch", "process", "redaction", "releases", "revision"),
     (
         "spec",
         "history",

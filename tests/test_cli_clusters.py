@@ -15,8 +15,11 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.show import age_text, state_of
 from cli.world import World
-from lab.errors import Unavailable
+from lab.arch import Arch
+from lab.errors import LabBroken, Unavailable
 from lab.home import Home
+from lab.images.image import Image
+from lab.images.store import ImageStore
 from lab.prune import Fate, fate_of, survey
 from lab.runs import Runs, write_json
 from tests.fake_provider import FOREIGN, SECRET, FakeProvider, abandoned_run, kept_cluster, providers
@@ -337,6 +340,18 @@ def test_an_unknown_release_is_not_built(world: World) -> None:
     result = call(world, "image", "build", "hammer")
     assert result.exit_code == 2
     assert "unknown release 'hammer'" in result.stderr
+
+
+def test_a_release_is_built_for_the_architectures_that_it_is_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Arch] = []
+
+    def get(_store: ImageStore, _release: str, arch: Arch, **_: Any) -> Image:
+        asked.append(arch)
+        raise LabBroken("nothing is built here")
+
+    monkeypatch.setattr(ImageStore, "get", get)
+    assert call(world, "image", "build", "nautilus").exit_code != 0
+    assert asked == [Arch.X86_64]
 
 
 def test_the_doctor_as_json(world: World) -> None:

@@ -33,7 +33,7 @@ def test_reef_is_what_you_get_when_you_do_not_say() -> None:
 @pytest.mark.parametrize(
     ("release", "role_sets", "got", "known"),
     [
-        ("quincy", ("ceph",), "unknown release 'quincy'", "pacific, reef, tentacle"),
+        ("quincy", ("ceph",), "unknown release 'quincy'", "nautilus, pacific, reef, tentacle"),
         ("reef", ("ceph", "kernal"), "unknown role set 'kernal'", "ceph"),
         ("reef", (), "an image needs at least one role set", "ceph"),
     ],
@@ -79,12 +79,23 @@ def test_a_release_brings_what_its_packages_forgot_to_name() -> None:
     assert "libqatzip3" not in hypervisor.packages
 
 
+def test_a_release_does_without_what_its_suite_lacks() -> None:
+    old, new = recipe("nautilus"), recipe()
+    assert set(new.packages) - set(old.packages) == {"ceph-test"}
+    assert set(new.programs) - set(old.programs) == {"ceph-erasure-code-tool"}
+    assert (old.supported, new.supported) == (False, True)
+    assert (BOOK.archs_of("nautilus"), BOOK.archs_of("reef")) == ((Arch.X86_64,), tuple(Arch))
+    with pytest.raises(SpecError, match="unknown release 'quincy'"):
+        BOOK.archs_of("quincy")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
         ('default = "reef"', 'default = "squid"', "squid"),
         ('suite = "trixie"', 'suite = "trixie"\nsweet = 1', "releases.reef.sweet"),
         ('suite = "trixie"', 'suite = "tri xie"', "releases.reef.suite"),
+        ('lacks = ["ceph-test"', 'lacks = ["ceph-tset"', "nautilus lacks ceph-tset"),
         ('  "ceph-mgr",', '  "ceph-mgr; rm -rf /",', "role_sets.ceph.packages"),
         ('  "ceph-mgr",', '  "--allow-unauthenticated",', "role_sets.ceph.packages"),
         ('["x86_64", "aarch64"]', '["sparc"]', "archs"),

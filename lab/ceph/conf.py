@@ -184,6 +184,11 @@ def conf_path(host: Host) -> PurePosixPath:
     return host.directory / "ceph.conf"
 
 
+def socket_path(host: Host, name: str) -> PurePosixPath:
+    """Where the admin socket of a daemon, by its name as in `osd.0`, is."""
+    return host.directory / "run" / f"{name}.asok"
+
+
 def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, str], host: Mapping[str, str]) -> bytes:
     """A ceph.conf. mon_addresses: name -> IPv4 address; later mappings win over earlier ones."""
     lines = [

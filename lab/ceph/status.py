@@ -75,7 +75,7 @@ class Status:
 
 
 def parse_status(raw: Mapping[str, Any]) -> Status:
-    """Read the JSON of `ceph status` (pacific to tentacle)."""
+    """Read the JSON of `ceph status` (nautilus to tentacle)."""
     pgmap = raw.get("pgmap", {})
     osdmap = raw["osdmap"]
     # Before Octopus the counts were one level deeper; some releases still nest them.

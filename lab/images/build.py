@@ -84,6 +84,7 @@ def check_root(root: Path, recipe: Recipe) -> None:
             "name the packages that carry them in the recipe file",
         )
     loader = root / recipe.arch.loader.lstrip("/")
+    _lead_inside(root, loader)
     try:
         header = loader.read_bytes()[:20]
     except OSError as error:
@@ -198,6 +199,13 @@ def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)
+
+
+def _lead_inside(root: Path, path: Path) -> None:
+    """Make an absolute link relative (bullseye's loader is one): from outside it would lead to this machine's files."""
+    if path.is_symlink() and (target := path.readlink()).is_absolute():
+        path.unlink()
+        path.symlink_to(os.path.relpath(root / target.relative_to("/"), path.parent))
 
 
 def _link(path: Path, target: str) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -37,6 +37,10 @@ class _Release(_Table):
     archs: Annotated[tuple[Arch, ...], Field(min_length=1)]
     packages: dict[Arch, tuple[_Package, ...]] = {}
     """What this release's own packages need and do not name."""
+    lacks: tuple[_Program, ...] = ()
+    """Packages and programs of the role sets that its suite does not have."""
+    supported: bool = True
+    """False for a suite without security support any more: the mirror may still list updates whose files are gone."""
 
 
 class _Contents(_Table):
@@ -73,12 +77,20 @@ class _Book(_Table):
         for name in (*self.releases, *self.role_sets):
             if not _Word.fullmatch(name):
                 raise ValueError(f"{name!r} is not a name of a-z, 0-9 and -")
+        parts = [self.base, *self.role_sets.values()]
+        held = {name for part in parts for name in (*part.packages, *part.programs)}
+        for name, release in self.releases.items():
+            if strange := set(release.lacks) - held:
+                raise ValueError(f"{name} lacks {', '.join(sorted(strange))}, which no role set names")
         return self
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to ask apt for, and which programs of the result are looked for under /usr/bin and /usr/sbin."""
+    """What to ask apt for, and which programs of the result are looked for under /usr/bin and /usr/sbin.
+
+    supported: whether the suite still gets security updates; those of others are left out.
+    """
 
     release: str
     suite: str
@@ -86,6 +98,7 @@ class Recipe:
     role_sets: tuple[str, ...]
     packages: tuple[str, ...]
     programs: tuple[str, ...]
+    supported: bool = field(default=True, kw_only=True)
 
     @cached_property
     def digest(self) -> str:
@@ -117,7 +130,8 @@ class KernelRecipe(Recipe):
 
 
 def _digest_of(recipe: Recipe) -> str:
-    parts = {part.name: getattr(recipe, part.name) for part in fields(Recipe)}
+    # Whether it is supported is no part of an image's content: that says itself which packages it has.
+    parts = {part.name: getattr(recipe, part.name) for part in fields(Recipe) if part.name != "supported"}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -161,9 +175,16 @@ class RecipeBook:
             suite=found.suite,
             arch=arch,
             role_sets=wanted,
-            packages=tuple(sorted({*own, *(name for part in contents for name in part.packages)})),
-            programs=tuple(sorted({name for part in contents for name in part.programs})),
+            packages=tuple(sorted({*own, *(name for part in contents for name in part.packages)} - {*found.lacks})),
+            programs=tuple(sorted({name for part in contents for name in part.programs} - {*found.lacks})),
+            supported=found.supported,
         )
+
+    def archs_of(self, release: str) -> tuple[Arch, ...]:
+        """Architectures that a release is for; SpecError where the book has no such release."""
+        if release not in self._book.releases:
+            raise _unknown("release", release, self.releases)
+        return self._book.releases[release].archs
 
     @property
     def kernels(self) -> tuple[str, ...]:

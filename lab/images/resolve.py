@@ -139,6 +139,9 @@ def run_mmdebstrap(
         "--format=directory",
         f"--arch={recipe.arch.debian}",
     ]
+    if not recipe.supported and source.mirror is None:
+        # Of its own accord mmdebstrap names the updates' place too, and nothing else does.
+        options.append(f"""--setup-hook=sed -i '/ {recipe.suite}-security /d' "$1/etc/apt/sources.list\"""")
     if source.accept_expired:
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')
     mirror = [source.mirror] if source.mirror else []

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
-
-from lab.errors import LabBroken
-from lab.host import Host
 
 Counters = Mapping[str, float]
 """`section.name` -> value; of an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
 
-_SOCKET_S = 20.0
 EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
-
-# The protocol of Ceph's admin socket (src/common/admin_socket.cc): JSON and a zero byte, a length and the answer back.
-_ASK = """
-import json, socket, struct, sys
-asked = socket.socket(socket.AF_UNIX)
-asked.connect(sys.argv[1])
-asked.sendall(json.dumps({"prefix": sys.argv[2]}).encode() + bytes(1))
-stream = asked.makefile("rb")
-length = struct.unpack(">I", stream.read(4))[0]
-sys.stdout.write(stream.read(length).decode())
-"""
 
 
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
@@ -101,12 +84,3 @@ def traffic(changed: Counters) -> Traffic:
         sent_bytes=get("msgr.msgr_send_bytes"),
         received_bytes=get("msgr.msgr_recv_bytes"),
     )
-
-
-def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: float = 1.0) -> Any:
-    """The answer to a command of an admin socket on a host; such a daemon answers without any quorum."""
-    answer = host.run(["python3", "-c", _ASK, str(socket), command], timeout_s=_SOCKET_S * patience)
-    try:
-        return json.loads(answer.stdout)
-    except json.JSONDecodeError as error:
-        raise LabBroken(f"{socket} on {host.name} gave no answer to {command}", answer.stdout[:200]) from error

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from statistics import fmean
 from typing import Protocol
 
+from lab.ceph.adminsocket import tell
 from lab.ceph.daemon import Daemon
 from lab.cluster import Cluster
 from lab.errors import LabBroken, Unavailable
@@ -192,7 +193,7 @@ class Meter:
         return counters.total([self._socket_counters(host, socket) for host, socket in sockets])
 
     def _osd_counters(self, daemon: Metered) -> dict[str, float]:
-        return counters.flatten(self.cluster.client.tell(daemon.name, "perf dump"))
+        return counters.flatten(tell(self.cluster.client, self.cluster.daemons, daemon.name, "perf dump"))
 
     def _socket_counters(self, host: Host, socket: PurePosixPath) -> dict[str, float]:
         return counters.flatten(self._teller(host).ask("socket", socket=str(socket)))

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from lab import clock
 from lab.arch import host_arch
+from lab.ceph import conf
+from lab.ceph.adminsocket import ask_socket
 from lab.ceph.client import RadosClient
 from lab.cluster import Cluster
 from lab.errors import CephTrouble
@@ -15,7 +17,6 @@ from lab.faults.daemons import KillDaemon, KillTogether
 from lab.faults.network import Partition
 from lab.scenario import Scenario, Stage, Tier, Topology
 from lab.spec import Capability
-from lab.telemetry.counters import ask_socket
 from lab.workloads.recorded import RecordedLoad
 from suites.resilience.beyond import beyond
 from suites.resilience.rebuild import rebuild_from_osds
@@ -58,7 +59,7 @@ def majority(stage: Stage) -> None:
 def alone(cluster: Cluster, survivor: str) -> None:
     """Wait until a monitor has noticed that it has no quorum; until then it answers, as its lease allows it to."""
     host = cluster.host_of(survivor)
-    socket = host.directory / "run" / f"{survivor}.asok"
+    socket = conf.socket_path(host, survivor)
     clock.wait(
         lambda: ask_socket(host, socket, "mon_status", patience=cluster.patience)["quorum"],
         lambda quorum: not quorum,

@@ -1,0 +1,23 @@
+"""Ceph's releases by number."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab.images.recipe import read_recipes
+from lab.releases import makes_a_pool, number_of
+
+
+@pytest.mark.parametrize(("release", "number"), [("hammer", 8), ("nautilus", 14), ("reef", 18), ("tentacle", 20)])
+def test_a_release_has_the_number_of_its_letter(release: str, number: int) -> None:
+    assert number_of(release) == number
+
+
+@pytest.mark.parametrize("release", ["", "18.2.7", "Reef", "ångström"])
+def test_what_is_no_name_has_no_number(release: str) -> None:
+    assert number_of(release) is None
+
+
+def test_only_the_oldest_release_starts_without_a_pool() -> None:
+    assert [one for one in read_recipes().releases if not makes_a_pool(one)] == ["nautilus"]
+    assert makes_a_pool("")
