@@ -263,10 +263,21 @@ def selects(filter_text: str, case: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "case", ["TestLibRBD.Open", "DiffIterateTest/0.Diff", "EncryptedFlattenTest/7.Flatten", "TestGroup.Add"]
+    "case",
+    [
+        "TestLibRBD.Open",
+        "DiffIterateTest/0.Diff",
+        *(f"EncryptedFlattenTest/{number}.Grow" for number in range(10)),
+        "TestGroup.Add",
+    ],
 )
 def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
     assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
+
+
+def test_a_program_waits_for_a_connection_as_the_lab_would() -> None:
+    assert cephtests.mount_timeout(1.0) == "--client_mount_timeout=300"
+    assert cephtests.mount_timeout(7.5) == "--client_mount_timeout=2250"
 
 
 def test_librbd_is_told_the_features_that_images_have_by_default() -> None:
