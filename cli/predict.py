@@ -26,9 +26,9 @@ _CEILINGS_SHOWN = 8
 
 ProfileOption = Annotated[str, typer.Option("--profile", help="Name of a profile, or the path of its file.")]
 DemandOption = Annotated[
-    Path | None, typer.Option("--demand", help="Demand file; default: the newest measured, else the shipped one.")
+    Path | None, typer.Option("--demand", help="Demand file; default: the newest measured, else those shipped.")
 ]
-OpOption = Annotated[str, typer.Option("--op", help="randread, randwrite, read, write, get or put.")]
+OpOption = Annotated[str, typer.Option("--op", help="randread, randwrite, read, write, seq, get or put.")]
 BlockOption = Annotated[str, typer.Option("--bs", help="Bytes of one operation: 4k, 64k, 4M.")]
 ReplicasOption = Annotated[int, typer.Option("--replicas", min=1, help="Copies of each object.")]
 EcOption = Annotated[str, typer.Option("--ec", metavar="K+M", help="Erasure code in place of copies.")]
@@ -70,7 +70,7 @@ def predict(
         made = [_predict(world, profile, demands, shape) for shape in shapes]
         series = [[_predict(world, profile, demands, one) for one in _sweep(shape, sweep)] for shape in shapes]
         scalings = [_scaling(world, profile, shape) for shape in shapes]
-        published = _published(world, made[0].profile, demands)
+        published, theirs = _published(world, made[0].profile, demand)
         rebuilt = recovered(recover, demands, load(world, profile), lambda name: load(world, name), k=shapes[0].k)
         out.note(f"demands: {origin}")
         if as_json:
@@ -79,6 +79,7 @@ def predict(
                 "predictions": [as_value(one) for one in made],
                 "scalability": [one.words(shape.clients) for one, shape in zip(scalings, shapes, strict=True)],
                 "published": [compared(one) for one in published],
+                "published_demands": theirs,
             }
             if rebuilt:
                 value["recovery"] = rebuilt.as_value()
@@ -94,6 +95,7 @@ def predict(
         if published:
             print("\nbeside what was published of this cluster, under the load that it was published for:")
             out.result(comparison_table(published), None)
+            out.note(f"demands: {theirs}")
 
 
 def explain(
@@ -172,14 +174,16 @@ def _shape(
     return Shape(op, parse_block(bs), clients, depth, replicas=replicas, k=k, m=m, hit_ratio=hit_ratio, span=span)
 
 
-def _published(world: World, profile: str, demands: tuple[Demand, ...]) -> list[Comparison]:
-    """The published figures of a profile's cluster that the model can speak to."""
+def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
+    """The published figures of a profile's cluster that the model can speak to, and where their demands are from."""
+    from tuning.demandsets import find_every_demand
     from tuning.references import load_references
     from tuning.validate import validate
 
+    demands, origin = find_every_demand(world.home.demands, chosen)
     own = [reference for reference in load_references() if reference.profile == profile]
     found = validate(demands, own, lambda name: load(world, name))
-    return [one for one in found.comparisons if one.ratio is not None]
+    return [one for one in found.comparisons if one.ratio is not None], origin
 
 
 def comparison_table(comparisons: list[Comparison]) -> Table:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.compare import CODES
 from cli.output import JsonOption, Output, reporting
-from cli.predict import DemandOption, compared, comparison_table, demands_of
+from cli.predict import DemandOption, compared, comparison_table
 from cli.world import world_of
 
 if TYPE_CHECKING:
@@ -16,19 +17,28 @@ if TYPE_CHECKING:
     from tuning.validate import Comparison, Validation
 
 
-def validate_model(ctx: typer.Context, demand: DemandOption = None, as_json: JsonOption = False) -> None:
+def validate_model(
+    ctx: typer.Context,
+    demand: DemandOption = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Publication to compare with instead of those shipped; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Predict every published figure of the reference papers, and say how far off that is.
 
     Exit code 1 when that is further than the target, 6 when nothing could be predicted.
     """
     with reporting(as_json) as out:
+        from tuning.demandsets import find_every_demand
         from tuning.profilefile import find_profile
-        from tuning.references import load_references
+        from tuning.references import load_reference, load_references
         from tuning.validate import validate
 
         world = world_of(ctx)
-        demands, origin = demands_of(world, demand)
-        references = load_references()
+        demands, origin = find_every_demand(world.home.demands, demand)
+        references = tuple(map(load_reference, reference)) if reference else load_references()
         found = validate(demands, references, lambda name: find_profile(name, world.home.profiles), sensitivity=True)
         out.note(f"demands: {origin}")
         if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from tests.fake_provider import FakeProvider, providers
 from tests.model_parts import demand
 from tuning.profilefile import load_profile
 
+PAGE = Path(__file__).resolve().parent.parent / "docs/model.md"
 ALTRA = ("--profile", "ampere-altra-4n")
 FIO = {
     "jobs": [
@@ -341,3 +343,16 @@ def test_the_rate_of_the_erasure_code_is_read() -> None:
 
 def test_the_loopback_answers() -> None:
     assert 0 < probe.loopback_rtt_s() < 0.1
+
+
+def test_a_publication_that_is_not_shipped_is_compared_too(world: World, tmp_path: Path) -> None:
+    """As the page of the model shows one."""
+    text = PAGE.read_text()
+    paper = tmp_path / "paper.toml"
+    paper.write_text(next(one for one in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[figures]]" in one))
+    found = _json(world, "validate-model", "--reference", str(paper))
+    assert {one["source"] for one in found["figures"]} == {"paper"}
+    assert [one["predicted"] is None for one in found["figures"]] == [False, False, True, False]
+    refused = _cephlab(world, "validate-model", "--reference", str(tmp_path / "none.toml"))
+    assert refused.exit_code == 2
+    assert "none.toml" in refused.stderr

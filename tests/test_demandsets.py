@@ -16,7 +16,7 @@ from lab.telemetry import demandfile
 from lab.telemetry.demand import Demand
 from lab.telemetry.demandfile import Measurement
 from tests.model_parts import demand, profile
-from tuning.demandsets import find_demands, missing_from
+from tuning.demandsets import find_demands, find_every_demand, missing_from, of_release
 from tuning.model import predict
 from tuning.profilefile import SHIPPED
 from tuning.work import work_for
@@ -89,3 +89,63 @@ def test_a_block_size_that_was_not_measured_is_between_those_of_kin(tmp_path: Pa
     assert costs == sorted(costs)
     assert work_for(shipped, Shape("write", 4 << 20, 1, 1)).doubts == ()
     assert any("randwrite" in doubt for doubt in work_for(shipped, Shape("write", 1 << 20, 1, 1)).doubts)
+
+
+def of(release: str, name: str = "seq", *, emulated: bool = False) -> Demand:
+    return replace(demand(name, 4 << 20, primary_s=0.001, emulated=emulated), release=release)
+
+
+@pytest.mark.parametrize(
+    ("release", "nearest"),
+    [("hammer", "nautilus"), ("octopus", "nautilus"), ("pacific", "reef"), ("quincy", "reef"), ("tentacle", "reef")],
+)
+def test_an_operation_is_of_the_release_nearest_to_the_one_asked_for(release: str, nearest: str) -> None:
+    """Of two as near, as for pacific, the newer."""
+    sets = [of("reef"), of("nautilus")]
+    assert [one.release for one in of_release(sets, release)] == [nearest]
+
+
+def test_what_the_nearest_release_did_not_measure_is_another_s() -> None:
+    sets = [of("reef"), of("reef", "write"), of("nautilus"), of("octopus", emulated=True)]
+    found = {(one.release, one.operation.name, one.emulated) for one in of_release(sets, "octopus")}
+    assert found == {("nautilus", "seq", False), ("reef", "write", False), ("octopus", "seq", True)}
+
+
+def test_a_prediction_is_of_one_release_and_publications_may_be_of_any(tmp_path: Path) -> None:
+    found, origin = find_demands(tmp_path)
+    every, _ = find_every_demand(tmp_path)
+    assert {one.release for one in found} == {"reef"}
+    assert "nautilus" not in origin
+    assert {one.release for one in every} == {"nautilus", "reef"}
+
+
+def test_a_measurement_of_ones_own_takes_only_its_release_s_place(tmp_path: Path) -> None:
+    mine = of("reef")
+    demandfile.save(tmp_path / "mine.json", [mine])
+    every, origin = find_every_demand(tmp_path)
+    assert [one for one in of_release(every, "reef") if one.operation.name == "seq"] == [mine]
+    assert [one.release for one in of_release(every, "octopus") if one.operation.name == "seq"] == ["nautilus"]
+    assert "nautilus-x86_64.json" in origin
+
+    demandfile.save(tmp_path / "mine.json", [of("nautilus")])
+    names = {one.operation.name for one in find_demands(tmp_path)[0] if one.release == "nautilus"}
+    assert names == {"seq", "write", "put", "get"}
+
+
+def test_what_is_of_another_release_is_said_to_be(tmp_path: Path) -> None:
+    demandfile.save(tmp_path / "mine.json", [of("reef")])
+    assert "seq of nautilus" in find_every_demand(tmp_path)[1]
+    assert " of nautilus" not in find_demands(tmp_path)[1]
+
+
+def test_a_line_between_releases_is_doubted(tmp_path: Path) -> None:
+    every, _ = find_every_demand(tmp_path)
+    between = Shape("write", 1 << 20, 1, 16)
+    assert any("nautilus and reef" in one for one in work_for(of_release(every, "octopus"), between).doubts)
+    assert not any("between releases" in one for one in work_for(of_release(every, "reef"), between).doubts)
+
+
+@pytest.mark.parametrize("unknown", ["", "18.2.7"])
+def test_a_demand_without_a_release_s_name_is_taken_for_the_default_one(unknown: str) -> None:
+    sets = [replace(of("reef"), release=unknown), of("nautilus")]
+    assert [one.release for one in of_release(sets, unknown)] == [unknown]

@@ -133,14 +133,24 @@ def test_a_read_holds_an_op_thread_while_the_device_answers() -> None:
     assert _allowed(ceilings(slow, cached), "n: tp_osd_tp of an OSD on d") == pytest.approx(3 * 16 / 100e-6)
 
 
-def test_one_load_generator_is_limited_by_its_own_thread() -> None:
-    one = demand("randread", primary_s=1e-6, client_s=1e-4, threads={Role.CLIENT: {"fio": 20e-6}})
+@pytest.mark.parametrize("thread", ["fio", "fn-radosclient"])
+def test_one_load_generator_is_limited_by_its_own_thread(thread: str) -> None:
+    one = demand("randread", primary_s=1e-6, client_s=1e-4, threads={Role.CLIENT: {thread: 20e-6}})
     single = predict([one], profile(), Shape("randread", 4096, clients=1, depth=1000))
     many = predict([one], profile(), Shape("randread", 4096, clients=4, depth=1000))
 
     assert single.ceiling == pytest.approx(50_000)
-    assert single.bottleneck == "clients: fio of a client process"
+    assert single.bottleneck == f"clients: {thread} of a client process"
     assert many.ceiling == pytest.approx(200_000)
+
+
+@pytest.mark.parametrize("loader", ["ld-linux-x86", "ld-linux-aarch", "ld-2.31.so"])
+def test_a_load_generator_s_own_thread_has_one_name_whatever_started_it(loader: str) -> None:
+    one = demand("randread", primary_s=1e-6, client_s=1e-4, threads={Role.CLIENT: {loader: 20e-6}})
+    single = predict([one], profile(), Shape("randread", 4096, clients=1, depth=1000))
+
+    assert single.ceiling == pytest.approx(50_000)
+    assert single.bottleneck == "clients: load generator of a client process"
 
 
 def test_copies_cross_the_network_once_each() -> None:

@@ -13,7 +13,7 @@ from lab.checks.verdict import Outcome
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand, Interval, Role
 from tests.model_parts import demand, disks, machine, profile
-from tuning.demandsets import find_demands
+from tuning.demandsets import find_demands, find_every_demand
 from tuning.limits import Limit, judge, latency_limit, recovery_limit, throughput_limit, trusted_factor
 from tuning.model import predict
 from tuning.profilefile import find_profile
@@ -192,7 +192,7 @@ def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, beco
 
 
 def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> None:
-    demands, origin = find_demands(tmp_path)
+    demands, origin = find_every_demand(tmp_path)
     found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
 
     assert "shipped" in origin
@@ -200,10 +200,11 @@ def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> N
     assert len(found.of(RATES)) >= 6
     ratios = [one.ratio for one in found.of(RATES) if one.ratio]
     assert all(0.2 < ratio < 5 for ratio in ratios)
+    assert found.meets(RATES)
 
 
 def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
-    demands, _ = find_demands(tmp_path)
+    demands, _ = find_every_demand(tmp_path)
     found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
     page = PAGE.read_text()
 
@@ -298,3 +299,28 @@ def test_what_is_no_shape_is_refused() -> None:
         Shape("scrub", 4096, 1, 1)
     assert parse_ec("4+2") == (4, 2)
     assert parse_ec("") == (0, 0)
+
+
+def test_a_publication_is_predicted_with_its_own_release(tmp_path: Path) -> None:
+    """The older release's operation costs twice, so its cluster delivers half."""
+    new = demand(primary_s=0.001, replicas_s=0.001)
+    old = replace(demand(primary_s=0.002, replicas_s=0.002), release="nautilus")
+    (tmp_path / "of").mkdir()
+    newer = load_reference(_reference(tmp_path))
+    older = load_reference(
+        _reference(tmp_path / "of", REFERENCE.replace("profile =", 'release = "octopus"\nprofile ='))
+    )
+
+    def rates(*demands: Demand) -> list[float]:
+        found = [validate(demands, [one], lambda _: profile()).of(RATES)[0].predicted or 0 for one in (newer, older)]
+        both = validate(demands, [newer, older], lambda _: profile()).of(RATES)
+        assert found == [one.predicted for one in both if one.figure.name == both[0].figure.name]
+        return found
+
+    assert rates(new, old) == pytest.approx([rates(new)[0], rates(new)[0] / 2], rel=0.01)
+
+
+def test_a_release_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        load_reference(_reference(tmp_path, REFERENCE.replace("profile =", 'release = "18.2"\nprofile =')))
+    assert "release" in caught.value.detail

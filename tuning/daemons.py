@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tuning import mechanics
 from tuning.profile import Disks, Machine, Threads
-from tuning.work import Price, Work
+from tuning.work import LOADED, Price, Work
 from tuning.workload import Flow
 
 SOURCE = "Ceph's defaults: osd_op_num_shards, osd_op_num_threads_per_shard, ms_async_op_threads; one kv thread per OSD"
@@ -21,13 +21,13 @@ _HDD_SHARDS, _HDD_THREADS = 5, 1
 CLIENT_THREADS = {
     "msgr-worker": 3,
     "io_context_pool": 2,
+    "fn-radosclient": 1,
     "fio": 1,
     "rados": 1,
-    # The load generator's own thread, where it is started by an image's dynamic loader.
-    "ld-linux-x86": 1,
-    "ld-linux-aarch": 1,
+    LOADED: 1,
 }
-"""Threads of one client process: ms_async_op_threads, librados_thread_count, and the load generator's own."""
+"""Threads of one client process: ms_async_op_threads, librados_thread_count (Nautilus: one finisher), and the load
+generator's own."""
 
 
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})

@@ -1,4 +1,4 @@
-"""Which measured demands a prediction starts from: a file, the newest of the user's, or the set that is shipped."""
+"""Which measured demands a prediction starts from: a file, the newest of the user's, or the sets that are shipped."""
 
 from __future__ import annotations
 
@@ -7,42 +7,69 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.errors import SpecError
+from lab.releases import number_of
+from lab.spec import DEFAULT_RELEASE
 from lab.telemetry import demandfile
 from lab.telemetry.demand import Demand
 
+_DEFAULT = number_of(DEFAULT_RELEASE) or 0
 SHIPPED = Path(__file__).with_name("demands")
 
 
 def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
     """(demands, where they are from). own: the folder that `cephlab measure` writes to.
 
-    What the user's newest file has not measured comes from the set that is shipped (see `missing_from`).
-    Raises SpecError when the file is not a demand file, or there is none at all.
+    What the user's newest file has not measured comes from what is shipped, of the release nearest to that file's;
+    where there is no such file all of it is, of the default release's (see `of_release`). Raises SpecError when the
+    file is not a demand file, or there is none at all.
     """
     if chosen is not None:
         return demandfile.load(chosen), str(chosen)
-    shipped, names = _shipped()
-    files = sorted(own.glob("*.json"), key=lambda path: path.stat().st_mtime)
-    if not files:
-        if not shipped:
-            raise SpecError("no demand was measured yet", f"looked in {own}", "run `cephlab measure` first")
-        return shipped, f"shipped with cephlab ({names}); `cephlab measure` makes your own"
-    measured = demandfile.load(files[-1])
-    rest = missing_from(measured, shipped)
-    origin = f"measured here {_ago(files[-1])}: {files[-1].name}"
-    if rest:
-        origin += f"; {_named(rest, measured)}: shipped with cephlab ({names})"
-    return (*measured, *rest), origin
+    path, measured, every = _known(own)
+    found = of_release(every, measured[0].release if measured else DEFAULT_RELEASE)
+    return found, _origin(path, measured, found)
+
+
+def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
+    """The same, with what is shipped of every release, for what is predicted of different ones."""
+    if chosen is not None:
+        return demandfile.load(chosen), str(chosen)
+    path, measured, every = _known(own)
+    return every, _origin(path, measured, every)
+
+
+def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
+    """Of each kind (operation, block size, protection) those of the release nearest to one, of two as near the newer.
+
+    Releases differ: a client of Nautilus's or Octopus's pays twice for a large read, see docs/model.md. Emulated
+    measurements stay, and take no other away.
+    """
+    wanted = number_of(release) or _DEFAULT
+
+    def distance(demand: Demand) -> tuple[int, int]:
+        number = number_of(demand.release) or _DEFAULT
+        return abs(number - wanted), -number
+
+    nearest: dict[tuple[str, int, bool], tuple[int, int]] = {}
+    for demand in demands:
+        if not demand.emulated:
+            nearest[_kind(demand)] = min(distance(demand), nearest.get(_kind(demand), distance(demand)))
+    return tuple(one for one in demands if one.emulated or distance(one) == nearest[_kind(one)])
+
+
+def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
+    """Demands, and what is shipped of any release that they lack: for publications, see `of_release`."""
+    return (*demands, *missing_from(demands, _shipped()))
 
 
 def missing_from(measured: Sequence[Demand], others: Sequence[Demand]) -> tuple[Demand, ...]:
-    """Those of `others` whose operation, block size and kind of protection were not measured.
+    """Those of `others` whose release, operation, block size and kind of protection were not measured.
 
     One block size of an operation says nothing of another, so it takes none of them away; nor does an emulated
     measurement, which predictions do not use.
     """
-    known = {_kind(demand) for demand in measured if not demand.emulated}
-    return tuple(demand for demand in others if _kind(demand) not in known)
+    known = {(demand.release, _kind(demand)) for demand in measured if not demand.emulated}
+    return tuple(demand for demand in others if (demand.release, _kind(demand)) not in known)
 
 
 def _kind(demand: Demand) -> tuple[str, int, bool]:
@@ -50,14 +77,35 @@ def _kind(demand: Demand) -> tuple[str, int, bool]:
     return operation.name, operation.block_bytes, bool(operation.k)
 
 
+def _known(own: Path) -> tuple[Path | None, tuple[Demand, ...], tuple[Demand, ...]]:
+    """(the user's newest file, its demands, these and what is shipped); SpecError where there is none at all."""
+    path = max(own.glob("*.json"), key=lambda path: path.stat().st_mtime, default=None)
+    measured = demandfile.load(path) if path else ()
+    every = with_shipped(measured)
+    if not every:
+        raise SpecError("no demand was measured yet", f"looked in {own}", "run `cephlab measure` first")
+    return path, measured, every
+
+
+def _origin(path: Path | None, measured: Sequence[Demand], found: Sequence[Demand]) -> str:
+    rest = [one for one in found if one not in measured]
+    names = ", ".join(sorted({f"{one.release}-{one.arch}.json" for one in rest}))
+    if path is None:
+        return f"shipped with cephlab ({names}); `cephlab measure` makes your own"
+    origin = f"measured here {_ago(path)}: {path.name}"
+    return f"{origin}; {_named(rest, measured)}: shipped with cephlab ({names})" if rest else origin
+
+
 def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
     """Operations, with the block size of those that were measured at another one."""
-    known = {demand.operation.name for demand in measured}
-    found = {
-        f"{one.operation.name} {one.operation.block_bytes} B" if one.operation.name in known else one.operation.name
-        for one in rest
-    }
-    return ", ".join(sorted(found))
+    known = {(demand.release, demand.operation.name) for demand in measured}
+    releases = {demand.release for demand in measured} or {one.release for one in rest}
+
+    def words(one: Demand) -> str:
+        size = f" {one.operation.block_bytes} B" if (one.release, one.operation.name) in known else ""
+        return f"{one.operation.name}{size}{'' if one.release in releases else f' of {one.release}'}"
+
+    return ", ".join(sorted({words(one) for one in rest}))
 
 
 def _ago(path: Path) -> str:
@@ -70,7 +118,5 @@ def _ago(path: Path) -> str:
     return "less than a minute ago"
 
 
-def _shipped() -> tuple[tuple[Demand, ...], str]:
-    paths = sorted(SHIPPED.glob("*.json"))
-    found = tuple(demand for path in paths for demand in demandfile.load(path))
-    return found, ", ".join(path.name for path in paths)
+def _shipped() -> tuple[Demand, ...]:
+    return tuple(demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lab.checks.verdict import Outcome, Verdict
 from lab.telemetry.demand import Demand, Interval
+from tuning.demandsets import with_shipped
 from tuning.derivation import Derivation, Step
 from tuning.model import Prediction
 from tuning.profile import Profile
@@ -83,10 +84,10 @@ def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
 def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
     """How far a prediction from these demands is trusted for figures of some kinds, as a factor.
 
-    What the model promises, or the worst of the published figures that it was compared with where that is further off.
-    find: a profile by its name.
+    What the model promises, or the worst of the published figures that it was compared with where that is further off:
+    with these demands those of their release, with what is shipped the others. find: a profile by its name.
     """
-    found = validate(demands, load_references(), find)
+    found = validate(with_shipped(demands), load_references(), find)
     return trusted_factor([one.ratio for one in found.of(kinds) if one.ratio], least=TARGET_WORST)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from lab.errors import SpecError
+from lab.spec import DEFAULT_RELEASE
 from lab.specfile import explain
 from tuning.units import Kind, parse
 from tuning.workload import Shape, parse_block, parse_ec
@@ -74,13 +75,17 @@ class Published:
 
 @dataclass(frozen=True)
 class Reference:
-    """One publication. profile: name of the profile of its cluster; lost: which graphs the text copy lacks."""
+    """One publication. profile: name of the profile of its cluster; release: of Ceph there.
+
+    lost: which graphs the text copy lacks.
+    """
 
     name: str
     title: str
     profile: str
     figures: tuple[Published, ...]
     lost: tuple[str, ...]
+    release: str = DEFAULT_RELEASE
 
 
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -163,6 +168,7 @@ class _Published(_Table):
 class _Reference(_Table):
     title: _Text
     profile: _Text
+    release: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")] = DEFAULT_RELEASE
     lost: tuple[_Text, ...] = ()
     figures: Annotated[tuple[_Published, ...], Field(min_length=1)]
 
@@ -177,7 +183,8 @@ def load_reference(path: Path) -> Reference:
         raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
     except ValidationError as error:
         raise SpecError(f"{path} is not a reference", explain(error), "docs/model.md shows a whole one") from None
-    return Reference(path.stem, read.title, read.profile, tuple(one.build() for one in read.figures), read.lost)
+    figures = tuple(one.build() for one in read.figures)
+    return Reference(path.stem, read.title, read.profile, figures, read.lost, read.release)
 
 
 def load_references(folder: Path = SHIPPED) -> tuple[Reference, ...]:

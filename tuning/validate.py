@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from lab.errors import SpecError
 from lab.telemetry.demand import Demand
 from tuning.assumptions import Rest, rests
+from tuning.demandsets import of_release
 from tuning.model import Prediction, predict
 from tuning.profile import Profile
 from tuning.recovery import recovery_time
@@ -87,13 +88,17 @@ def validate(
     *,
     sensitivity: bool = False,
 ) -> Validation:
-    """Compare every figure. profile_of: a profile by name; sensitivity: also say what each rate rests on."""
+    """Compare every figure, each publication's with the demands of the release nearest to its own.
+
+    profile_of: a profile by name; sensitivity: also say what each rate rests on.
+    """
     found: list[Comparison] = []
-    made: dict[tuple[str, Shape], Prediction | SpecError] = {}
     for reference in references:
         profile = profile_of(reference.profile)
-        compared = [_compare(demands, reference.name, profile, figure, made) for figure in reference.figures]
-        found += [_resting(demands, profile, one) if sensitivity else one for one in compared]
+        made: dict[Shape, Prediction | SpecError] = {}
+        theirs = of_release(demands, reference.release)
+        compared = [_compare(theirs, reference.name, profile, figure, made) for figure in reference.figures]
+        found += [_resting(theirs, profile, one) if sensitivity else one for one in compared]
     return Validation(tuple(found))
 
 
@@ -113,7 +118,7 @@ def _compare(
     name: str,
     profile: Profile,
     figure: Published,
-    made: dict[tuple[str, Shape], Prediction | SpecError],
+    made: dict[Shape, Prediction | SpecError],
 ) -> Comparison:
     if figure.rebuild is not None:
         lost = figure.rebuild
@@ -121,13 +126,12 @@ def _compare(
         return Comparison(name, figure, again.seconds, again.limit, "")
     if figure.shape is None:
         return Comparison(name, figure, None, "", figure.beyond)
-    key = (profile.name, figure.shape)
-    if key not in made:
+    if figure.shape not in made:
         try:
-            made[key] = predict(demands, profile, figure.shape)
+            made[figure.shape] = predict(demands, profile, figure.shape)
         except SpecError as error:
-            made[key] = error
-    result = made[key]
+            made[figure.shape] = error
+    result = made[figure.shape]
     if isinstance(result, SpecError):
         return Comparison(name, figure, None, "", f"{result.what}: {result.detail}")
     return Comparison(name, figure, _value(result, figure), result.bottleneck, "")

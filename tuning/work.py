@@ -12,6 +12,8 @@ from tuning.workload import FLOWS, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
+LOADED = "load generator"
+"""A load generator's first thread, whatever dynamic loader it was started by."""
 """A block this many times beyond the measured ones is called extrapolated."""
 
 LINEAR = "service demand is linear in bytes: fixed cost per operation and cost per byte"
@@ -113,6 +115,11 @@ def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[s
     names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
     if names:
         found.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
+    releases = sorted({demand.release for demand in chosen})
+    if len(releases) > 1:
+        found.append(
+            f"The line for {shape.operation} of {block_bytes} B is between releases: {' and '.join(releases)}."
+        )
     return tuple(found)
 
 
@@ -210,8 +217,17 @@ def _price(demand: Demand, role: Role) -> Price:
         writes=demand.of(role, Resource.DEVICE_WRITES),
         write_bytes=demand.of(role, Resource.DEVICE_WRITE_BYTES),
         wire=max(0.0, wire - demand.operation.block_bytes) if role is Role.CLIENT and wire else 0.0,
-        threads={name: seconds * speed for name, seconds in demand.threads.get(role, {}).items()},
+        threads=_threads(demand.threads.get(role, {}), speed),
     )
+
+
+def _threads(measured: Mapping[str, float], speed: float) -> dict[str, float]:
+    """Points by thread. A dynamic loader gives its own name, as glibc spells it, to the program's first thread."""
+    found: dict[str, float] = {}
+    for name, seconds in measured.items():
+        known = LOADED if name.startswith("ld-") else name
+        found[known] = found.get(known, 0.0) + seconds * speed
+    return found
 
 
 def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shape) -> Derivation:
