@@ -154,7 +154,8 @@ class Pipe:
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
         """Send one line, return the next one. The child is killed when it does not answer in time."""
         with self._lock:
-            timer = threading.Timer(timeout_s, kill_session, [self._child])
+            expired = threading.Event()
+            timer = threading.Timer(timeout_s, self._expire, [expired])
             timer.daemon = True
             timer.start()
             try:
@@ -169,16 +170,19 @@ class Pipe:
                 kill_session(self._child)
                 raise
             finally:
-                expired = not timer.is_alive()
                 timer.cancel()
         if answer.endswith(b"\n"):
             return answer[:-1]
         self._child.wait()
         self._reader.join(timeout=2)
         stderr = b"".join(self._errors).decode(errors="replace")
-        if expired:
+        if expired.is_set():
             raise CommandTimedOut(self._argv, timeout_s, "", stderr, self._where)
         raise CommandFailed(self._argv, self._child.returncode, "", stderr, self._where)
+
+    def _expire(self, expired: threading.Event) -> None:
+        expired.set()  # first: whoever reads is let go by the kill
+        kill_session(self._child)
 
     @property
     def pid(self) -> int:

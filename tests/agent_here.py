@@ -17,7 +17,10 @@ from lab.providers.guest.host import GuestHost
 def agent_here(folder: Path) -> Iterator[GuestHost]:
     """The agent on a port of the loopback interface."""
     agent = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     keeper = subprocess.Popen(
         [sys.executable, "-I", str(network.KEEPER), str(folder), "keeper"], stdout=subprocess.PIPE, text=True

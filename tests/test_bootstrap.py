@@ -260,7 +260,7 @@ def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
         python="trap 'echo == interrupted ==; exit 2' INT; for ((;;)); do read -rt 0.1 <> <(:) || :; done"
     )
     script = bench.root / "ci" / "bootstrap"
-    script.write_text(script.read_text().replace("CEPHLAB_TEST_LIMIT:-60m", "CEPHLAB_TEST_LIMIT:-1s"))
+    script.write_text(script.read_text().replace("CEPHLAB_TEST_LIMIT:-75m", "CEPHLAB_TEST_LIMIT:-1s"))
     ended = bench.run("test")
     assert ended.returncode == 124, ended.stderr
     assert ended.stdout.splitlines()[-1] == "== interrupted =="

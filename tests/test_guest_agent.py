@@ -8,12 +8,14 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
 from lab import clock
 from lab.errors import CommandFailed, CommandTimedOut, LabBroken
 from lab.providers.guest.host import GuestHost
+from lab.providers.guest.wire import Link
 from tests.agent_here import agent_here
 
 
@@ -47,8 +49,26 @@ def test_input_and_output_go_both_ways_at_once(host: GuestHost) -> None:
 
 def test_a_timeout_kills_the_whole_session(host: GuestHost) -> None:
     with pytest.raises(CommandTimedOut) as caught:
-        host.run(("sh", "-c", "sleep 301 & echo $!; wait"), timeout_s=0.3)
+        host.run(("sh", "-c", "sleep 301 & echo $!; wait"), timeout_s=3)
     assert not Path(f"/proc/{caught.value.stdout.strip()}").exists()
+
+
+def test_a_program_whose_start_was_not_answered_in_time_takes_nothing_with_it(
+    host: GuestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is not known, and 0 would be the agent's own session."""
+    in_time = Link.request
+
+    def late(link: Link, operation: str, timeout_s: float, **arguments: Any) -> Any:
+        if operation == "run":
+            raise TimeoutError
+        return in_time(link, operation, timeout_s, **arguments)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(Link, "request", late)
+        with pytest.raises(CommandTimedOut):
+            host.run(("sleep", "303"), timeout_s=3)
+    assert host.run(("true",)).code == 0
 
 
 def test_whoever_waits_for_a_machine_that_lost_its_power_is_let_go(host: GuestHost) -> None:
@@ -60,10 +80,14 @@ def test_whoever_waits_for_a_machine_that_lost_its_power_is_let_go(host: GuestHo
         ended.append(caught.value)
 
     waiting = threading.Thread(target=wait)
-    before = len(host._links)
+    before = list(host._links)
     waiting.start()
     clock.wait(
-        lambda: len(host._links), lambda count: count > before, what="the program", timeout_s=10, interval_s=0.01
+        lambda: [link for link in host._links if link not in before],
+        bool,
+        what="the program",
+        timeout_s=10,
+        interval_s=0.01,
     )
     host.let_go()
     waiting.join(timeout=10)

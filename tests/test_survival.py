@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.checks import CHECKS, Outcome
@@ -257,6 +257,7 @@ packed = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(packed, max_size=20))
 def test_packing_loses_nothing_but_fractions_of_microseconds(operations: list[Operation]) -> None:
     found = operations_of([Event("s", 0.0, "operations", data) for data in pack(operations)])

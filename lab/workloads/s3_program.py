@@ -84,6 +84,8 @@ class Work:
         with self.lock:
             self.times.append(time.time())
             self.operations += 1
+            if self.operations == 1:
+                print("the first request was answered", flush=True)
             self.waited_s += took
 
     def loop(self, number: int, content: bytes) -> None:

@@ -63,7 +63,7 @@ class Job:
 
 
 SYNC = Job(
-    "4 KiB synchronous writes", "write", SYNC_BYTES, 1, {Tier.QUICK: 1, Tier.FULL: 60}, ("--sync=1", "--overwrite=1")
+    "4 KiB synchronous writes", "write", SYNC_BYTES, 1, {Tier.QUICK: 3, Tier.FULL: 60}, ("--sync=1", "--overwrite=1")
 )
 LARGE = tuple(
     Job(f"4 MiB sequential {verb}s", verb, LARGE_BYTES, 8, {Tier.QUICK: 1, Tier.FULL: 30}) for verb in ("write", "read")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lab import clock
 from lab.clock import Deadline
 from lab.cluster import Cluster
 from lab.errors import CephTrouble
@@ -16,7 +17,7 @@ from lab.pools import EC_2_1
 from lab.providers.local import LocalProvider
 from lab.scenario import Topology
 from lab.workloads import s3
-from lab.workloads.s3 import S3Job
+from lab.workloads.s3 import RunningS3, S3Job
 from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
@@ -31,6 +32,11 @@ def cluster(home: Home) -> Iterator[Cluster]:
         yield cluster
 
 
+def answered(running: RunningS3) -> None:
+    """Wait until a client has had an answer: before, it cannot be stopped with a result."""
+    clock.wait(running.words, lambda said: "answered" in said, what="the first answer to S3", timeout_s=60)
+
+
 def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
     before = set(cluster.client.mon("osd pool ls"))
     host = cluster.client.host
@@ -39,6 +45,7 @@ def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
         assert cluster.client.list_objects(DATA_POOL)
         for operation in s3.OPERATIONS:
             running = s3.start(host, found, replace(JOB, operation=operation))
+            answered(running)
             Deadline.after(LOAD_S).pause(LOAD_S)
             done = running.stop().main
             assert done.operations == len(running.progress().times_s) > 0

@@ -149,7 +149,7 @@ def test_an_interrupted_build_leaves_no_half_image(tmp_path: Path, number: signa
         lambda: [path.name for path in scratch.glob(".scratch-*/image/root/usr")],
         bool,
         what="an unpacked /usr",
-        timeout_s=120,
+        timeout_s=600,
     )
     child.send_signal(number)
     child.communicate()

@@ -23,7 +23,7 @@ from lab.runs import RUN_VARIABLE
 from tests.contract.conftest import FOREIGN
 from tests.contract.elsewhere import given_copies_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300), pytest.mark.usefixtures("images")]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600), pytest.mark.usefixtures("images")]
 
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534

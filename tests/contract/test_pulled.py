@@ -24,7 +24,7 @@ from tests.contract.registry import registry
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.parametrize("provider", ["container"], indirect=True),
 ]
 

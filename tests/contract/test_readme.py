@@ -14,7 +14,7 @@ from lab.home import Home
 from lab.runs import Runs
 from tests.contract.elsewhere import with_images_of
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 ENVIRONMENT = Path(sys.executable).parents[1]

@@ -113,7 +113,7 @@ def document_commands() -> list[str]:
     return next(block for block in blocks if "up --name" in block).splitlines()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("images")
 def test_the_documents_cluster_has_its_options_again(home: Home, tmp_path: Path) -> None:
     """Drift is found, options are set in a running Ceph, and its configuration database is as it was."""

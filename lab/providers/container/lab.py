@@ -21,7 +21,7 @@ from lab.runs import Run
 from lab.spec import DiskLimits, Node
 
 _DOWN_S = 30.0
-_SETTLE_S = 1.0
+_SETTLE_S = 5.0
 _RAISE_AT_ONCE = 4
 
 

@@ -16,7 +16,7 @@ from lab.providers.container.execs import Where
 from lab.providers.container.stream import ExecStream
 from lab.providers.marks import TOKEN_VARIABLE, new_token
 
-_SETTLE_S = 2.0
+_SETTLE_S = 10.0
 _STARTED_S = 1.0
 
 # $1: the log; the rest is the command. No fork where the log's directory exists: emulated forks are dear.

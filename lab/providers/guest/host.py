@@ -160,7 +160,8 @@ class GuestHost:
                 else:
                     outputs[frame.kind] += frame.payload
         except TimeoutError:
-            self.ask("end", pid=pid)
+            if pid:  # else not even its start was answered: it ends with the connection
+                self.ask("end", pid=pid)
             out, err = (bytes(outputs[kind]).decode(errors="replace") for kind in (b"1", b"2"))
             raise CommandTimedOut(argv, timeout_s, out, err, self.name) from None
         except OSError as error:

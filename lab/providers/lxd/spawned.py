@@ -15,7 +15,7 @@ from lab.providers.lxd import execs
 from lab.providers.lxd.where import Where
 from lab.providers.marks import TOKEN_VARIABLE, new_token
 
-_SETTLE_S = 2.0
+_SETTLE_S = 10.0
 _STARTED_S = 10.0
 
 # $1: the log; the rest is the command. It gets a session of its own, in place, as LXD leaves it in the LXD's.
