@@ -275,9 +275,9 @@ def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
     assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
 
 
-def test_a_program_waits_for_a_connection_as_the_lab_would() -> None:
-    assert cephtests.mount_timeout(1.0) == "--client_mount_timeout=300"
-    assert cephtests.mount_timeout(7.5) == "--client_mount_timeout=2250"
+def test_clients_that_never_connect_are_borne_by_the_one_program_that_makes_thousands() -> None:
+    bearing = [one.name for one in cephtests.API if "ALLOW_TIMEOUTS" in dict(one.environ)]
+    assert bearing == ["ceph_test_rados_api_misc"]
 
 
 def test_librbd_is_told_the_features_that_images_have_by_default() -> None:

@@ -19,9 +19,6 @@ from lab.workloads.gtest import Run, list_cases, run_gtest
 from suites.interop.known_gtest import read_known, reason_for, selection
 from suites.interop.matrix import counted_operations, observe_client, other
 
-CONNECTION_S = 300.0
-"""Ceph's client_mount_timeout by default."""
-
 AT_ONCE = 3
 """Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
 
@@ -84,7 +81,6 @@ API = (
             "cmd_pp",
             "io_pp",
             "lock_pp",
-            "misc",
             "misc_pp",
             "pool",
             "service",
@@ -94,6 +90,10 @@ API = (
             "watch_notify_pp",
         ]
     ),
+    # Its case ShutdownRace makes and ends 4,096 clients, 128 at a time. On one CPU a few of them never connect, which
+    # it bears in Ceph's own suite (qa/suites/rados/verify/tasks/rados_api_tests.yaml). Each then tries ten times 300 s;
+    # with less (client_mount_timeout) others are too late as well, and the program was killed by a signal over that.
+    Program("ceph_test_rados_api_misc", limit_s=600, environ=(("ALLOW_TIMEOUTS", "1"),)),
     Program("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
 )
 
@@ -198,7 +198,7 @@ def run_program(cluster: Cluster, host: Host, program: Program, *, core: bool) -
         host,
         program.name,
         wanted=list_cases(lister, program.name, env=environment(lister), select=select),
-        env={**environment(host), "CEPH_ARGS": mount_timeout(cluster.patience), **dict(program.environ)},
+        env={**environment(host), **dict(program.environ)},
         timeout_s=program.limit_s * cluster.patience,
         report=host.directory / f"{program.name}.json",
         select=select,
@@ -224,11 +224,6 @@ def record_run(recorder: Recorder, ran: Run) -> None:
 def environment(host: Host) -> dict[str, str]:
     # CEPH_CLIENT_ID: some of them would connect as client.0 otherwise, which has no key.
     return {"CEPH_CONF": str(conf.conf_path(host)), "CEPH_CLIENT_ID": "admin"}
-
-
-def mount_timeout(patience: float) -> str:
-    """Ceph's own patience with a connection, as patient as the lab: 128 clients at once may share one emulated CPU."""
-    return f"--client_mount_timeout={CONNECTION_S * patience:.0f}"
 
 
 def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> None:
