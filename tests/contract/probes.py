@@ -31,7 +31,7 @@ signal.signal(signal.SIGTERM, bye)
 print('ready')
 while True:
     time.sleep(0.05)
-    sys.stdout.write('tick\n')  # at once: a stop finds no half line
+    sys.stdout.write('tick\\n')  # at once: a stop finds no half line
 """
 
 LINES = """
