@@ -275,11 +275,6 @@ def test_every_case_of_librbd_is_in_one_part(case: str) -> None:
     assert sum(selects(part.select, case) for part in cephtests.LIBRBD) == 1
 
 
-def test_clients_that_never_connect_are_borne_by_the_one_program_that_makes_thousands() -> None:
-    bearing = [one.name for one in cephtests.API if "ALLOW_TIMEOUTS" in dict(one.environ)]
-    assert bearing == ["ceph_test_rados_api_misc"]
-
-
 def test_librbd_is_told_the_features_that_images_have_by_default() -> None:
     layering, exclusive_lock, object_map, fast_diff, deep_flatten = 1, 4, 8, 16, 32
     wanted = str(layering | exclusive_lock | object_map | fast_diff | deep_flatten)

@@ -81,6 +81,7 @@ API = (
             "cmd_pp",
             "io_pp",
             "lock_pp",
+            "misc",
             "misc_pp",
             "pool",
             "service",
@@ -90,10 +91,6 @@ API = (
             "watch_notify_pp",
         ]
     ),
-    # Its case ShutdownRace makes and ends 4,096 clients, 128 at a time. On one CPU a few of them never connect, which
-    # it bears in Ceph's own suite (qa/suites/rados/verify/tasks/rados_api_tests.yaml). Each then tries ten times 300 s;
-    # with less (client_mount_timeout) others are too late as well, and the program was killed by a signal over that.
-    Program("ceph_test_rados_api_misc", limit_s=600, environ=(("ALLOW_TIMEOUTS", "1"),)),
     Program("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
 )
 
