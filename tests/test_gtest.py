@@ -14,6 +14,7 @@ from lab.checks import CHECKS, Outcome
 from lab.errors import CommandTimedOut, SpecError
 from lab.history import Event
 from lab.process import Result as Ended
+from lab.providers.select import PROVIDERS
 from lab.workloads import gtest
 from lab.workloads.gtest import Case, Result, Run
 from suites.interop import cephtests, objectstore
@@ -222,6 +223,16 @@ def test_primaries_elsewhere_make_it_inconclusive() -> None:
 def test_the_list_of_known_cases_is_valid() -> None:
     entries = read_known()
     assert len({(entry.program, entry.case) for entry in entries}) == len(entries)
+    assert {entry.lab for entry in entries if entry.lab} <= set(PROVIDERS)
+
+
+@pytest.mark.parametrize(
+    ("lab", "emulated", "borne"), [("uml", False, True), ("uml", True, False), ("local", False, False)]
+)
+def test_an_entry_about_one_provider_is_borne_on_its_own_machines_alone(lab: str, emulated: bool, borne: bool) -> None:
+    entry = Known(program=PROGRAM, case="Io.Hangs", reason="it takes an hour, which is too long", lab="uml")
+    assert entry.holds_on(lab, emulated=emulated) is borne
+    assert entry.model_copy(update={"lab": ""}).holds_on(lab, emulated=emulated)
 
 
 def test_a_filter_leaves_out_what_must_not_run() -> None:

@@ -16,7 +16,7 @@ from lab.host import Host
 from lab.scenario import Scenario, Stage, Tier, Topology
 from lab.workers import Workers
 from lab.workloads.gtest import Run, list_cases, run_gtest
-from suites.interop.known_gtest import read_known, reason_for, selection
+from suites.interop.known_gtest import Known, known_on, reason_for, selection
 from suites.interop.matrix import counted_operations, observe_client, other
 
 AT_ONCE = 3
@@ -184,12 +184,13 @@ def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool =
         Workers(AT_ONCE, thread_name_prefix="gtest") as workers,
     ):
         for ran in workers.map(partial(run_program, cluster, host, core=core), programs):
-            record_run(stage.recorder, ran)
+            record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
 
 
 def run_program(cluster: Cluster, host: Host, program: Program, *, core: bool) -> Run:
     """One program: its cases are listed by a native host, which is quicker, and run on `host`."""
-    select = selection(read_known(), program.name, program.core or "*" if core else program.select)
+    known = known_on(host, cluster.provider_name)
+    select = selection(known, program.name, program.core or "*" if core else program.select)
     lister = cluster.client.host
     return run_gtest(
         host,
@@ -202,9 +203,8 @@ def run_program(cluster: Cluster, host: Host, program: Program, *, core: bool) -
     )
 
 
-def record_run(recorder: Recorder, ran: Run) -> None:
-    """Note how a program ended and every case of it."""
-    known = read_known()
+def record_run(recorder: Recorder, ran: Run, known: Sequence[Known]) -> None:
+    """Note how a program ended and every case of it. known: what is borne where it ran."""
     for case in ran.cases:
         recorder.record(
             "gtest_case",

@@ -11,12 +11,16 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lab.errors import SpecError
+from lab.host import Host
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 
 
 class Known(BaseModel):
-    """One entry. case: `Suite.name`, with * and ?; run: whether it runs all the same, as an expected failure."""
+    """One entry. case: `Suite.name`, with * and ?; run: whether it runs all the same, as an expected failure.
+
+    lab: the provider whose machines it is about, but for emulated ones; empty is any.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,6 +28,10 @@ class Known(BaseModel):
     case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
     reason: Annotated[str, Field(min_length=20)]
     run: bool = True
+    lab: str = ""
+
+    def holds_on(self, lab: str, *, emulated: bool) -> bool:
+        return not self.lab or (self.lab == lab and not emulated)
 
     def covers(self, program: str, case: str) -> bool:
         return program == self.program and fnmatchcase(case, self.case)
@@ -44,6 +52,11 @@ def read_known(path: Path = LIST) -> tuple[Known, ...]:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
         raise SpecError(f"{path} is not a list of known cases", "\n".join(lines), "see its other entries") from None
+
+
+def known_on(host: Host, lab: str) -> tuple[Known, ...]:
+    """The entries that are about a host of a provider."""
+    return tuple(entry for entry in read_known() if entry.holds_on(lab, emulated=host.emulated))
 
 
 def reason_for(known: Sequence[Known], program: str, case: str) -> str | None:

@@ -13,6 +13,7 @@ from lab.host import Host
 from lab.scenario import Scenario, Stage, Tier
 from lab.workloads.gtest import Result, Run, list_cases, run_gtest
 from suites.interop.cephtests import environment, record_run, require_programs
+from suites.interop.known_gtest import known_on
 
 PROGRAM = "ceph_test_objectstore"
 LIMIT_S = 300.0  # a case; the longest took 111 s natively, on a machine with ten times as much to do as cores
@@ -61,7 +62,8 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
     finished = [case for one in ran for case in one.cases if case.result in (Result.PASS, Result.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
-    record_run(stage.recorder, replace(telling(ran), cases=tuple(case for one in ran for case in one.cases)))
+    whole = replace(telling(ran), cases=tuple(case for one in ran for case in one.cases))
+    record_run(stage.recorder, whole, known_on(host, cluster.provider_name))
 
 
 def telling(ran: Sequence[Run]) -> Run:
