@@ -54,10 +54,14 @@ def verdict(stage: Stage) -> Verdict:
     return judge("recorded", stage.recorder)
 
 
+def signal_clients(load: RecordedLoad, number: signal.Signals) -> None:
+    for client in load._clients:
+        client.process.signal(number)
+
+
 def kill_clients(load: RecordedLoad) -> None:
     """SIGKILL to the load's programs, so that nothing of what they have in flight is ever sent again."""
-    for client in load._clients:
-        client.process.signal(signal.SIGKILL)
+    signal_clients(load, signal.SIGKILL)
     with suppress(LabBroken):  # which says that they ended by themselves
         load.stop()
 
@@ -67,12 +71,16 @@ def crashed_with_its_clients(stage: Stage, *, acknowledge_early: bool) -> Verdic
     cluster = stage.cluster
     with pools.pool(cluster, "doubted", pg_num=8) as pool:
         load = new_load(stage, pool)
-        # When everything dies most workers are to be at rest: a liar then hangs in a write of which no OSD knows.
         load.load = replace(load.load, acknowledge_early=acknowledge_early, read_share=0.0, pause_s=REST_S)
         load.prepare()
         load.start()
         linger(stage.rng, *WORK_S)
+        # Held until nobody is left to take a write, while those under way end: a write of a worker that goes on then
+        # is one of which no OSD knows. What had reached an OSD would be there again, acknowledged early or not.
+        signal_clients(load, signal.SIGSTOP)
+        linger(stage.rng, *WORK_S)
         with inflict(KillEverything.aim(layout_of(cluster), stage.rng), cluster, stage.recorder):
+            signal_clients(load, signal.SIGCONT)
             linger(stage.rng, *WORK_S)
             kill_clients(load)
         cluster.wait_healthy()
