@@ -1,22 +1,26 @@
-"""One directory per run: written while it goes on, sealed with checksums, read back only when it fits its schema."""
+"""The archive of a run, for the gate that writes it and the commands that read it: one directory, with checksums."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lab.errors import SpecError
-from lab.history import Event, History, load_events, whole_lines
-from lab.redaction import without_secrets
-from lab.runs import write_private
-from lab.scenario import verdict_of
-from lab.schemas import VERSION, validate
+from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
+from cephlab.lab.archive.signature import sign, signer
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.redaction import without_secrets
+from cephlab.lab.base.runs import write_private
+from cephlab.lab.checks import Verdict
+from cephlab.lab.history.history import Event, History, current, load_events, whole_lines
+from cephlab.lab.scenario.scenario import Blame, last_blame, verdict_of
 
 MANIFEST = "manifest.json"
 VERDICTS = "verdicts.json"
@@ -24,27 +28,36 @@ HISTORY = "history.jsonl"
 JUNIT = "junit.xml"
 REPORT = "report.html"
 SUMS = "SHA256SUMS"
+SIGNATURE = "SHA256SUMS.sig"
 _MODE = 0o644
+_RUNNING = "running"
+_RAN = ("began", "raised")
 
 
 class Ending(StrEnum):
-    """How a scenario ended: a verdict, or why there is none."""
+    """How a scenario ended: a verdict, or why there is none. In the order that people are shown."""
 
     PASS = "pass"
     FAIL = "fail"
+    ERROR = "error"
     INCONCLUSIVE = "inconclusive"
     SKIP = "skip"
-    ERROR = "error"
+
+    @property
+    def word(self) -> str:
+        """As people are told it."""
+        return _WORDS.get(self, self.value)
 
 
+_WORDS = {Ending.PASS: "passed", Ending.FAIL: "failed", Ending.ERROR: "lab trouble", Ending.SKIP: "skipped"}
 JUDGED = (Ending.PASS, Ending.FAIL, Ending.INCONCLUSIVE)
 
 
 @dataclass(frozen=True)
 class Record:
-    """One scenario of a run. began_s: on the history's clock; logs: folder below the archive, of failures only.
+    """One scenario of a run. began_s: on the history's clock; logs: folder below the archive, for failures only.
 
-    quarantined: why its ending does not decide about the run, where it does not.
+    quarantined: why its ending does not decide how the run ended; None where it does.
     """
 
     scenario: str
@@ -62,17 +75,18 @@ class Record:
 
 
 def deciding(records: Sequence[Record]) -> list[Record]:
-    """Those whose endings say how the run ended."""
+    """The records whose endings decide how the run ended."""
     return [record for record in records if record.quarantined is None]
 
 
-def record_from_json(raw: Mapping[str, Any]) -> Record:
-    """A record from its JSON values, which fit the schema."""
-    return Record(**{**raw, "ending": Ending(raw["ending"]), "derivation": tuple(raw["derivation"])})
+def counted(records: Sequence[Record]) -> dict[Ending, int]:
+    """How many scenarios ended in each way. A way in which none ended is left out."""
+    counts = Counter(record.ending for record in records)
+    return {ending: counts[ending] for ending in Ending if counts[ending]}
 
 
 @dataclass
-class Writer:
+class ArchiveWriter:
     """An archive while its run goes on: a killed run leaves what had happened by then."""
 
     directory: Path
@@ -116,9 +130,9 @@ class Writer:
             cleaned = without_secrets(content)
             if cleaned != content:
                 write_private(path, cleaned, mode=_MODE)
-        page = render(read_archive(self.directory))
+        page = render(_parse(self.directory))
         write_private(self.directory / REPORT, page.encode(), mode=_MODE)
-        write_private(self.directory / SUMS, "".join(_sum_lines(self.directory)).encode(), mode=_MODE)
+        _write_sums(self.directory, _sums_now(self.directory))
 
 
 def file_name(scenario: str) -> str:
@@ -127,13 +141,25 @@ def file_name(scenario: str) -> str:
 
 
 def files(directory: Path) -> list[Path]:
-    """Every file of an archive but its checksums, by name."""
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path != directory / SUMS)
+    """Every file of an archive except its checksums and their signature, by name."""
+    seals = (directory / SUMS, directory / SIGNATURE)
+    return sorted(path for path in directory.rglob("*") if path.is_file() and path not in seals)
 
 
-def _sum_lines(directory: Path) -> Iterator[str]:
-    for path in files(directory):
-        yield f"{sha256(path.read_bytes()).hexdigest()}  {path.relative_to(directory)}\n"
+def _sums_now(directory: Path) -> dict[str, str]:
+    """Name -> checksum of every file, as the files are now."""
+    return {str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest() for path in files(directory)}
+
+
+def _read_sums(directory: Path) -> dict[str, str]:
+    """Name -> checksum of every file, as it was when the archive was sealed."""
+    lines = (directory / SUMS).read_text().splitlines()
+    return {name: value for value, _, name in (line.partition("  ") for line in lines)}
+
+
+def _write_sums(directory: Path, sums: Mapping[str, str]) -> None:
+    lines = (f"{value}  {name}\n" for name, value in sorted(sums.items()))
+    write_private(directory / SUMS, "".join(lines).encode(), mode=_MODE)
 
 
 # Reading
@@ -141,21 +167,70 @@ def _sum_lines(directory: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Archive:
-    """A run that can be judged again. lost: what it is known to lack, in words."""
+    """A run that can be judged again. lost: what a killed run left out, in words.
+
+    altered: what shows that somebody changed the archive. That is a file that does not fit its checksum, a verdict
+    without events or events without a verdict, or a signature by nobody who is allowed to sign.
+    signer: who signed it; None where nobody did or nobody asked.
+    """
 
     directory: Path
     manifest: Mapping[str, Any]
     records: tuple[Record, ...]
     events: tuple[Event, ...]
     lost: tuple[str, ...] = ()
+    altered: tuple[str, ...] = ()
+    signer: str | None = None
 
     def of(self, scenario: str) -> tuple[Event, ...]:
         """One scenario's events."""
-        return tuple(event for event in self.events if event.scenario == scenario)
+        return tuple(self._of.get(scenario, ()))
+
+    @cached_property
+    def _of(self) -> Mapping[str, Sequence[Event]]:
+        by_scenario: dict[str, list[Event]] = {}
+        for event in self.events:
+            by_scenario.setdefault(event.scenario, []).append(event)
+        return by_scenario
+
+    @cached_property
+    def doubts(self) -> tuple[str, ...]:
+        """Why its stored verdicts cannot be relied on: it was altered, or its history gives another verdict."""
+        others = (again for again in judge(self) if again.differs and self.of(again.scenario))
+        lines = (_other_ending(again.scenario, again.stored, again.now, again.reason) for again in others)
+        return (*self.altered, *lines)
 
 
-def read_archive(directory: Path) -> Archive:
-    """Read and validate; SpecError in one sentence when it is no archive, or of a newer schema."""
+def read_archive(directory: Path, signers: Path | None = None) -> Archive:
+    """Read an archive and compare its parts; SpecError when it is no archive, or of a newer schema.
+
+    signers: file that lists who may have signed it; without one, no signature is asked for.
+    """
+    archive = _parse(directory)
+    wrong = altered(directory)
+    if archive.manifest["state"] == _RUNNING and not (directory / SUMS).exists():
+        # A killed run was never sealed, so missing checksums do not show that somebody changed it.
+        archive, wrong = replace(archive, lost=(*archive.lost, *wrong)), []
+    who = signer(directory / SUMS, directory / SIGNATURE, signers) if signers else None
+    if signers and who is None:
+        wrong.append(f"{SIGNATURE} is no signature of {SUMS} by anybody in {signers}")
+    return replace(archive, altered=(*wrong, *archive.altered), signer=who)
+
+
+def read_whole(directory: Path) -> Archive:
+    """An archive whose verdicts can be relied on; SpecError for any other."""
+    archive = read_archive(directory)
+    if archive.doubts:
+        raise SpecError(
+            f"the verdicts of {directory} cannot be relied on",
+            "\n".join(archive.doubts),
+            f"`cephlab judge {directory}` judges its history; docs/archive.md says what is held against what",
+        )
+    return archive
+
+
+def _parse(directory: Path) -> Archive:
+    """An archive from its files, each of which must fit its schema; checksums are not looked at."""
     manifest = _load(directory / MANIFEST)
     version = manifest.get("schema")
     if isinstance(version, int) and version > VERSION:
@@ -167,13 +242,16 @@ def read_archive(directory: Path) -> Archive:
     verdicts = _load(directory / VERDICTS)
     validate("verdicts", verdicts, str(directory / VERDICTS))
     events, lost = _events(directory / HISTORY)
-    return Archive(
-        directory=directory,
-        manifest=manifest,
-        records=tuple(record_from_json(raw) for raw in verdicts["verdicts"]),
-        events=events,
-        lost=lost,
+    records = tuple(
+        Record(**{**raw, "ending": Ending(raw["ending"]), "derivation": tuple(raw["derivation"])})
+        for raw in verdicts["verdicts"]
     )
+    archive = Archive(directory, manifest, records, events)
+    unjudged = _without_verdict(archive)
+    if manifest["state"] == _RUNNING and unjudged:
+        lost += (f"{unjudged.pop()} was running when the run was killed: it has no verdict",)
+    wrong = (*(f"{name} ran and has no verdict" for name in unjudged), *_without_history(archive))
+    return replace(archive, lost=lost, altered=wrong)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -200,6 +278,8 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
         except json.JSONDecodeError as error:
             raise SpecError(f"{path}:{number} is not JSON", str(error), "was the file edited?") from error
         validate("event", value, f"{path}:{number}")
+        if value["kind"] in WITH_SCHEMA:
+            validate(value["kind"], current(value["kind"], value["data"]), f"{path}:{number}")
     cut = f"{path.name} ends within line {len(lines) + 1}: the event that was being written is lost"
     return load_events(path), (cut,) if rest else ()
 
@@ -207,36 +287,78 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
 def altered(directory: Path) -> list[str]:
     """What does not fit the checksums, in words: changed, missing and added files."""
     try:
-        lines = (directory / SUMS).read_text().splitlines()
+        sealed = _read_sums(directory)
     except FileNotFoundError:
         return [f"{SUMS} is missing: the run was not sealed"]
-    sums = {name: value for value, _, name in (line.partition("  ") for line in lines)}
-    present = {str(path.relative_to(directory)): path for path in files(directory)}
-    found = [f"{name} is missing" for name in sorted(sums.keys() - present.keys())]
-    found += [f"{name} was added" for name in sorted(present.keys() - sums.keys())]
-    for name in sorted(sums.keys() & present.keys()):
-        if sha256(present[name].read_bytes()).hexdigest() != sums[name]:
-            found.append(f"{name} was altered")
-    return found
+    now = _sums_now(directory)
+    return [
+        *(f"{name} is missing" for name in sorted(sealed.keys() - now.keys())),
+        *(f"{name} was added" for name in sorted(now.keys() - sealed.keys())),
+        *(f"{name} was altered" for name in sorted(sealed.keys() & now.keys()) if sealed[name] != now[name]),
+    ]
+
+
+def _without_verdict(archive: Archive) -> list[str]:
+    """Scenarios that ran, by the history, and have no verdict; in the order in which they ran."""
+    recorded = {record.scenario for record in archive.records}
+    ran = dict.fromkeys(event.scenario for event in archive.events if event.kind in _RAN)
+    return [name for name in ran if name not in recorded]
+
+
+def _without_history(archive: Archive) -> Iterator[str]:
+    """Stored endings that the history does not confirm: two for one scenario, no events, another ending."""
+    for name, count in Counter(record.scenario for record in archive.records).items():
+        if count > 1:
+            yield f"{name} has {count} verdicts"
+    for record in archive.records:
+        if not (events := archive.of(record.scenario)):
+            yield f"{record.scenario} is recorded as {record.ending} and has no events"
+        elif record.ending not in JUDGED:
+            now, verdict = judged(events)
+            if now is not record.ending:
+                yield _other_ending(record.scenario, record.ending, now, verdict.reason)
+
+
+def _other_ending(scenario: str, stored: Ending, now: Ending | None, reason: str) -> str:
+    return f"{scenario} is recorded as {stored}, its history says {now}: {reason}"
 
 
 def replace_report(directory: Path, page: str) -> None:
-    """Put a newly rendered report into an archive, and its checksum with it; the other checksums stay."""
+    """Put a newly rendered report into an archive, and its checksum with it; the other checksums stay.
+
+    SpecError where they are signed.
+    """
+    if (directory / SIGNATURE).exists():
+        raise SpecError(
+            f"{directory} is signed",
+            f"a new {REPORT} would need a new {SUMS}, which {SIGNATURE} would not fit",
+            "write the page elsewhere: --output FILE",
+        )
     write_private(directory / REPORT, page.encode(), mode=_MODE)
-    line = f"{sha256(page.encode()).hexdigest()}  {REPORT}"
-    sums = directory / SUMS
-    if sums.exists():
-        kept = [old for old in sums.read_text().splitlines() if old.partition("  ")[2] != REPORT]
-        text = "\n".join(sorted([*kept, line], key=lambda one: one.partition("  ")[2])) + "\n"
-        write_private(sums, text.encode(), mode=_MODE)
+    if (directory / SUMS).exists():
+        _write_sums(directory, {**_read_sums(directory), REPORT: sha256(page.encode()).hexdigest()})
 
 
-# Judging again
+def add_signature(directory: Path, key: Path) -> None:
+    """Sign a sealed archive; SpecError where the key cannot sign."""
+    write_private(directory / SIGNATURE, sign((directory / SUMS).read_bytes(), key), mode=_MODE)
+
+
+# Judging
+
+
+_UNJUDGED: Mapping[str | None, Ending] = {Blame.LAB: Ending.ERROR, Blame.LACK: Ending.SKIP}
+
+
+def judged(events: Sequence[Event]) -> tuple[Ending, Verdict]:
+    """How one scenario ended and why, from its events alone. A run and whoever reads its archive both ask here."""
+    verdict = verdict_of(events)
+    return _UNJUDGED.get(last_blame(events), Ending(verdict.outcome.value)), verdict
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One scenario judged again. now is None where nothing was judged: skips, and trouble of the lab."""
+class JudgedAgain:
+    """One scenario judged again. now: None for a skip and for trouble of the lab, which no check judges."""
 
     scenario: str
     stored: Ending
@@ -250,23 +372,22 @@ class Judged:
         return self.now is not None and self.now is not self.stored
 
 
-def judge(archive: Archive) -> list[Judged]:
-    """Today's checks over yesterday's history."""
+def judge(archive: Archive) -> list[JudgedAgain]:
+    """Judge a run's history with the checks of this cephlab."""
     return [_judge(archive, record) for record in archive.records]
 
 
-def _judge(archive: Archive, record: Record) -> Judged:
+def _judge(archive: Archive, record: Record) -> JudgedAgain:
     if record.ending not in JUDGED:
-        return Judged(record.scenario, record.ending, None, record.reason, quarantined=record.quarantined)
-    verdict = verdict_of(archive.of(record.scenario))
-    now = Ending(verdict.outcome.value)
-    return Judged(record.scenario, record.ending, now, verdict.reason, verdict.derivation, record.quarantined)
+        return JudgedAgain(record.scenario, record.ending, None, record.reason, quarantined=record.quarantined)
+    now, verdict = judged(archive.of(record.scenario))
+    return JudgedAgain(record.scenario, record.ending, now, verdict.reason, verdict.derivation, record.quarantined)
 
 
 def exit_code(endings: Sequence[Ending]) -> int:
-    """0 pass, 1 fail, 3 the lab is broken, 6 inconclusive; a failure is worse than doubt about others.
+    """0 pass, 1 fail, 3 trouble of the lab, 6 inconclusive; a failure counts before doubt about others.
 
-    Where nothing passed nothing was shown: that is inconclusive too.
+    A run in which nothing passed has shown nothing, so it is inconclusive too.
     """
     for ending, code in ((Ending.FAIL, 1), (Ending.ERROR, 3), (Ending.INCONCLUSIVE, 6)):
         if ending in endings:

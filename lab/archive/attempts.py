@@ -1,4 +1,4 @@
-"""How often each scenario ended otherwise than at other attempts of the same code: kept over all attempts."""
+"""How flaky each scenario is: how often attempts at the same code ended differently, over all that were kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lab.archive import Archive, Ending, Record
-from lab.errors import SpecError
-from lab.runs import write_private
+from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.runs import write_private
 
 LIMIT = 0.01
 """Share of a scenario's attempts that may be flaky; beyond it nobody believes a red run any more."""
@@ -27,7 +27,7 @@ _SAYS_NOTHING = "it was interrupted"
 
 
 @dataclass(frozen=True)
-class Run:
+class KeptRun:
     """What is kept of an archive. name: when, with which seed, where; endings: scenario -> how it ended, no skips."""
 
     name: str
@@ -62,7 +62,7 @@ class Rate:
         return f"{self.flaky} of {self.attempts} attempts"
 
 
-def run_of(archive: Archive) -> Run:
+def run_of(archive: Archive) -> KeptRun:
     """What is kept of an archive; SpecError where it does not say which commit it ran."""
     manifest = archive.manifest
     commit = manifest.get("commit")
@@ -73,7 +73,7 @@ def run_of(archive: Archive) -> Run:
             "run from a checkout without changes",
         )
     host = manifest["host"]
-    return Run(
+    return KeptRun(
         name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
         commit=commit,
         lab="+".join(sorted({str(cluster["provider"]) for cluster in manifest["clusters"]})) or str(manifest["lab"]),
@@ -87,21 +87,21 @@ def _counts(record: Record) -> bool:
     return record.ending is not Ending.SKIP and _SAYS_NOTHING not in record.reason
 
 
-def read_kept(path: Path) -> list[Run]:
+def read_kept(path: Path) -> list[KeptRun]:
     """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is none."""
     if not path.exists():
         return []
-    found = []
+    runs = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
             raw = json.loads(line)
-            found.append(Run(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
+            runs.append(KeptRun(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpecError(f"{path}:{number} is not a run", str(error), "was the file edited?") from None
-    return found
+    return runs
 
 
-def keep(path: Path, runs: Iterable[Run]) -> list[Run]:
+def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
     """Add those that are not there yet; all that are kept then."""
     known = {(run.name, run.commit): run for run in read_kept(path)}
     for run in runs:
@@ -111,15 +111,15 @@ def keep(path: Path, runs: Iterable[Run]) -> list[Run]:
     return list(known.values())
 
 
-def rates(runs: Sequence[Run]) -> list[Rate]:
+def rates(runs: Sequence[KeptRun]) -> list[Rate]:
     """One for each scenario, the most flaky first."""
     endings: dict[str, dict[tuple[str, str, str], Counter[bool]]] = {}
     for run in runs:
         for scenario, ending in run.endings.items():
             place = (run.commit, run.lab, run.release)
             endings.setdefault(scenario, {}).setdefault(place, Counter())[ending == Ending.PASS] += 1
-    found = [_rate(scenario, list(places.values())) for scenario, places in endings.items()]
-    return sorted(found, key=lambda one: (-one.rate, one.scenario))
+    all_rates = [_rate(scenario, list(places.values())) for scenario, places in endings.items()]
+    return sorted(all_rates, key=lambda rate: (-rate.rate, rate.scenario))
 
 
 def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
@@ -133,24 +133,24 @@ def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
     )
 
 
-def page(runs: Sequence[Run], quarantined: Mapping[str, str]) -> str:
+def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
     """The generated part of the track record, in Markdown."""
-    found = rates(runs)
-    attempts, flaky = sum(one.attempts for one in found), sum(one.flaky for one in found)
+    all_rates = rates(runs)
+    attempts, flaky = sum(rate.attempts for rate in all_rates), sum(rate.flaky for rate in all_rates)
     if not attempts:
         return "No attempt is kept yet.\n"
     commits = len({run.commit for run in runs})
     said = f"{flaky} of {attempts} attempts were flaky ({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
     lines = [f"{said}, in {len(runs)} runs of {commits} commits.", ""]
     lines += ["| scenario | attempts | flaky | rate | broken | quarantine |", "|---|---|---|---|---|---|"]
-    lines += [_row(one, quarantined) for one in found]
+    lines += [_row(rate, quarantined) for rate in all_rates]
     return "\n".join([*lines, ""])
 
 
-def _row(one: Rate, quarantined: Mapping[str, str]) -> str:
-    rate = f"{one.rate:.1%}" if one.flaky else f"0, below {min(1.0, _SHOWN_BELOW / one.attempts):.0%}"
-    held = "yes" if one.scenario in quarantined else "**wanted**" if one.above else ""
-    return f"| {one.scenario} | {one.attempts} | {one.flaky} | {rate} | {one.failed} | {held} |"
+def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
+    rate = f"{row.rate:.1%}" if row.flaky else f"0, below {min(1.0, _SHOWN_BELOW / row.attempts):.0%}"
+    held = "yes" if row.scenario in quarantined else "**wanted**" if row.above else ""
+    return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} | {held} |"
 
 
 def put_into(path: Path, generated: str) -> None:
@@ -163,6 +163,6 @@ def put_into(path: Path, generated: str) -> None:
     write_private(path, f"{before}{BEGIN}\n\n{generated}\n{END}{after}".encode(), mode=_MODE)
 
 
-def wanted(runs: Sequence[Run], quarantined: Mapping[str, str]) -> Iterator[Rate]:
+def wanted(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> Iterator[Rate]:
     """Scenarios above the limit that are not in quarantine."""
-    return (one for one in rates(runs) if one.above and one.scenario not in quarantined)
+    return (rate for rate in rates(runs) if rate.above and rate.scenario not in quarantined)

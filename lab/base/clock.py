@@ -7,9 +7,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from lab.errors import LabError, NotReached
+from cephlab.lab.base.errors import LabError, NotReached
 
 T = TypeVar("T")
+
+TimedOut = Callable[[str, float, T], LabError]
+"""Makes the error of a wait that timed out, from what was waited for, the time in seconds, and the last value."""
+
+
+def not_reached(what: str, timeout_s: float, last: object) -> NotReached:
+    """The usual error, with the last value as text."""
+    return NotReached(what, timeout_s, str(last))
+
+
+def not_reached_with(show: Callable[[T], str]) -> TimedOut[T]:
+    """The usual error, with the last value as `show` puts it."""
+    return lambda what, timeout_s, last: NotReached(what, timeout_s, show(last))
 
 
 class Clock(Protocol):
@@ -49,14 +62,18 @@ SYSTEM: Clock = SystemClock()
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in monotonic time; made once, handed down, so that nested waits share one budget."""
+    """A point in monotonic time; made once, handed down, so that nested waits share one budget.
+
+    after_s: how long from its making, for messages.
+    """
 
     at: float
+    after_s: float
     clock: Clock = SYSTEM
 
     @staticmethod
     def after(seconds: float, clock: Clock = SYSTEM) -> Deadline:
-        return Deadline(clock.monotonic() + seconds, clock)
+        return Deadline(clock.monotonic() + seconds, seconds, clock)
 
     def remaining_s(self) -> float:
         return max(0.0, self.at - self.clock.monotonic())
@@ -68,6 +85,30 @@ class Deadline:
         """Let some time pass, but never past the deadline."""
         self.clock.sleep(min(seconds, self.remaining_s()))
 
+    def wait(
+        self,
+        probe: Callable[[], T],
+        ready: Callable[[T], bool],
+        *,
+        what: str,
+        interval_s: float = 0.1,
+        timed_out: TimedOut[T] = not_reached,
+    ) -> T:
+        """Call `probe` until `ready` accepts its value, and return that value.
+
+        probe may raise a LabError to end the wait early (a dead daemon, a dead host). It runs at least once, and once
+        more at the deadline.
+        Raises what `timed_out(what, after_s, last value)` makes when the time is over.
+        """
+        while True:
+            last_chance = self.passed()
+            value = probe()
+            if ready(value):
+                return value
+            if last_chance:
+                raise timed_out(what, self.after_s, value)
+            self.pause(interval_s)
+
 
 def wait(
     probe: Callable[[], T],
@@ -76,23 +117,8 @@ def wait(
     what: str,
     timeout_s: float,
     interval_s: float = 0.1,
-    show: Callable[[T], str] = str,
-    timed_out: Callable[[str, float, str], LabError] = NotReached,
-    clock: Clock = SYSTEM,
+    timed_out: TimedOut[T] = not_reached,
 ) -> T:
-    """Call `probe` until `ready` accepts its value, and return that value.
-
-    probe may raise a LabError to end the wait early (a dead daemon, a dead host).
-    timeout_s, interval_s: seconds; the probe runs at least once, and once more at the deadline.
-    show: how the last value is put into the error.
-    Raises what `timed_out(what, timeout_s, last)` makes when the time is over.
-    """
-    deadline = Deadline.after(timeout_s, clock)
-    while True:
-        last_chance = deadline.passed()
-        value = probe()
-        if ready(value):
-            return value
-        if last_chance:
-            raise timed_out(what, timeout_s, show(value))
-        deadline.pause(interval_s)
+    """`Deadline.wait` with a deadline of its own, by the machine's clock."""
+    deadline = Deadline.after(timeout_s)
+    return deadline.wait(probe, ready, what=what, interval_s=interval_s, timed_out=timed_out)

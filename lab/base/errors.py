@@ -3,6 +3,7 @@
 LabError
 ├── SpecError        the user's input cannot be served; nothing was started        (exit 2)
 ├── Unavailable      a capability is missing here; scenarios turn it into a skip   (exit 2)
+│   └── NotInstalled     programs are missing here, and one command installs them  (exit 3)
 ├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
 │   ├── CommandTimedOut  a command did not end in its time
@@ -15,10 +16,21 @@ LabError
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 _TAIL_CHARS = 4000
+_PACKAGE = Path(__file__).parents[2]
+_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
+
+
+def page_paths(hint: str, package: Path = _PACKAGE) -> str:
+    """The hint, its pages (docs/NAME.md) by their paths where cephlab is installed; a checkout's reader knows docs/."""
+    if (package / "docs").is_symlink():
+        return hint
+    return _PAGE.sub(lambda page: str(package / page[0]) if (package / page[0]).exists() else page[0], hint)
 
 
 class LabError(Exception):
@@ -35,7 +47,7 @@ class LabError(Exception):
         super().__init__(what, detail, hint)
         self.what = what
         self.detail = detail
-        self.hint = hint
+        self.hint = page_paths(hint)
 
     def __str__(self) -> str:
         parts = [self.what]
@@ -56,6 +68,18 @@ class Unavailable(LabError):
     """Something this machine lacks; `hint` says how to get it."""
 
     exit_code = 2
+
+
+class NotInstalled(Unavailable):
+    """Programs of this machine that are missing, all at once. missing: program -> the Debian package that has it."""
+
+    exit_code = 3
+
+    def __init__(self, missing: Mapping[str, str], why: str) -> None:
+        self.missing = dict(sorted(missing.items()))
+        names, packages = ", ".join(self.missing), " ".join(sorted(set(missing.values())))
+        be = "is" if len(missing) == 1 else "are"
+        super().__init__(f"{names} {be} not installed", why, f"on Debian and Ubuntu: sudo apt-get install {packages}")
 
 
 class LabBroken(LabError):
@@ -103,11 +127,11 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
     seen: list[BaseException] = []
     ahead = [error]
     while ahead:
-        one = ahead.pop()
-        if isinstance(one, KeyboardInterrupt):
-            return one
-        seen.append(one)
-        ahead.extend(before for before in (one.__cause__, one.__context__) if before and before not in seen)
+        cause = ahead.pop()
+        if isinstance(cause, KeyboardInterrupt):
+            return cause
+        seen.append(cause)
+        ahead.extend(before for before in (cause.__cause__, cause.__context__) if before and before not in seen)
     return None
 
 

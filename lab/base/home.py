@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
 
 HOME_VARIABLE = "CEPHLAB_HOME"
+
+_ODD = re.compile(r"""[\s\x00-\x1f\x7f#;$\\"',:]""")
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,34 @@ class Home:
 
 
 def default_home() -> Home:
-    """CEPHLAB_HOME where set, else the user's cache folder."""
+    """CEPHLAB_HOME where set, else the user's cache folder; SpecError when Ceph could not run from it."""
     chosen = os.environ.get(HOME_VARIABLE)
-    return Home(Path(chosen).expanduser().absolute()) if chosen else standard_home()
+    if chosen is not None:
+        return home_at(chosen, HOME_VARIABLE)
+    refuse_odd(str(standard_home().path), f"{HOME_VARIABLE}, by default,")
+    return standard_home()
+
+
+def home_at(named: str, source: str) -> Home:
+    """The home in a folder that was named; SpecError when Ceph could not run from it. source: what named it."""
+    refuse_odd(named, source)
+    home = Home(Path(named).expanduser().absolute())
+    refuse_odd(str(home.path), source)
+    return home
+
+
+def refuse_odd(path: str, source: str) -> None:
+    """SpecError for a path that daemons cannot be given. source: the variable or option that it comes from.
+
+    `#`, `;`, `$`, a backslash and a line's end mean something in ceph.conf, a comma parts its keyrings, a colon or a
+    space the libraries of a loader.
+    """
+    if not path or _ODD.search(path):
+        raise SpecError(
+            f"{source} names no folder that Ceph can run from",
+            f"got {path!r}, wanted a path without spaces, control characters and any of # ; $ \\ \" ' , :",
+            f"set {source.partition(',')[0]} to another folder",
+        )
 
 
 def standard_home() -> Home:

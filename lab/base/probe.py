@@ -18,9 +18,9 @@ from shutil import disk_usage, which
 
 import psutil
 
-from lab import process
-from lab.clock import SYSTEM
-from lab.errors import CommandFailed, LabBroken, SpecError, Unavailable
+from cephlab.lab.base import process
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavailable
 
 Run = Callable[[Sequence[str], float], str]
 """Runs a command within so many seconds and gives its standard output."""
@@ -60,16 +60,16 @@ def run_here(argv: Sequence[str], timeout_s: float) -> str:
 def require_programs() -> str:
     """The name of 7-Zip here; Unavailable names every program that is missing, with its package."""
     missing = [f"{name} (package {name})" for name in ("fio", "iperf3") if not which(name)]
-    found = next((name for name in SEVEN_ZIP if which(name)), "")
-    if not found:
+    seven_zip = next((name for name in SEVEN_ZIP if which(name)), "")
+    if not seven_zip:
         missing.append(f"{SEVEN_ZIP[0]} (package 7zip or p7zip-full)")
     if missing:
         raise Unavailable(
             "programs for measuring are not installed",
             ", ".join(missing),
-            "ci/bootstrap probe installs them on Debian and Ubuntu",
+            "install the packages; ci/bootstrap probe does it on Debian and Ubuntu",
         )
-    return found
+    return seven_zip
 
 
 def cpu_rating(program: str, run: Run = run_here) -> float:
@@ -86,10 +86,10 @@ def parse_rating(text: str, cpus: int) -> float:
 
     The rating of a machine whose CPUs others used as well is that of the part which 7-Zip had, so it is scaled up.
     """
-    found = re.search(r"^Tot:\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s*$", text, re.MULTILINE)
-    if not found or min(float(found[1]), float(found[2])) <= 0:
+    total = re.search(r"^Tot:\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s*$", text, re.MULTILINE)
+    if not total or min(float(total[1]), float(total[2])) <= 0:
         raise LabBroken("7-Zip printed no total rating", text[-500:])
-    share, rating = float(found[1]) / 100 / cpus, float(found[2])
+    share, rating = float(total[1]) / 100 / cpus, float(total[2])
     return rating if share >= OWN else rating / share
 
 
@@ -100,10 +100,10 @@ def crc32c_bytes_s(run: Run = run_here) -> float:
 
 def parse_crc(text: str) -> float:
     """Bytes a second of fio's line `crc32c: 8181.53 MiB/sec`; LabBroken where there is none."""
-    found = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
-    if not found or float(found[1]) <= 0:
+    rate = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
+    if not rate or float(rate[1]) <= 0:
         raise LabBroken("fio printed no CRC-32C rate", text[-500:])
-    return float(found[1]) * (1 << 20)
+    return float(rate[1]) * (1 << 20)
 
 
 def memory_copy_bytes_s() -> float:
@@ -146,7 +146,7 @@ def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
     except OSError as error:
         raise SpecError(f"{target} cannot be written", str(error), "name a folder of yours") from error
     try:
-        # Held while the probe lives: what a killed one left behind is simply used again.
+        # Held while the probe lives: the file of a killed probe is used again.
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(handle)
@@ -190,11 +190,11 @@ def disk(path: Path, size_bytes: int, seconds: float, say: Callable[[str], None]
 def parse_fio(text: str, reads: bool) -> dict[str, float]:
     """iops, bytes_s and latency_s of fio's JSON; LabBroken when nothing was done."""
     try:
-        found = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
+        job = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
         made = {
-            "iops": float(found["iops"]),
-            "bytes_s": float(found["bw_bytes"]),
-            "latency_s": float(found["lat_ns"]["mean"]) / 1e9,
+            "iops": float(job["iops"]),
+            "bytes_s": float(job["bw_bytes"]),
+            "latency_s": float(job["lat_ns"]["mean"]) / 1e9,
         }
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise LabBroken("fio printed no result", text[-500:]) from error
@@ -241,14 +241,14 @@ def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PO
     refused = iperf_error(text)
     if refused:
         raise Unavailable(f"no iperf3 answers on {peer}", refused, f"run `iperf3 -s` there and let port {port} through")
-    # After it: a server that is busy with a stranger's handshake refuses the run that is wanted.
+    # After the run, because a server that is busy with a handshake refuses the run.
     rtt, mtu = zip(*(_handshake(peer, port) for _ in range(_HANDSHAKES)), strict=True)
     return Line(parse_iperf(text), sorted(rtt)[_HANDSHAKES // 2], min(mtu))
 
 
 def _handshake(peer: str, port: int) -> tuple[float, int]:
     """(seconds of a handshake's round trip, path MTU) as the kernel has them: tcp(7), TCP_INFO, linux/tcp.h."""
-    from lab import clock
+    from cephlab.lab.base import clock
 
     def answered() -> bytes:
         # Between two clients iperf3 closes its port for a moment.
@@ -262,7 +262,7 @@ def _handshake(peer: str, port: int) -> tuple[float, int]:
 
 
 def iperf_error(text: str) -> str:
-    """What iperf3 says kept it from measuring, be its status 0 as in 3.12 or not; empty where nothing did."""
+    """What iperf3 says kept it from measuring, empty where nothing did. Its status may still be 0, as in 3.12."""
     try:
         return str(json.loads(text).get("error", ""))
     except (ValueError, AttributeError):
@@ -282,7 +282,7 @@ def parse_iperf(text: str) -> float:
 
 def _await_port(port: int) -> None:
     """Until something listens there. Not by connecting: `iperf3 -s -1` would end after it."""
-    from lab import clock
+    from cephlab.lab.base import clock
 
     line = f":{port:04X} 00000000:0000 0A"
     clock.wait(

@@ -8,15 +8,15 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
 
-from lab import clock
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 
 THIS_MACHINE = "this machine"
 _POLL_S = 0.02
@@ -33,6 +33,12 @@ class Result:
     stdout_bytes: bytes
     stderr_bytes: bytes
 
+    def checked(self, where: str) -> Result:
+        """This result; CommandFailed, which names the machine, when its status is not 0."""
+        if self.code != 0:
+            raise CommandFailed(self.argv, self.code, self.stdout, self.stderr, where)
+        return self
+
     @property
     def stdout(self) -> str:
         return self.stdout_bytes.decode(errors="replace")
@@ -40,6 +46,20 @@ class Result:
     @property
     def stderr(self) -> str:
         return self.stderr_bytes.decode(errors="replace")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A program to start. env: the whole of its environment; cwd: None is this process's own directory.
+
+    where, shown: the machine and the command that errors name (a provider's wrapping is noise to the reader).
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    cwd: Path | None = None
+    where: str = THIS_MACHINE
+    shown: tuple[str, ...] = ()
 
 
 def run(
@@ -50,42 +70,33 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     check: bool = True,
-    where: str = THIS_MACHINE,
-    shown: Sequence[str] | None = None,
-    inherit_env: bool = True,
 ) -> Result:
+    """Run a program of this machine to its end; see `run_command`. env: added to this process's environment."""
+    return run_command(Command(tuple(argv), with_ours(env), cwd), timeout_s=timeout_s, stdin=stdin, check=check)
+
+
+def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b"", check: bool = True) -> Result:
     """Run a command in a session of its own and wait for it.
 
-    env: added to this process's environment, or the whole of it when not inherit_env.
-    shown: what errors print in place of argv (a provider's wrapping is noise to the reader).
     Raises CommandFailed when check and the status is not 0, CommandTimedOut after killing the
     whole session, Unavailable when the program does not exist.
     """
-    shown = tuple(shown or argv)
-    child = _popen(
-        argv,
-        env=_environment(env, inherit=inherit_env),
-        cwd=cwd,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    shown = command.shown or command.argv
+    child = _popen(command)
     try:
         stdout, stderr = child.communicate(stdin, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         kill_session(child)
         stdout, stderr = child.communicate()
         raise CommandTimedOut(
-            shown, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), where
+            shown, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), command.where
         ) from None
     except BaseException:
         kill_session(child)
         child.wait()
         raise
     result = Result(shown, child.returncode, stdout, stderr)
-    if check and result.code != 0:
-        raise CommandFailed(shown, result.code, result.stdout, result.stderr, where)
-    return result
+    return result.checked(command.where) if check else result
 
 
 def kill_session(child: subprocess.Popen[bytes]) -> None:
@@ -96,16 +107,27 @@ def kill_session(child: subprocess.Popen[bytes]) -> None:
         child.kill()
 
 
-def start_detached(
-    argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, inherit_env: bool = True
-) -> LocalProcess:
-    """Start a process that outlives this one, in a session of its own, both outputs appended to `log`."""
+def with_ours(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Variables beside those of this process's own environment."""
+    return {**os.environ, **(env or {})}
+
+
+def start_detached(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> LocalProcess:
+    """Start a process that outlives this one, in a session of its own, both outputs appended to `log`.
+
+    env: added to this process's environment.
+    """
+    return start_command(Command(tuple(argv), with_ours(env)), log)
+
+
+def start_command(command: Command, log: Path) -> LocalProcess:
+    """As `start_detached`."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as sink, _refusals(argv):
+    with log.open("ab") as sink, _refusals(command.argv):
         pid = os.posix_spawnp(
-            argv[0],
-            list(argv),
-            _environment(env, inherit=inherit_env),
+            command.argv[0],
+            list(command.argv),
+            command.env,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, sink.fileno(), 1),
@@ -122,24 +144,10 @@ def start_detached(
 class Pipe:
     """A child to talk to line by line; it ends when this process does, because its stdin closes."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        where: str = THIS_MACHINE,
-        inherit_env: bool = True,
-    ) -> None:
-        self._child = _popen(
-            argv,
-            env=_environment(env, inherit=inherit_env),
-            cwd=None,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self._argv = tuple(argv)
-        self._where = where
+    def __init__(self, command: Command) -> None:
+        self._child = _popen(command)
+        self._argv = command.shown or command.argv
+        self._where = command.where
         self._lock = threading.Lock()
         self._errors: list[bytes] = []
         self._reader = threading.Thread(target=self._drain, daemon=True)
@@ -181,7 +189,7 @@ class Pipe:
         raise CommandFailed(self._argv, self._child.returncode, "", stderr, self._where)
 
     def _expire(self, expired: threading.Event) -> None:
-        expired.set()  # first: whoever reads is let go by the kill
+        expired.set()  # first, because the kill makes the reading thread go on
         kill_session(self._child)
 
     @property
@@ -243,7 +251,7 @@ class LocalProcess:
         with self._lock:
             if not self._ours:
                 return
-            # Refused where somebody else in this process waited for it: it is gone.
+            # Another thread of this process has reaped it already: it is gone.
             with suppress(ChildProcessError):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if not pid:
@@ -269,7 +277,7 @@ class LocalProcess:
     def kill(self) -> None:
         """SIGKILL this one process, whichever session it is in."""
         if self.alive():
-            # It may end between the two looks, and is as dead then as it was to be made.
+            # It may end by itself between the two lines, which is as good.
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(self.pid).kill()
 
@@ -287,18 +295,19 @@ _CHILDREN: dict[int, LocalProcess] = {}
 """Detached processes that this one started and has not reaped: a clean-up that finds them by their marks reaps them."""
 
 
-def find_marked(marks: Mapping[str, str]) -> list[LocalProcess]:
-    """Processes of ours whose environment has all of the marks: what a killed run left, whoever started it."""
-    return [found for found, environment in environments() if marks.items() <= environment.items()]
+def find_marked(marks: Mapping[str, str], *, of_all: bool = False) -> list[LocalProcess]:
+    """Processes of this user, or of all, whose environment has all of the marks, whoever started them."""
+    listed = environments(of_all=of_all)
+    return [candidate for candidate, environment in listed if marks.items() <= environment.items()]
 
 
-def environments() -> Iterator[tuple[LocalProcess, dict[str, str]]]:
-    """Every process of ours but this one, with the environment that it was started with."""
+def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[str, str]]]:
+    """Every process of this user, or of all, but this one, with its environment, in which anything may be written."""
     for candidate in psutil.process_iter():
         try:
-            if candidate.pid != os.getpid():
-                found = _CHILDREN.get(candidate.pid) or LocalProcess(candidate.pid, birth_of(candidate.pid))
-                yield found, candidate.environ()
+            if candidate.pid != os.getpid() and (of_all or candidate.uids().real == os.getuid()):
+                running = _CHILDREN.get(candidate.pid) or LocalProcess(candidate.pid, birth_of(candidate.pid))
+                yield running, candidate.environ()
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
 
@@ -360,10 +369,6 @@ def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _environment(env: Mapping[str, str] | None, *, inherit: bool) -> dict[str, str]:
-    return {**(os.environ if inherit else {}), **(env or {})}
-
-
 @contextmanager
 def _refusals(argv: Sequence[str]) -> Iterator[None]:
     """Turn the operating system's refusal to start a program into a LabError."""
@@ -379,22 +384,15 @@ def _refusals(argv: Sequence[str]) -> Iterator[None]:
         raise LabBroken(f"{argv[0]} could not be started", str(error)) from error
 
 
-def _popen(
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    cwd: Path | None,
-    stdin: int,
-    stdout: int | IO[bytes],
-    stderr: int | IO[bytes],
-) -> subprocess.Popen[bytes]:
-    with _refusals(argv):
+def _popen(command: Command) -> subprocess.Popen[bytes]:
+    """With pipes as its streams."""
+    with _refusals(command.argv):
         return subprocess.Popen(
-            list(argv),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            cwd=cwd,
-            env=env,
+            list(command.argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=command.cwd,
+            env=command.env,
             start_new_session=True,
         )

@@ -1,4 +1,4 @@
-"""Takes cephx keys out of what is kept of a run."""
+"""Takes keys out of what is kept of a run: Ceph's own by their form, S3 keys by what they are called or once known."""
 
 from __future__ import annotations
 
@@ -6,22 +6,166 @@ import base64
 import binascii
 import re
 import struct
+from collections.abc import Callable
+from functools import cache
 
-_MAYBE_KEY = re.compile(rb"A[Qg][A-D][A-Za-z0-9+/]{20,}={0,2}")
-"""What may be a cephx key in base64: it begins with its type, 1 or 2, as 16 bits, little endian."""
-_KEY_HEADER = "<HIIH"  # type, creation time in seconds and nanoseconds, length of the secret that follows
 _REMOVED = b"[key removed]"
+_KEY_HEADER = "<HIIH"  # type, creation time in seconds and nanoseconds, length of the secret that follows
+_LENGTHS = {1: 16, 2: 32}
+"""Type of a cephx key -> bytes of its secret: AES, and AES-256 from tentacle on."""
+_NANOSECONDS = 10**9
+_LEAST = 16
+"""Characters of a known secret: a shorter one would be found in ordinary words."""
+
+_BYTE = rb"[0-9A-Fa-f]{2}"
+_ESCAPE = re.compile(
+    rb"[%%\\&](?:(?<=%%)(?:25)*(%(byte)s)|(?<=&)#(?:x(%(byte)s)|([0-9]{2,3}));"
+    rb"|(?<=\\)\\*(?:u00(%(byte)s)|x(%(byte)s)|(/)))" % {b"byte": _BYTE}
+)
+"""One character as URLs, JSON, C and HTML write it: `%3D`, `\\u003d`, `\\x3d`, `&#x3d;`, `&#61;`, `\\/`.
+
+This pattern and the others begin with a set of characters where they can: so much faster is Python's search then.
+"""
+
+
+def _char(chars: str) -> bytes:
+    """A pattern for one of these characters, plain or escaped."""
+    values = "|".join(_hex(char.encode()) for char in chars)
+    escaped = rf"%(?:25)*(?:{values})|\\+u00(?:{values})|\\+x(?:{values})|&#x(?:{values});|&#(?:{_decimal(chars)});"
+    slash = r"|\\+/" if "/" in chars else ""
+    return f"(?>[{re.escape(chars)}]|{escaped}{slash})".encode()
+
+
+def _decimal(chars: str) -> str:
+    return "|".join(str(ord(char)) for char in chars)
+
+
+def _hex(value: bytes, between: str = "") -> str:
+    """A pattern for bytes in hex, in either case."""
+    digits = [f"{byte:02x}" for byte in value]
+    return between.join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in pair) for pair in digits)
+
+
+_ANY = rb"(?>[A-Za-z0-9+/_-]|%%(?:25)*%(b)s|\\+u00%(b)s|\\+x%(b)s|&#x%(b)s;|&#[0-9]{2,3};|\\+/)" % {b"b": _BYTE}
+_PAD = _char("=")
+_BASE64_KEY = re.compile(
+    rb"[A%%\\&](?:(?<=A)|(?:25)*41|\\*[ux](?:00)?41|#x41;|#65;)(?:%s%s{36}%s{0,2}|%s%s{57}%s?)"
+    % (_char("Q"), _ANY, _PAD, _char("g"), _ANY, _PAD)
+)
+"""A cephx key in base64 begins with its type, 1 or 2, as 16 bits, little endian."""
+_PAIR = rb"(?:[ :]?%s)" % _BYTE
+_HEX_KEY = re.compile(
+    rb"0(?:1[ :]?00%(p)s{8}[ :]?10[ :]?00%(p)s{16}|2[ :]?00%(p)s{8}[ :]?20[ :]?00%(p)s{32})" % {b"p": _PAIR}
+)
+_HEX_OF_BASE64 = re.compile(
+    rb"41(?:[ :]?51%(p)s{36}(?:[ :]?3[dD]){0,2}|[ :]?67%(p)s{57}(?:[ :]?3[dD])?)" % {b"p": _PAIR}
+)
+
+_VALUE = rb"(?P<value>(?:[A-Za-z0-9_-]|%s){16,})" % _char("+/=")
+_NAMED = re.compile(
+    rb"[aAsS](?i:(?:ccess|ecret)[ _-]?(?:access[ _-]?)?key(?:[ _-]?id)?|ecret(?<=--secret)(?=[ =]))"
+    rb"(?:[\\\"']*\s*(?:[:=>]|%%3[aAdD]|\\+u003[aAdDeE])\s*[\\\"']*|(?<=-key)\s+|(?<=--secret)\s+)%s" % _VALUE
+)
+"""An S3 key after its name: in JSON, XML, a configuration, an environment or on a command line."""
+_CREDENTIAL = re.compile(
+    rb"[CA](?:redential(?:=|%3[dD])|WS (?<=\bAWS ))(?P<value>[A-Za-z0-9]{16,128})(?=/|:|%2[fF]|%3[aA])"
+)
+"""The access key of a signed request, of version 4 and 2."""
+
+_KNOWN: set[bytes] = set()
+
+
+def remember(*secrets: str) -> None:
+    """From now on take these out too, however they are encoded: what S3 keys look like says nothing about them."""
+    _KNOWN.update(secret.encode() for secret in secrets if len(secret) >= _LEAST)
 
 
 def without_secrets(content: bytes) -> bytes:
-    """The same bytes with every cephx key taken out."""
-    return _MAYBE_KEY.sub(lambda found: _REMOVED if _is_key(found[0]) else found[0], content)
+    """The same bytes with every cephx key, every S3 key with its name, and every remembered secret taken out."""
+    for secret in sorted(_held(content), key=len, reverse=True):
+        content = _forms(secret).sub(_REMOVED, content)
+    content = _without(content, _BASE64_KEY, lambda found: _is_key(_from_base64(_unescaped(found))))
+    content = _without(content, _HEX_KEY, lambda found: _is_key(_from_hex(found)))
+    content = _without(content, _HEX_OF_BASE64, lambda found: _is_key(_from_base64(_from_hex(found))))
+    for named in (_NAMED, _CREDENTIAL):
+        content = named.sub(lambda found: found[0][: -len(found["value"])] + _REMOVED, content)
+    return content
 
 
-def _is_key(token: bytes) -> bool:
-    try:
-        raw = base64.b64decode(token, validate=True)
-    except binascii.Error:
-        return False
+def _without(content: bytes, pattern: re.Pattern[bytes], is_key: Callable[[bytes], bool]) -> bytes:
+    """Also where a key begins within what only looked like one."""
+    kept, start, place = [], 0, 0
+    while found := pattern.search(content, place):
+        place = found.start() + 1
+        if is_key(found[0]):
+            kept += [content[start : found.start()], _REMOVED]
+            start = place = found.end()
+    return b"".join([*kept, content[start:]])
+
+
+def _is_key(raw: bytes) -> bool:
     header = struct.calcsize(_KEY_HEADER)
-    return len(raw) > header and struct.unpack_from(_KEY_HEADER, raw)[3] == len(raw) - header
+    if len(raw) <= header:
+        return False
+    kind, _, nanoseconds, length = struct.unpack_from(_KEY_HEADER, raw)
+    return _LENGTHS.get(kind) == len(raw) - header == length and bool(nanoseconds < _NANOSECONDS)
+
+
+def _from_base64(text: bytes) -> bytes:
+    plain = text.rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
+    try:
+        return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _from_hex(text: bytes) -> bytes:
+    return bytes.fromhex(text.translate(None, b" :").decode())
+
+
+def _unescaped(text: bytes) -> bytes:
+    def plain(found: re.Match[bytes]) -> bytes:
+        percent, html, decimal, json, c, slash = found.groups()
+        digits = percent or html or json or c
+        return bytes([int(digits, 16)]) if digits else slash or bytes([int(decimal) & 0xFF])
+
+    return _ESCAPE.sub(plain, text)
+
+
+# Secrets that are known
+
+
+def _base64_parts(secret: bytes) -> list[str]:
+    """What is sure to be in the base64 of anything that holds it, at whichever of the three places it begins."""
+    parts = []
+    for before in range(3):
+        whole = base64.b64encode(bytes(before) + secret).decode()
+        parts.append(whole[-(-before * 8 // 6) : (before + len(secret)) * 8 // 6])
+    return parts
+
+
+def _held(content: bytes) -> list[bytes]:
+    """The known secrets that it may hold: a quick look, so that slow patterns run only where they find something."""
+    if not _KNOWN:
+        return []
+    text = _plain64(content + b"\n" + _unescaped(content))
+    in_hex = text.translate(None, b" :").lower()
+
+    def held(secret: bytes) -> bool:
+        forms = (secret, *(part.encode() for part in _base64_parts(secret)))
+        return secret.hex().encode() in in_hex or any(_plain64(form) in text for form in forms)
+
+    return [secret for secret in _KNOWN if held(secret)]
+
+
+def _plain64(text: bytes) -> bytes:
+    return text.translate(bytes.maketrans(b"-_", b"+/"))
+
+
+@cache
+def _forms(secret: bytes) -> re.Pattern[bytes]:
+    """Everything that a secret may be written as."""
+    either = {"+": "+-", "/": "/_"}
+    forms = [b"".join(_char(chr(byte)) for byte in secret), _hex(secret, "[ :]?").encode()]
+    forms += [b"".join(_char(either.get(char, char)) for char in part) for part in _base64_parts(secret)]
+    return re.compile(b"|".join(forms))

@@ -1,12 +1,12 @@
-"""Which commit of this project is running, where it is one and nothing was changed since."""
+"""Which commit of this project is running, where the files are a checkout without changes."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from lab import process
-from lab.errors import LabError
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabError
 
 _TIMEOUT_S = 10.0
 
@@ -18,7 +18,7 @@ def commit_of(root: Path) -> str | None:
     git = ("git", "-C", str(root), "-c", f"safe.directory={root}")
     try:
         changed = process.run((*git, "status", "--porcelain"), timeout_s=_TIMEOUT_S).stdout.strip()
-        found = process.run((*git, "rev-parse", "HEAD"), timeout_s=_TIMEOUT_S).stdout.strip()
+        commit = process.run((*git, "rev-parse", "HEAD"), timeout_s=_TIMEOUT_S).stdout.strip()
     except LabError:
         return None
-    return None if changed else found
+    return None if changed else commit

@@ -7,16 +7,17 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import process
-from lab.errors import LabBroken, SpecError, unwritable
-from lab.home import Home
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken, SpecError, unwritable
+from cephlab.lab.base.home import Home
 
 RUN_VARIABLE = "CEPHLAB_RUN"
 """Environment variable that marks every process of a run, so that a killed run can be found again."""
@@ -31,12 +32,61 @@ _CLAIM_S = 5.0
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
+class RunId(str):
+    """A run's id, which becomes part of paths; SpecError for every text that cannot be one."""
+
+    __slots__ = ()
+
+    def __new__(cls, text: str) -> RunId:
+        if not _NAME.fullmatch(text):
+            raise SpecError(
+                f"{text!r} cannot name a cluster",
+                "wanted: 1 to 31 of a-z, 0-9 and -, beginning with a letter or digit",
+                "choose another --name",
+            )
+        return super().__new__(cls, text)
+
+
+def run_ids(texts: Iterable[str]) -> frozenset[RunId]:
+    """Those that can be ids. Environments, labels and links are written by anybody: what cannot is not ours."""
+    return frozenset(RunId(text) for text in texts if _NAME.fullmatch(text))
+
+
+def ours(path: Path, kind: Callable[[int], bool]) -> bool:
+    """Whether a path itself is of a kind, such as stat.S_ISDIR, and this user's. No link is followed."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return kind(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def taken(path: Path, wanted: str) -> LabBroken:
+    """What to raise when somebody else's thing is where this user's should be. wanted: what that is."""
+    try:
+        status = path.lstat()
+        found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+    except OSError as error:
+        found = str(error)
+    if path.is_symlink():
+        found += f", to {path.readlink()}"
+    return LabBroken(f"{path} is taken", f"got: {found}; wanted: {wanted}", f"look at it, and remove it: {path}")
+
+
 @dataclass(frozen=True)
 class Run:
     """One run: its id is on everything that it creates. directory: state, disks and logs, mode 0700."""
 
-    id: str
+    id: RunId
     directory: Path
+
+    def __post_init__(self) -> None:
+        RunId(self.id)
+
+    @property
+    def home(self) -> Home:
+        """The home that the run is in."""
+        return Home(self.directory.parent.parent)
 
     @property
     def _owner_file(self) -> Path:
@@ -52,10 +102,10 @@ class Run:
         Empty when the run died while it was being made.
         """
         try:
-            found: dict[str, Any] = json.loads(self._owner_file.read_text())
+            owner: dict[str, Any] = json.loads(self._owner_file.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
-        return found
+        return owner
 
     def claim(self, *, provider: str, kept: bool = False) -> None:
         """Say that this process owns the run; kept runs outlive it until `down`."""
@@ -93,13 +143,7 @@ class Runs:
 
     def create(self, provider: str, name: str | None = None) -> Run:
         """Make a run's directory; SpecError when the name is taken or not a name."""
-        run_id = name or f"r{secrets.token_hex(3)}"
-        if not _NAME.fullmatch(run_id):
-            raise SpecError(
-                f"{run_id!r} cannot name a cluster",
-                "wanted: 1 to 31 of a-z, 0-9 and -, beginning with a letter or digit",
-                "choose another --name",
-            )
+        run_id = RunId(name or f"r{secrets.token_hex(3)}")
         self.home.ensure()
         run = Run(run_id, self.home.runs / run_id)
         try:
@@ -114,11 +158,20 @@ class Runs:
         return run
 
     def all(self) -> Iterator[Run]:
-        """Every run on disk, by name."""
-        if self.home.runs.is_dir():
-            for directory in sorted(self.home.runs.iterdir()):
-                if directory.is_dir():
-                    yield Run(directory.name, directory)
+        """Every run of this user on disk, by name."""
+        for directory in self._folders():
+            if ours(directory, stat.S_ISDIR):
+                for run_id in run_ids([directory.name]):
+                    yield Run(run_id, directory)
+
+    def others(self) -> list[Path]:
+        """Folders among the runs, and links to some, that are no runs of this user. Nothing ever touches them."""
+        known = {run.directory for run in self.all()}
+        return [directory for directory in self._folders() if directory not in known]
+
+    def _folders(self) -> list[Path]:
+        found = sorted(self.home.runs.iterdir()) if self.home.runs.is_dir() else []
+        return [path for path in found if path.is_symlink() or path.is_dir()]
 
     def get(self, name: str) -> Run:
         """The run of that name; SpecError lists those that exist."""
@@ -130,6 +183,8 @@ class Runs:
 
     def forget(self, run: Run) -> None:
         """Remove a run's directory, the last step of its clean-up."""
+        if run.directory in self.others():
+            raise LabBroken(f"{run.directory} is no run of this user", "it is another user's, or a link")
         errors = remove_tree(run.directory)
         if errors:
             raise LabBroken(f"{run.directory} could not be removed", "\n".join(errors))

@@ -1,4 +1,4 @@
-"""Threads that do several things at once, and do not hold up somebody who wants the run to end."""
+"""Threads that do several things at once, and do not delay the end of an interrupted run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import TracebackType
 class Workers(ThreadPoolExecutor):
     """A pool of threads that is left at once when its block is interrupted.
 
-    A plain one waits for what its threads are at, which may be a test program of an hour. Here they are let go: what
-    they wait for ends with the machines that it runs on, which are removed next.
+    A plain one waits for what its threads are at, which may be a test program of an hour. Here nobody waits for them:
+    they end when the machines are removed, which is next.
     """
 
     def __exit__(

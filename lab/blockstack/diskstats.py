@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.blockstack.mapper import SECTOR_BYTES
-from lab.host import Host
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES
+from cephlab.lab.providers.host import Host
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class Traffic:
 
 def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
     """(major, minor) -> traffic: lines `MAJOR MINOR NAME READS MERGED SECTORS MS WRITES MERGED SECTORS ...`."""
-    found = {}
+    by_device = {}
     for words in (line.split() for line in text.splitlines()):
         reads, read_sectors, writes, write_sectors = (int(words[at]) for at in (3, 5, 7, 9))
         traffic = Traffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
-        found[(int(words[0]), int(words[1]))] = traffic
-    return found
+        by_device[(int(words[0]), int(words[1]))] = traffic
+    return by_device
 
 
 def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, Traffic]:

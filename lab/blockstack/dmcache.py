@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from lab import clock
-from lab.blockstack.mapper import SECTOR_BYTES, Mapper, linear
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper, linear
+from cephlab.lab.providers.host import Host
 
 PAPER_BLOCK_SECTORS = 512
-"""What the 2015 paper's table has: 256 KiB."""
-LEAST_BLOCK_SECTORS = 64
-"""The kernel's least is 32 KiB, in steps of it; the paper's text speaks of 512 bytes, which no kernel takes."""
+"""What the 2015 paper's table has: 256 KiB. Its text speaks of 512 bytes, but the kernel takes multiples of 32 KiB."""
 _FLUSH_S = 120.0
 _CLEANER = "cleaner"
 
@@ -32,7 +30,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class CacheStatus:
-    """One line of `dmsetup status`. Blocks are cache blocks; used, total: of cache blocks; the metadata's likewise."""
+    """One line of `dmsetup status`. used, total: cache blocks; metadata_used, metadata_total: metadata blocks."""
 
     metadata_used: int
     metadata_total: int
@@ -94,7 +92,7 @@ def parse_status(text: str) -> CacheStatus:
             needs_check=needs_check == "needs_check",
         )
     except (ValueError, IndexError, StopIteration) as error:
-        raise LabBroken("a cache does not say how it is", f"dmsetup status: {text!r}") from error
+        raise LabBroken("a cache's status cannot be read", f"dmsetup status: {text!r}") from error
 
 
 def _counted(words: list[str]) -> tuple[list[str], list[str]]:
@@ -138,18 +136,18 @@ class CacheDevice:
         self.mapper.swap(self.name, self.table(_CLEANER))
         return clock.wait(
             self.status,
-            lambda found: found.dirty == 0,
+            lambda status: status.dirty == 0,
             what=f"no dirty block in {self.name}",
             timeout_s=timeout_s,
             interval_s=0.2,
-            show=lambda found: f"{found.dirty} dirty blocks",
+            timed_out=clock.not_reached_with(lambda status: f"{status.dirty} dirty blocks"),
         )
 
     def detach(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
         """Flush, then put the origin alone under the cache's name; the counters at the end of the flush."""
-        found = self.flush(timeout_s)
+        status = self.flush(timeout_s)
         self.drop()
-        return found
+        return status
 
     def drop(self) -> None:
         """Put the origin alone under the cache's name, whatever the cache alone holds."""
@@ -158,8 +156,8 @@ class CacheDevice:
 
 def check_metadata(host: Host, metadata: PurePosixPath) -> str:
     """What is wrong with metadata of a cache that is not in use, in cache_check's words; empty where nothing is."""
-    found = host.run(["cache_check", str(metadata)], check=False)
-    return "" if found.code == 0 else (found.stderr + found.stdout).strip() or f"status {found.code}"
+    result = host.run(["cache_check", str(metadata)], check=False)
+    return "" if result.code == 0 else (result.stderr + result.stdout).strip() or f"status {result.code}"
 
 
 def metadata_bytes(cache_bytes: int, block_sectors: int) -> int:

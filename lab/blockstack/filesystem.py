@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from lab.host import Host
+from cephlab.lab.providers.host import Host
 
 _DIGEST_S = 300.0
 
 
 def make_xfs(host: Host, device: PurePosixPath) -> None:
-    """Without discarding first: on an image that nobody wrote to it costs a minute and changes nothing."""
+    """Does not discard first: on a fresh image that takes a minute and changes nothing."""
     host.run(["mkfs.xfs", "-q", "-f", "-K", str(device)], timeout_s=120.0)
 
 

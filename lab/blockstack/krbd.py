@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from lab.cluster import Cluster
+from cephlab.lab.cluster.cluster import Cluster
 
 MAP_OPTIONS = "noudev,ms_mode=prefer-crc"
 """noudev: `rbd` would wait a minute for a udev that is not there; the lab's monitors speak version 2 alone."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lab.blockstack.mapper import Mapper
-from lab.host import Host
+from cephlab.lab.blockstack.mapper import Mapper
+from cephlab.lab.providers.host import Host
 
 PROGRAM = Path(__file__).with_name("replay_program.py")
 MODULE = "dm-log-writes"
@@ -66,8 +66,8 @@ class Replay:
 
     def survey(self) -> Survey:
         """CommandFailed where the device holds no log."""
-        found = json.loads(self._run())
-        return Survey(found["entries"], found["bytes"], found["flushes"], found["marks"])
+        report = json.loads(self._run())
+        return Survey(report["entries"], report["bytes"], report["flushes"], report["marks"])
 
     def forward(self, first: int, until: int) -> int:
         """Carry out entries first <= index < until; returns how many of them wrote something."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.host import Host
+from cephlab.lab.providers.host import Host
 
 SECTOR_BYTES = 512
 _MODULES = ("dm-mod", "dm-delay", "dm-cache", "dm-cache-smq", "dm-writecache")
-# Without udev nobody would answer dmsetup, which makes the nodes itself then.
+# There is no udev to answer dmsetup. With these options dmsetup makes the device nodes itself.
 _ALONE = ("--noudevsync", "--noudevrules")
 
 
@@ -72,8 +72,8 @@ class Mapper:
     def names(self) -> tuple[str, ...]:
         """Every device there is, newest last."""
         lines = self.host.run(["dmsetup", "info", "-c", "--noheadings", "-o", "name,minor", "--separator", " "]).stdout
-        found = [line.split() for line in lines.splitlines() if len(line.split()) == 2]
-        return tuple(name for name, _minor in sorted(found, key=lambda row: int(row[1])))
+        devices = [line.split() for line in lines.splitlines() if len(line.split()) == 2]
+        return tuple(name for name, _minor in sorted(devices, key=lambda row: int(row[1])))
 
     def status(self, name: str) -> str:
         """What a device's target says of itself, after `START LENGTH TARGET`."""

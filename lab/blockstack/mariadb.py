@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from signal import SIGKILL, SIGTERM
 
-from lab import clock
-from lab.errors import LabBroken
-from lab.host import Host, HostProcess
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.host import Host, HostProcess
 
 MIB = 1 << 20
 DATABASE = "sbtest"
@@ -30,6 +30,16 @@ class Settings:
     buffer_pool_bytes: int = 32 * MIB
     log_bytes: int = 16 * MIB
     max_connections: int = 300
+
+    @property
+    def pool(self) -> Mapping[str, str]:
+        """Options of the buffer pool, for every start of a server.
+
+        MariaDB 11.8.9 reserves addresses for the largest pool there may ever be, by default 8 TiB, which a guest of
+        User-Mode Linux does not have. Older servers do not know the option, and pass over what is `loose`.
+        """
+        size = str(self.buffer_pool_bytes)
+        return {"innodb-buffer-pool-size": size, "loose-innodb-buffer-pool-size-max": size}
 
 
 @dataclass
@@ -63,7 +73,7 @@ class MariaDb:
         if not self.host.exists(self.template / "done"):
             self.host.remove(self.template)
             argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={self.template}"]
-            argv += ["--auth-root-authentication-method=normal", "--skip-test-db"]
+            argv += ["--auth-root-authentication-method=normal", "--skip-test-db", *_words(self.settings.pool)]
             self.host.run(argv, timeout_s=_INSTALL_S)
             self.host.run(["touch", str(self.template / "done")])
         self.host.run(["cp", "-a", str(self.template), str(self.data)], timeout_s=_INSTALL_S)
@@ -82,7 +92,7 @@ class MariaDb:
             "ssl": "0",
             "max-connections": str(self.settings.max_connections),
             "performance-schema": "0",
-            "innodb-buffer-pool-size": str(self.settings.buffer_pool_bytes),
+            **self.settings.pool,
             "innodb-log-file-size": str(self.settings.log_bytes),
             # The log too, so that what is acknowledged has passed every layer below.
             "innodb-flush-method": "O_DIRECT",
@@ -93,7 +103,7 @@ class MariaDb:
     def start(self, timeout_s: float = _START_S) -> None:
         """Start it and wait until it answers; DatabaseDown where it ends instead, as after a loss that it noticed."""
         self.log_began = len(self.host.read(self.log)) if self.host.exists(self.log) else 0
-        argv = ["mariadbd", "--no-defaults", *(f"--{name}={value}" for name, value in self.options().items())]
+        argv = ["mariadbd", "--no-defaults", *_words(self.options())]
         started = self.host.spawn(argv, log=self.log)
         self.process = started
 
@@ -155,3 +165,7 @@ class MariaDb:
         """A client on another host that answers each line of SQL as soon as it has the result."""
         where = ("--no-defaults", f"--host={self.host.address}", f"--user={user}", "--skip-ssl")
         return ("mariadb", *where, "--batch", "--skip-column-names", "--unbuffered", DATABASE)
+
+
+def _words(options: Mapping[str, str]) -> list[str]:
+    return [f"--{name}={value}" for name, value in options.items()]

@@ -57,14 +57,14 @@ class Log:
 
 def survey(log: Log) -> dict[str, Any]:
     """What the log holds: entries, bytes, flushes, and the index of every mark."""
-    found: dict[str, Any] = {"entries": 0, "bytes": 0, "flushes": 0, "marks": {}}
+    summary: dict[str, Any] = {"entries": 0, "bytes": 0, "flushes": 0, "marks": {}}
     for index, (_sector, sectors, flags, mark, _at) in enumerate(log):
-        found["entries"] = index + 1
-        found["bytes"] += sectors * log.sector_bytes
-        found["flushes"] += bool(flags & (FLUSH | FUA))
+        summary["entries"] = index + 1
+        summary["bytes"] += sectors * log.sector_bytes
+        summary["flushes"] += bool(flags & (FLUSH | FUA))
         if flags & MARK:
-            found["marks"][mark] = index
-    return found
+            summary["marks"][mark] = index
+    return summary
 
 
 def replay(log: Log, target: BinaryIO, first: int, until: int) -> int:

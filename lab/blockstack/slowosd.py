@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.blockstack import mapper
-from lab.blockstack.mapper import Mapper
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
+from cephlab.lab.blockstack import mapper
+from cephlab.lab.blockstack.mapper import Mapper
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.blockstack.mapper import Mapper, linear
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.blockstack.mapper import Mapper, linear
 
 BLOCK_BYTES = 4096
 """The largest that it takes."""
@@ -35,7 +35,7 @@ def parse_writecache(text: str) -> WritecacheStatus:
     try:
         return WritecacheStatus(*(int(word) for word in text.split()[:4]))
     except (ValueError, TypeError) as error:
-        raise LabBroken("a write cache does not say how it is", f"dmsetup status: {text!r}") from error
+        raise LabBroken("a write cache's status cannot be read", f"dmsetup status: {text!r}") from error
 
 
 @dataclass(frozen=True)

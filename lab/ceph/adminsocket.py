@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.ceph import conf
-from lab.ceph.client import CephCommandFailed, RadosClient
-from lab.ceph.daemon import Daemon
-from lab.errors import LabBroken, LabError
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.providers.host import Host
 
 _SOCKET_S = 20.0
 
@@ -31,8 +31,9 @@ sys.stdout.write(stream.read(length).decode())
 def tell(client: RadosClient, daemons: Mapping[str, Daemon], name: str, prefix: str) -> Any:
     """The JSON answer of a daemon to one of its own commands.
 
-    Before Octopus a daemon knows most of them by its socket only; it is asked there when it refuses, if it is one of
-    `daemons`. Raises CephCommandFailed, with what it refused in the first place, when there is no answer there either.
+    Before Octopus a daemon takes most of its commands by its admin socket only. So a command that is refused with
+    EINVAL is tried there, if the daemon is one of `daemons`. Raises CephCommandFailed with the first refusal when the
+    socket gives no answer either.
     """
     try:
         return client.tell(name, prefix)

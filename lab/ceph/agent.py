@@ -32,13 +32,12 @@ class Agent:
             cluster.connect()
             self.cluster = cluster
 
-    def io(self, pool, namespace=""):
+    def io(self, pool):
         if pool not in self.pools:
             # An older map may still hold a deleted pool of the same name, and an ioctx is bound to an id.
             self.cluster.wait_for_latest_osdmap()
             self.pools[pool] = self.cluster.open_ioctx(pool)
         ioctx = self.pools[pool]
-        ioctx.set_namespace(namespace)
         ioctx.set_read(rados.LIBRADOS_SNAP_HEAD)
         return ioctx
 
@@ -68,13 +67,13 @@ class Agent:
     def _pg(self, pgid):
         command = json.dumps({"prefix": "query", "pgid": pgid, "format": "json"})
         code, out, status = self.cluster.pg_command(pgid, command, b"")
-        found = json.loads(out) if code == 0 else {"state": status or f"error {code}", "epoch": 0}
+        answered = json.loads(out) if code == 0 else {"state": status or f"error {code}", "epoch": 0}
         return {
             "pgid": pgid,
-            "state": found["state"],
-            "epoch": found["epoch"],
-            "acting": found.get("acting", []),
-            "acting_primary": found["info"]["stats"]["acting_primary"] if "info" in found else -1,
+            "state": answered["state"],
+            "epoch": answered["epoch"],
+            "acting": answered.get("acting", []),
+            "acting_primary": answered["info"]["stats"]["acting_primary"] if "info" in answered else -1,
         }
 
     def op_about(self):
@@ -97,28 +96,28 @@ class Agent:
 
     # Objects
 
-    def op_write_full(self, pool, name, data, namespace=""):
-        self.io(pool, namespace).write_full(name, base64.b64decode(data))
+    def op_write_full(self, pool, name, data):
+        self.io(pool).write_full(name, base64.b64decode(data))
 
-    def op_write(self, pool, name, data, offset, namespace=""):
-        self.io(pool, namespace).write(name, base64.b64decode(data), offset)
+    def op_write(self, pool, name, data, offset):
+        self.io(pool).write(name, base64.b64decode(data), offset)
 
-    def op_append(self, pool, name, data, namespace=""):
-        self.io(pool, namespace).append(name, base64.b64decode(data))
+    def op_append(self, pool, name, data):
+        self.io(pool).append(name, base64.b64decode(data))
 
-    def op_truncate(self, pool, name, size, namespace=""):
-        self.io(pool, namespace).trunc(name, size)
+    def op_truncate(self, pool, name, size):
+        self.io(pool).trunc(name, size)
 
-    def op_remove(self, pool, name, namespace=""):
-        self.io(pool, namespace).remove_object(name)
+    def op_remove(self, pool, name):
+        self.io(pool).remove_object(name)
 
-    def op_read(self, pool, name, length, offset=0, snap=None, namespace=""):
-        ioctx = self._at(self.io(pool, namespace), snap)
+    def op_read(self, pool, name, length, offset=0, snap=None):
+        ioctx = self._at(self.io(pool), snap)
         return base64.b64encode(ioctx.read(name, length, offset)).decode()
 
-    def op_digest(self, pool, name, snap=None, namespace=""):
+    def op_digest(self, pool, name, snap=None):
         """{size, sha256, xattrs, omap} of one object; content is hashed here, so that it need not travel."""
-        ioctx = self._at(self.io(pool, namespace), snap)
+        ioctx = self._at(self.io(pool), snap)
         size, _ = ioctx.stat(name)
         digest = hashlib.sha256()
         offset = 0
@@ -135,32 +134,17 @@ class Agent:
             "omap": self._omap(ioctx, name),
         }
 
-    def op_stat(self, pool, name, namespace=""):
-        size, _ = self.io(pool, namespace).stat(name)
-        return {"size": size}
+    def op_list(self, pool):
+        return sorted(item.key for item in self.io(pool).list_objects())
 
-    def op_list(self, pool, namespace=""):
-        return sorted(item.key for item in self.io(pool, namespace).list_objects())
+    def op_set_xattr(self, pool, name, key, data):
+        self.io(pool).set_xattr(name, key, base64.b64decode(data))
 
-    def op_set_xattr(self, pool, name, key, data, namespace=""):
-        self.io(pool, namespace).set_xattr(name, key, base64.b64decode(data))
-
-    def op_get_xattrs(self, pool, name, namespace=""):
-        pairs = self.io(pool, namespace).get_xattrs(name)
-        return {key: base64.b64encode(value).decode() for key, value in pairs}
-
-    def op_set_omap(self, pool, name, pairs, namespace=""):
-        ioctx = self.io(pool, namespace)
+    def op_set_omap(self, pool, name, pairs):
+        ioctx = self.io(pool)
         with rados.WriteOpCtx() as op:
             ioctx.set_omap(op, tuple(pairs), tuple(base64.b64decode(value) for value in pairs.values()))
             ioctx.operate_write_op(op, name)
-
-    def op_get_omap(self, pool, name, namespace=""):
-        ioctx = self.io(pool, namespace)
-        with rados.ReadOpCtx() as op:
-            pairs, _ = ioctx.get_omap_vals(op, "", "", 1 << 20)
-            ioctx.operate_read_op(op, name)
-            return {key: base64.b64encode(value or b"").decode() for key, value in pairs}
 
     def op_snap_create(self, pool, snap):
         self.io(pool).create_snap(snap)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lab.ceph.pgs import Pg, parse_pgs
-from lab.errors import CephTrouble
-from lab.host import Channel, Host
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.ceph.pgs import Pg, parse_pgs
+from cephlab.lab.providers.host import Channel, Host
 
 AGENT_SOURCE = Path(__file__).with_name("agent.py")
+Started = tuple[PurePosixPath, Channel]
+"""The agent's program on a host, and the way to it."""
+
 _PATIENCE_S = 150.0
 """Beyond Ceph's own op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error and not the lab's."""
 
@@ -46,14 +49,16 @@ class RadosClient:
         name: str = "client.admin",
         patience: float = 1.0,
         options: Mapping[str, str] | None = None,
+        start: Callable[[Sequence[str]], Started] | None = None,
     ) -> None:
-        """patience: factor on every timeout, for emulated hosts. options: ceph options of this client only."""
+        """patience: factor on every timeout, for emulated hosts. options: ceph options of this client only.
+
+        start: starts the agent with its arguments, where that is not the host's own doing.
+        """
         self.host = host
         self._patience = patience
-        script = host.directory / "agent.py"
-        host.push(AGENT_SOURCE, script)
-        argv = ["python3", str(script), str(conf), name, json.dumps(dict(options or {}))]
-        self.channel: Channel = host.channel(argv)
+        arguments = [str(conf), name, json.dumps(dict(options or {}))]
+        self.script, self.channel = start(arguments) if start else start_agent(host, arguments)
 
     def close(self) -> None:
         self.channel.close()
@@ -73,7 +78,7 @@ class RadosClient:
     # Commands
 
     def command(
-        self, target: str, prefix: str, *, data: bytes = b"", timeout_s: float = _PATIENCE_S, **arguments: Any
+        self, target: str, prefix: str, *, payload: bytes = b"", timeout_s: float = _PATIENCE_S, **arguments: Any
     ) -> bytes:
         """Send a command to `mon`, `mgr`, `mon.ID`, `osd.ID` or `pg:PGID`; its output as it came.
 
@@ -81,7 +86,7 @@ class RadosClient:
         """
         command = {"prefix": prefix, **arguments}
         answer = self.call(
-            "command", target=target, command=command, data=base64.b64encode(data).decode(), timeout_s=timeout_s
+            "command", target=target, command=command, data=base64.b64encode(payload).decode(), timeout_s=timeout_s
         )
         if answer["code"] != 0:
             raise CephCommandFailed(target, command, int(answer["code"]), answer["status"])
@@ -89,17 +94,14 @@ class RadosClient:
 
     def mon(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
         """A monitor command with JSON output, parsed; None where the command prints nothing."""
-        return self._json("mon", prefix, timeout_s, arguments)
+        return self.tell("mon", prefix, timeout_s=timeout_s, **arguments)
 
     def mgr(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
         """A manager command with JSON output, parsed."""
-        return self._json("mgr", prefix, timeout_s, arguments)
+        return self.tell("mgr", prefix, timeout_s=timeout_s, **arguments)
 
     def tell(self, target: str, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
         """A command to one daemon (`osd.0`, `mon.n0`) with JSON output, parsed."""
-        return self._json(target, prefix, timeout_s, arguments)
-
-    def _json(self, target: str, prefix: str, timeout_s: float, arguments: Mapping[str, Any]) -> Any:
         out = self.command(target, prefix, timeout_s=timeout_s, **{"format": "json", **arguments})
         text = out.decode(errors="replace").strip()
         return json.loads(text) if text else None
@@ -110,11 +112,11 @@ class RadosClient:
 
     # Objects
 
-    def write_full(self, pool: str, name: str, data: bytes, *, namespace: str = "") -> None:
-        self.call("write_full", pool=pool, name=name, data=_text(data), namespace=namespace)
+    def write_full(self, pool: str, name: str, data: bytes) -> None:
+        self.call("write_full", pool=pool, name=name, data=_text(data))
 
-    def write(self, pool: str, name: str, data: bytes, offset: int, *, namespace: str = "") -> None:
-        self.call("write", pool=pool, name=name, data=_text(data), offset=offset, namespace=namespace)
+    def write(self, pool: str, name: str, data: bytes, offset: int) -> None:
+        self.call("write", pool=pool, name=name, data=_text(data), offset=offset)
 
     def append(self, pool: str, name: str, data: bytes) -> None:
         self.call("append", pool=pool, name=name, data=_text(data))
@@ -130,12 +132,10 @@ class RadosClient:
 
     def digest(self, pool: str, name: str, *, snap: str | None = None) -> dict[str, Any]:
         """{size, sha256, xattrs: {key: sha256}, omap: {key: sha256}} as this client reads the object."""
-        found: dict[str, Any] = self.call("digest", pool=pool, name=name, snap=snap)
-        return found
+        return dict(self.call("digest", pool=pool, name=name, snap=snap))
 
     def list_objects(self, pool: str) -> list[str]:
-        names: list[str] = self.call("list", pool=pool)
-        return names
+        return list(self.call("list", pool=pool))
 
     def set_xattr(self, pool: str, name: str, key: str, data: bytes) -> None:
         self.call("set_xattr", pool=pool, name=name, key=key, data=_text(data))
@@ -176,8 +176,8 @@ class RadosClient:
         encryption: tuple[str, str] | None = None,
     ) -> str:
         """sha256 of the first `length` bytes as this client reads them."""
-        found = self.call("rbd_digest", pool=pool, image=image, length=length, snap=snap, encryption=encryption)
-        return str(found["sha256"])
+        digest = self.call("rbd_digest", pool=pool, image=image, length=length, snap=snap, encryption=encryption)
+        return str(digest["sha256"])
 
     def rbd_snap(self, pool: str, image: str, snap: str) -> None:
         """Make a snapshot, protected so that it can be cloned."""
@@ -189,6 +189,13 @@ class RadosClient:
     def rbd_encrypt(self, pool: str, image: str, encryption: tuple[str, str], *, timeout_s: float = 300.0) -> None:
         """Format an image; what it held is lost."""
         self.call("rbd_encrypt", pool=pool, image=image, encryption=encryption, timeout_s=timeout_s)
+
+
+def start_agent(host: Host, arguments: Sequence[str]) -> Started:
+    """Put the agent into the host's directory and start it."""
+    script = host.directory / AGENT_SOURCE.name
+    host.push(AGENT_SOURCE, script)
+    return script, host.channel(["python3", str(script), *arguments])
 
 
 def _text(data: bytes) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.host import Host
+from cephlab.lab.providers.host import Host
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -155,6 +155,7 @@ def host_options(host: Host, identity: str | None = None, *, pulled: bool = Fals
         "mgr_data": str(base / "mgr.$id"),
         "mon_data": str(base / "mon.$id"),
         "osd_data": str(base / "osd.$id"),
+        "mds_data": str(base / "mds.$id"),
     }
 
 
@@ -189,18 +190,26 @@ def socket_path(host: Host, name: str) -> PurePosixPath:
     return host.directory / "run" / f"{name}.asok"
 
 
-def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, str], host: Mapping[str, str]) -> bytes:
-    """A ceph.conf. mon_addresses: name -> IPv4 address; later mappings win over earlier ones."""
+Sections = Mapping[str, Mapping[str, str]]
+"""Section of a ceph.conf -> its options."""
+
+
+def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, str], sections: Sections) -> bytes:
+    """A ceph.conf. mon_addresses: name -> IPv4 address; sections: those of `global` win over options."""
     lines = [
         "[global]",
         f"fsid = {fsid}",
         f"mon_host = {','.join(f'[v2:{address}:3300]' for address in mon_addresses.values())}",
         f"mon_initial_members = {','.join(mon_addresses)}",
     ]
-    lines += [f"{key} = {value}" for key, value in {**options, **host}.items()]
+    lines += [f"{key} = {value}" for key, value in {**options, **sections.get("global", {})}.items()]
     # A client's own keyring and log must not be a daemon's: daemons find theirs in their data directory.
     lines += ["[mon]", "keyring = $mon_data/keyring"]
     lines += ["[osd]", "keyring = $osd_data/keyring"]
     lines += ["[mgr]", "keyring = $mgr_data/keyring"]
+    lines += ["[mds]", "keyring = $mds_data/keyring"]
     lines += ["[client]", "admin_socket =", "log_file ="]
+    for name, own in sections.items():
+        if name != "global" and own:
+            lines += [f"[{name}]", *(f"{key} = {value}" for key, value in own.items())]
     return ("\n".join(lines) + "\n").encode()

@@ -10,8 +10,8 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.errors import DaemonDied, LabBroken
-from lab.host import Host, HostProcess
+from cephlab.lab.base.errors import DaemonDied, LabBroken
+from cephlab.lab.providers.host import Host, HostProcess, preloading
 
 _TAIL_LINES = 25
 _STOP_PATIENCE_S = 30.0
@@ -59,11 +59,11 @@ class Daemon:
         """Start it; it is expected to run from now on."""
         if self.process is not None and self.process.alive():
             return
-        self.process = self.host.spawn(self.argv, log=self.output, env=self.env, preload=self.preload)
+        self.process = self.host.spawn(self.argv, log=self.output, env=preloading(self.preload, self.env))
         self.wanted = Wanted.RUNNING
 
     def stop(self, *, patience: float = 1.0) -> None:
-        """SIGTERM and wait for its end; LabBroken when it does not come. One that is paused goes on, to hear it."""
+        """Send SIGTERM and wait for the end; LabBroken when it does not come. A paused daemon is resumed for it."""
         paused = self.wanted is Wanted.PAUSED
         self.wanted = Wanted.STOPPED
         process = self._process()
@@ -161,11 +161,11 @@ def daemon_from_json(raw: dict[str, Any], host: Host) -> Daemon:
 def crash_records(host: Host) -> list[dict[str, Any]]:
     """The crash records of every daemon on a host (crash_dir/*/meta), each with its `crash_id`.
 
-    One that is not whole, as a daemon writes it while it dies, has but that and `unreadable`: why. Left out is what a
-    manager notes at each start of every module that does not say what it wants to be notified of: nothing died.
+    A daemon writes it while it dies. A record that is not whole has only `crash_id` and `unreadable`, the reason.
+    Records that a manager writes at each start about modules without NOTIFY_TYPES are left out: nothing died.
     """
-    found = host.run(["python3", "-c", _LIST_CRASHES, str(host.directory / "crash")], timeout_s=60, check=True).stdout
-    records: list[dict[str, Any]] = json.loads(found)
+    argv = ["python3", "-c", _LIST_CRASHES, str(host.directory / "crash")]
+    records = json.loads(host.run(argv, timeout_s=60).stdout)
     return [record for record in records if not _only_module(record)]
 
 
@@ -176,7 +176,7 @@ def forget_emptied_crashes(host: Host) -> None:
 
 
 def _only_module(record: Mapping[str, Any]) -> bool:
-    """Whether it is of a module without NOTIFY_TYPES (PyModule::load_subclass_of in Ceph's PyModule.cc)."""
+    """Whether a record is about a module without NOTIFY_TYPES (PyModule::load_subclass_of in Ceph's PyModule.cc)."""
     caller, error = record.get("mgr_module_caller"), record.get("mgr_python_exception")
     return caller == "PyModule::load_subclass_of" and error == "AttributeError" and not record.get("backtrace")
 

@@ -1,4 +1,4 @@
-"""Disks before and after an OSD: what a used one carries, a refusal by name, and a wipe that is checked."""
+"""Disks for OSDs: read the label of a used disk, refuse a disk that carries data, wipe a disk and check it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.ceph.offline import run_tool
-from lab.errors import LabBroken, SpecError
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import Host, preloading
 
 LABEL_BYTES = 4096
 """BlueStore's label is the first block of each of its devices (BDEV_LABEL_BLOCK_SIZE)."""
@@ -45,18 +45,18 @@ def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[
     if not _first_block(host, disk).startswith(_MAGIC):
         return None
     argv = ["ceph-bluestore-tool", "show-label", "--dev", str(device)]
-    shown = run_tool(host, argv, timeout_s=_TOOL_S * patience, preload=preload).stdout
+    shown = run_tool(host, argv, timeout_s=_TOOL_S * patience, env=preloading(preload)).stdout
     return parse_label(shown)
 
 
 def parse_label(shown: str) -> Label:
     """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
-    found = next(iter(json.loads(shown[shown.index("{") :]).values()))
+    label = next(iter(json.loads(shown[shown.index("{") :]).values()))
     return Label(
-        osd_uuid=str(found["osd_uuid"]),
-        role=str(found.get("description", "")),
-        osd_id=str(found.get("whoami", "")),
-        cluster=str(found.get("ceph_fsid", "")),
+        osd_uuid=str(label["osd_uuid"]),
+        role=str(label.get("description", "")),
+        osd_id=str(label.get("whoami", "")),
+        cluster=str(label.get("ceph_fsid", "")),
     )
 
 
@@ -66,16 +66,11 @@ def refuse_used(
     """DiskInUse when a disk carries an OSD's label or anything else in its first block. Changes nothing."""
     for disk in disks:
         label = label_of(host, disk, patience=patience, preload=preload)
-        if label is not None:
+        if label or _first_block(host, disk).strip(b"\0"):
+            owner = f": {label}" if label else " that is no OSD's"
             raise DiskInUse(
-                f"disk {disk} in {host.name} carries data: {label}",
+                f"disk {disk} in {host.name} carries data{owner}",
                 "an OSD made on it would destroy that",
-                "take another disk, or wipe this one if nobody wants it back",
-            )
-        if _first_block(host, disk).strip(b"\0"):
-            raise DiskInUse(
-                f"disk {disk} in {host.name} carries data that is no OSD's",
-                "its first block is not empty",
                 "take another disk, or wipe this one if nobody wants it back",
             )
 
@@ -100,7 +95,7 @@ def _first_block(host: Host, disk: str) -> bytes:
     return host.run(["head", "-c", str(LABEL_BYTES), str(host.disk(disk))]).stdout_bytes
 
 
-# A file is made of one hole; of a block device every block is written.
+# A file becomes one hole. Every block of a block device is overwritten.
 _WIPE = """
 import os, stat, sys
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.ceph.daemon import Daemon
-from lab.ceph.offline import run_tool
-from lab.errors import CephTrouble
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import preloading
 
 _CLEAN = "fsck success"
 _FSCK_S = 120.0
@@ -29,7 +30,7 @@ def fsck(daemon: Daemon, *, deep: bool = False, patience: float = 1.0) -> Fsck:
     data = daemon.host.directory / daemon.name
     argv = ["ceph-bluestore-tool", "fsck", "--path", str(data), "--deep", "1" if deep else "0"]
     try:
-        done = run_tool(daemon.host, argv, timeout_s=_FSCK_S * patience, preload=daemon.preload)
+        done = run_tool(daemon.host, argv, timeout_s=_FSCK_S * patience, env=preloading(daemon.preload))
     except CephTrouble as error:
         return Fsck(daemon.name, clean=False, said=f"{error.what}\n{error.detail}")
     said = done.stdout + done.stderr

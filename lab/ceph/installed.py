@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from lab.ceph.offline import run_tool
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import Host
 
 _SAID = re.compile(r"ceph version (\S+) \(\w+\) (\w+)")
 _LOOK_S = 60.0

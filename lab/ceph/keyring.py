@@ -43,23 +43,7 @@ def render(entities: list[Entity]) -> bytes:
     return "".join(entity.render() for entity in entities).encode()
 
 
-def mon_entity(sample: str) -> Entity:
-    """The monitors' shared identity."""
-    return Entity("mon.", new_key(sample), {"mon": "allow *"})
-
-
 def admin_entity(sample: str) -> Entity:
     """The administrator."""
     caps = {"mon": "allow *", "mgr": "allow *", "osd": "allow *", "mds": "allow *"}
     return Entity("client.admin", new_key(sample), caps)
-
-
-def osd_entity(osd_id: int, sample: str) -> Entity:
-    """One OSD, with the profile that Ceph's deployers give it."""
-    caps = {"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"}
-    return Entity(f"osd.{osd_id}", new_key(sample), caps)
-
-
-def mgr_entity(name: str, sample: str) -> Entity:
-    """One manager."""
-    return Entity(f"mgr.{name}", new_key(sample), {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"})

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from lab.ceph.daemon import Daemon
-from lab.errors import SpecError
-from lab.host import Host
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.specfile import load_model
 
 _LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$")
 _CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
@@ -73,15 +72,7 @@ class _AllowList(BaseModel):
 
 def read_allowed(path: Path) -> tuple[Allowed, ...]:
     """The allow-list of a TOML file (`[[line]]` tables); SpecError names the key that does not fit."""
-    try:
-        return _AllowList.model_validate(tomllib.loads(path.read_text())).line
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error)) from error
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise SpecError(f"{path} is not an allow-list", "\n".join(lines), "see its other entries") from None
+    return load_model(path, _AllowList, what="an allow-list", hint="see its other entries").line
 
 
 def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
@@ -95,18 +86,18 @@ def complaints(daemon: str, text: str) -> Iterator[Complaint]:
         if _EMULATOR.match(line):
             yield Complaint(daemon, "error", line)
             continue
-        found = _LINE.match(line)
-        if found is None:
+        match = _LINE.match(line)
+        if match is None:
             continue
-        cluster = _CLUSTER_LOG.search(found[2])
+        cluster = _CLUSTER_LOG.search(match[2])
         if cluster is not None:
-            yield Complaint(daemon, cluster[1], found[2])
-        elif found[1] == "-1":
-            yield Complaint(daemon, "error", found[2])
+            yield Complaint(daemon, cluster[1], match[2])
+        elif match[1] == "-1":
+            yield Complaint(daemon, "error", match[2])
 
 
 @dataclass(frozen=True)
-class Place:
+class LogFile:
     """One file that a daemon writes to. output: what it prints itself, beside its log."""
 
     daemon: str
@@ -129,7 +120,7 @@ class LogMarks:
     """How long each log was at one moment: (node, path) -> bytes, and where they were."""
 
     sizes: Mapping[tuple[str, str], int]
-    places: tuple[Place, ...] = ()
+    places: tuple[LogFile, ...] = ()
 
 
 def mark(daemons: Iterable[Daemon]) -> LogMarks:
@@ -141,25 +132,25 @@ def mark(daemons: Iterable[Daemon]) -> LogMarks:
 def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
     """Complaints that were written after the mark; a log that is new since then counts from its beginning.
 
-    A daemon that has moved to another node has written to two logs, and one that was taken away to one all the same.
+    The old logs of daemons that were moved or taken away since then are read too.
     """
-    found: list[Complaint] = []
+    written: list[Complaint] = []
     for place in {place.key: place for place in (*marks.places, *_places(daemons))}.values():
         text = place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")
         new = complaints(place.daemon, text)
         # A daemon's own output repeats its error lines; only what is not in its log says more.
-        found += (line for line in new if _EMULATOR.match(line.text)) if place.output else new
-    return found
+        written += (line for line in new if _EMULATOR.match(line.text)) if place.output else new
+    return written
 
 
 def sort_out(
-    found: Sequence[Complaint], allowed: Sequence[Allowed], *, stopped: bool
+    seen: Sequence[Complaint], allowed: Sequence[Allowed], *, stopped: bool
 ) -> tuple[list[Complaint], dict[str, int]]:
     """(unexpected complaints, reason -> how many lines it covered)."""
     unexpected = []
     covered: dict[str, int] = {}
-    for complaint in found:
-        entry = next((one for one in allowed if one.covers(complaint, stopped=stopped)), None)
+    for complaint in seen:
+        entry = next((pattern for pattern in allowed if pattern.covers(complaint, stopped=stopped)), None)
         if entry is None:
             unexpected.append(complaint)
         else:
@@ -169,16 +160,11 @@ def sort_out(
 
 def read_logs(daemons: Iterable[Daemon]) -> dict[str, bytes]:
     """Every daemon's log and own output by file name, as they are now; hosts that are down have none."""
-    found = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
-    return {name: content for name, content in found.items() if content}
+    contents = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
+    return {name: content for name, content in contents.items() if content}
 
 
-def _places(daemons: Iterable[Daemon]) -> Iterator[Place]:
+def _places(daemons: Iterable[Daemon]) -> Iterator[LogFile]:
     for daemon in daemons:
-        yield Place(daemon.name, daemon.host, daemon.log, output=False)
-        yield Place(daemon.name, daemon.host, daemon.output, output=True)
-
-
-def to_json(complaint: Complaint) -> dict[str, Any]:
-    """A complaint as JSON values."""
-    return {"daemon": complaint.daemon, "level": complaint.level, "text": complaint.text}
+        yield LogFile(daemon.name, daemon.host, daemon.log, output=False)
+        yield LogFile(daemon.name, daemon.host, daemon.output, output=True)

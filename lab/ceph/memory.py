@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.ceph.client import RadosClient
-from lab.ceph.daemon import Daemon
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import Daemon
 
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
@@ -32,7 +32,7 @@ class Held:
 
 
 def held(client: RadosClient, daemon: Daemon) -> Held:
-    """Of a daemon that runs on a host with a kernel of its own, where its process is known by that kernel's id."""
+    """Memory of a running daemon. Its host has to have a kernel of its own, which knows the process by its id."""
     if daemon.process is None:
         raise LabBroken(f"{daemon.name} was never started")
     pid = int(daemon.process.ref["pid"])
@@ -42,10 +42,10 @@ def held(client: RadosClient, daemon: Daemon) -> Held:
 
 def resident_bytes(status: str) -> int:
     """From /proc/PID/status, see proc(5); LabBroken where it does not say it."""
-    found = _RESIDENT.search(status)
-    if found is None:
+    match = _RESIDENT.search(status)
+    if match is None:
         raise LabBroken("the kernel does not say how much memory a process holds", status[:500])
-    return int(found[1]) << 10
+    return int(match[1]) << 10
 
 
 def pools_of(dump: Mapping[str, Any]) -> dict[str, int]:

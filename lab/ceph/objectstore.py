@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from lab.ceph import conf
-from lab.ceph.daemon import Daemon
-from lab.ceph.offline import run_tool
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import preloading
 
 _TOOL_S = 120.0
 
@@ -33,10 +34,9 @@ class ObjectStore:
         result = run_tool(
             host,
             ["ceph-objectstore-tool", "--data-path", str(host.directory / daemon.name), *args],
-            env={"CEPH_ARGS": f"--conf {conf.conf_path(host)} --no-mon-config"},
+            env=preloading(daemon.preload, {"CEPH_ARGS": f"--conf {conf.conf_path(host)} --no-mon-config"}),
             timeout_s=_TOOL_S * self.patience,
             stdin=stdin,
-            preload=daemon.preload,
         )
         return result.stdout_bytes
 
@@ -48,5 +48,4 @@ class ObjectStore:
 
     def dump(self, pgid: str, name: str) -> dict[str, Any]:
         """Everything the store knows of an object: info, onode with extents, blobs and their checksums."""
-        found: dict[str, Any] = json.loads(self.tool("--pgid", pgid, name, "dump"))
-        return found
+        return dict(json.loads(self.tool("--pgid", pgid, name, "dump")))

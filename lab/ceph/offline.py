@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from signal import SIGKILL
 
-from lab.errors import CephTrouble, CommandFailed, CommandTimedOut
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers.host import Host
 
 _TAIL_LINES = 25
 _NOT_STARTED = (126, 127)
@@ -23,7 +23,6 @@ def run_tool(
     timeout_s: float,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
-    preload: Sequence[PurePosixPath] = (),
     log: PurePosixPath | None = None,
 ) -> Result:
     """Run a program of Ceph's to its end. timeout_s: with patience; log: the file that it logs to, where it does.
@@ -32,7 +31,7 @@ def run_tool(
     the program could not be started or was killed from outside.
     """
     try:
-        return host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env, preload=preload)
+        return host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env)
     except CommandTimedOut as error:
         raise CephTrouble(error.what, error.detail + _last_lines(host, log)) from error
     except CommandFailed as error:

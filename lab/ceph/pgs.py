@@ -1,4 +1,4 @@
-"""Placement groups by their primaries' own word, which is never older than the question."""
+"""Placement groups as their primaries report them, so that no answer is older than the question."""
 
 from __future__ import annotations
 

@@ -53,13 +53,6 @@ class Status:
         clean = sum(count for state, count in self.pg_states.items() if {"active", "clean"} <= set(state.split("+")))
         return self.pgs > 0 and clean == self.pgs
 
-    @property
-    def active(self) -> bool:
-        """Every PG serves I/O."""
-        return (
-            self.pgs > 0 and sum(n for state, n in self.pg_states.items() if "active" in state.split("+")) == self.pgs
-        )
-
     def has(self, code: str) -> bool:
         """Whether a health check of that code is raised."""
         return any(check.code == code for check in self.checks)

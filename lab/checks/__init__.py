@@ -4,28 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from lab.checks.figures import figures
-from lab.checks.gtest import gtest
-from lab.checks.observations import observations
-from lab.checks.recorded import recorded
-from lab.checks.regression import regression
-from lab.checks.service import service
-from lab.checks.survival import survival
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.checks.witnessed import witnessed
-from lab.history import Event
+from cephlab.lab.checks.figures import figures
+from cephlab.lab.checks.gtest import gtest
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.recorded import recorded
+from cephlab.lab.checks.regression import regression
+from cephlab.lab.checks.service import service
+from cephlab.lab.checks.survival import survival
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.history.history import Event
 
 Check = Callable[[Sequence[Event]], Verdict]
 
-CHECKS: Mapping[str, Check] = {
-    "observations": observations,
-    "witnessed": witnessed,
-    "gtest": gtest,
-    "figures": figures,
-    "recorded": recorded,
-    "regression": regression,
-    "service": service,
-    "survival": survival,
-}
+_ALL = (observations, witnessed, gtest, figures, recorded, regression, service, survival)
+CHECKS: Mapping[str, Check] = {check.__name__: check for check in _ALL}
 
 __all__ = ["CHECKS", "Check", "Outcome", "Verdict", "merge"]

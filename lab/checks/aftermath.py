@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.history import Event
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.history.history import Event
 
 _SHOWN = 10
 
@@ -14,7 +14,7 @@ _SHOWN = 10
 def aftermath(events: Sequence[Event]) -> Verdict | None:
     """Judge events of kind `aftermath` ({crashes, dead, complaints, health, healthy}); None where there are none.
 
-    And `unseen` ({blame, what, detail}): the look around met trouble itself, Ceph's or the lab's.
+    Also `unseen` ({blame, what, detail}): looking at the cluster failed, by the fault of Ceph or of the lab.
     """
     seen = [event.data for event in events if event.kind == "aftermath"]
     unseen = [event.data for event in events if event.kind == "unseen"]

@@ -6,33 +6,34 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.checks.observations import observations
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.checks.witnessed import witnesses
-from lab.history import Event
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.checks.witnessed import witnesses
+from cephlab.lab.history.history import Event
 
 
 def figures(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `figure` ({what, value, low, high, unit, least, most, why, derivation}) beside observations.
+    """Judge events of kind `figure` (lab/archive/schemas/figure-1.json) beside observations.
 
-    derivation: lines that lead to the limit, may be left out.
+    derivation: lines that lead to the limit.
     low, high: the interval that the value lies in; least, most: the limit, None for none; why: where the limit comes
     from, or why there is none. An interval across a limit is inconclusive, as is one that is no finite number, no
     witness that the load was real, and no figure at all.
     """
-    found = [event.data for event in events if event.kind == "figure"]
-    if not found:
+    measured = [event.data for event in events if event.kind == "figure"]
+    if not measured:
         return Verdict(Outcome.INCONCLUSIVE, "nothing was measured")
-    verdicts = [_judge(data) for data in found]
+    verdicts = [judge_figure(data) for data in measured]
     if any(event.kind == "observation" for event in events):
         verdicts.append(observations(events))
     return merge([*verdicts, witnesses(events)])
 
 
-def _judge(data: Mapping[str, Any]) -> Verdict:
+def judge_figure(data: Mapping[str, Any]) -> Verdict:
+    """A figure against the bound that it has itself."""
     least, most = data["least"], data["most"]
-    line = f"{data['what']}: {_number(data)}{_limit(data)}"
-    steps = tuple(data.get("derivation", ()))
+    line = f"{data['metric']}: {_number(data)}{_limit(data)}"
+    steps = tuple(data["derivation"])
     if not _sound(data):
         # A comparison with NaN is always false, so it would fall through every limit below.
         text = f"cannot tell, not a finite number: {line}"
@@ -46,7 +47,7 @@ def _judge(data: Mapping[str, Any]) -> Verdict:
 
 
 def _sound(data: Mapping[str, Any]) -> bool:
-    """Whether a verdict can rest on its numbers. The interval of one sample has no end, which is a number too."""
+    """Whether its numbers can be judged. An interval may be infinite: that of a single sample is."""
     whole = [data[key] for key in ("value", "least", "most") if data[key] is not None]
     return all(map(math.isfinite, whole)) and not any(math.isnan(data[key]) for key in ("low", "high"))
 
@@ -58,7 +59,7 @@ def _number(data: Mapping[str, Any]) -> str:
 
 
 def _limit(data: Mapping[str, Any]) -> str:
-    found = ((data["least"], "at least"), (data["most"], "at most"))
-    bounds = [f"{word} {bound:.6g}" for bound, word in found if bound is not None]
+    sides = ((data["least"], "at least"), (data["most"], "at most"))
+    bounds = [f"{word} {bound:.6g}" for bound, word in sides if bound is not None]
     words = " and ".join(bounds) + " wanted" if bounds else "no limit"
     return f"; {words}: {data['why']}" if data["why"] else f"; {words}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.checks.witnessed import witnessed
-from lab.history import Event
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.history.history import Event
 
 _SHOWN = 20
 _BEGAN = ("pass", "fail", "unfinished")

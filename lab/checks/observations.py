@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.checks.verdict import Outcome, Verdict
-from lab.history import Event
+from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.history.history import Event
 
 _SHOWN_CHARS = 160
 

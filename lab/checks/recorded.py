@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.checks.observations import observations
-from lab.checks.service import service
-from lab.checks.survival import survival
-from lab.checks.verdict import Verdict, merge
-from lab.checks.witnessed import witnessed
-from lab.history import Event
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.service import service
+from cephlab.lab.checks.survival import survival
+from cephlab.lab.checks.verdict import Verdict, merge
+from cephlab.lab.checks.witnessed import witnessed
+from cephlab.lab.history.history import Event
 
 
 def recorded(events: Sequence[Event]) -> Verdict:

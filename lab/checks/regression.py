@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lab.checks.figures import figures
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.history import Event
+from cephlab.lab.checks.figures import figures
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.history.history import Event
 
 SAME = 1.06
 """Up to here a cost has not changed, however certain that is. Source: at 1.05 two of a hundred equal pairs that two
@@ -18,7 +18,7 @@ FOUND = 1.10
 """What must be found (docs/regression.md)."""
 
 STORED = 1.25
-"""What is found of CPU against a stored baseline: between two sessions a cost moves by itself too much to tell less."""
+"""What must be found of CPU against a stored baseline: smaller changes happen between two sessions without a cause."""
 
 RULE = (
     f"fails when it is {SAME - 1:+.0%} or more and all of its interval is above 0, passes when all of it is below "
@@ -26,17 +26,17 @@ RULE = (
 )
 
 
-def judge(value: float, low: float, high: float, found: float = FOUND, same: float = SAME) -> Outcome:
-    """By after / before and its interval: dearer for certain, for certain not dearer by `found`, or neither.
+def judge(value: float, low: float, high: float, detectable: float = FOUND, same: float = SAME) -> Outcome:
+    """FAIL where a cost surely rose, PASS where it surely rose by less than `detectable`, else INCONCLUSIVE.
 
-    same: up to here it has not changed. What is not a number at all tells neither.
+    value, low, high: after / before, and its interval; inconclusive where one is not finite. same: no rise up to here.
     With an interval that holds the truth 98 times in 100, a cost that is the same lies above it once in 100.
     """
     if not all(math.isfinite(number) for number in (value, low, high)):
         return Outcome.INCONCLUSIVE
     if value > same and low > 1:
         return Outcome.FAIL
-    return Outcome.PASS if high < found else Outcome.INCONCLUSIVE
+    return Outcome.PASS if high < detectable else Outcome.INCONCLUSIVE
 
 
 def regression(events: Sequence[Event]) -> Verdict:

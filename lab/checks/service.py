@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.history import Event
-from lab.operations import Act, Operation, operations_of
-from lab.operations import Outcome as Ended
+from cephlab.lab.checks.figures import judge_figure
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.history.history import Event
+from cephlab.lab.history.operations import Act, Operation, operations_of
+from cephlab.lab.history.operations import Outcome as Ended
 
 _SHOWN = 10
 
@@ -22,26 +23,26 @@ Ends = Mapping[tuple[str, int], float]
 def service(events: Sequence[Event]) -> Verdict:
     """Judge `operations` and `figure` events against `limit` events ({metric, high, unit, why}).
 
-    Metrics of its own: client_errors, longest_wait_s, longest_gap_s; others come as `figure` ({metric, value, unit}).
+    Metrics of its own: client_errors, longest_wait_s, longest_gap_s; others come as `figure`, with bounds of their own.
     A metric without a limit is shown and not judged; a limit without its metric, or without an operation, is
     inconclusive.
     """
-    meanwhile = [one for one in operations_of(events) if one.act is not Act.FINAL]
+    meanwhile = [op for op in operations_of(events) if op.act is not Act.FINAL]
     ends = ends_of(events)
     figures = [("client_errors", float(len(errors(meanwhile))), "")] if meanwhile else []
-    if any(one.outcome is Ended.OK for one in meanwhile):
+    if any(op.outcome is Ended.OK for op in meanwhile):
         figures += [
             ("longest_wait_s", longest_wait_s(meanwhile, ends), "s"),
             ("longest_gap_s", longest_gap_s(meanwhile, ends), "s"),
         ]
-    figures += [(one.data["metric"], float(one.data["value"]), one.data["unit"]) for one in _kind(events, "figure")]
-    limits = {one.data["metric"]: one.data for one in _kind(events, "limit")}
+    measured = [event.data for event in events if event.kind == "figure"]
+    figures += [(data["metric"], float(data["value"]), data["unit"]) for data in measured]
+    limits = {event.data["metric"]: event.data for event in events if event.kind == "limit"}
     verdicts = [_judge(metric, value, unit, limits.get(metric)) for metric, value, unit in figures]
     known = {metric for metric, _, _ in figures}
     verdicts += [Verdict(Outcome.INCONCLUSIVE, f"{name} was not measured") for name in limits if name not in known]
-    verdicts += [
-        Verdict(Outcome.PASS, "errors", (line,)) for line in [_word(one) for one in errors(meanwhile)][:_SHOWN]
-    ]
+    verdicts += [judge_figure(data) for data in measured if (data["least"], data["most"]) != (None, None)]
+    verdicts += [Verdict(Outcome.PASS, "errors", (line,)) for line in [_word(op) for op in errors(meanwhile)][:_SHOWN]]
     merged = merge(verdicts)
     if merged.outcome is Outcome.PASS:
         return Verdict(Outcome.PASS, ", ".join(_said(*figure) for figure in figures), merged.derivation)
@@ -66,12 +67,13 @@ def _said(metric: str, value: float, unit: str) -> str:
 
 def errors(operations: Sequence[Operation]) -> list[Operation]:
     """Operations that ended with an error; one that never ended is no error but a wait."""
-    return [one for one in operations if one.ended_s is not None and one.outcome is not Ended.OK]
+    return [op for op in operations if op.ended_s is not None and op.outcome is not Ended.OK]
 
 
 def ends_of(events: Sequence[Event]) -> Ends:
     """When each run of each load was told to end: who is not answered by then has waited until then."""
-    return {(one.data["load"], int(one.data["run"])): one.at_s for one in _kind(events, "load_ending")}
+    endings = (event for event in events if event.kind == "load_ending")
+    return {(event.data["load"], int(event.data["run"])): event.at_s for event in endings}
 
 
 def longest_wait_s(operations: Sequence[Operation], ends: Ends | None = None) -> float:
@@ -86,31 +88,27 @@ def longest_gap_s(operations: Sequence[Operation], ends: Ends | None = None) -> 
 
 def _runs(operations: Sequence[Operation]) -> dict[tuple[str, int], list[Operation]]:
     runs: dict[tuple[str, int], list[Operation]] = defaultdict(list)
-    for one in operations:
-        runs[(one.load, one.run)].append(one)
+    for op in operations:
+        runs[(op.load, op.run)].append(op)
     return runs
 
 
 def _last(key: tuple[str, int], run: Sequence[Operation], ends: Ends) -> float:
     """When a run ended: as it was told to, or, where that is not known, as far as its operations tell."""
-    latest = max(one.began_s if one.ended_s is None else one.ended_s for one in run)
+    latest = max(op.began_s if op.ended_s is None else op.ended_s for op in run)
     return max(latest, ends.get(key, latest))
 
 
 def _waited(run: Sequence[Operation], last: float) -> float:
-    return max((last if one.ended_s is None else one.ended_s) - one.began_s for one in run)
+    return max((last if op.ended_s is None else op.ended_s) - op.began_s for op in run)
 
 
 def _gap(run: Sequence[Operation], last: float) -> float:
-    answers = sorted(one.ended_s for one in run if one.ended_s is not None and one.outcome is Ended.OK)
-    times = [min(one.began_s for one in run), *answers, last]
+    answers = sorted(op.ended_s for op in run if op.ended_s is not None and op.outcome is Ended.OK)
+    times = [min(op.began_s for op in run), *answers, last]
     return max(later - earlier for earlier, later in pairwise(times))
 
 
-def _kind(events: Sequence[Event], kind: str) -> Iterator[Event]:
-    return (event for event in events if event.kind == kind)
-
-
-def _word(one: Operation) -> str:
-    act = "write" if one.act is Act.WRITE else "read"
-    return f"{one.client} at {one.began_s:.3f} s, {act} of {one.load}.{one.key}: {one.note}"
+def _word(op: Operation) -> str:
+    act = "write" if op.act is Act.WRITE else "read"
+    return f"{op.client} at {op.began_s:.3f} s, {act} of {op.load}.{op.key}: {op.note}"

@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.history import Event
-from lab.operations import ALIEN, NOTHING, Act, Operation, operations_of
-from lab.operations import Outcome as Ended
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.history.history import Event
+from cephlab.lab.history.operations import ALIEN, NOTHING, Act, Operation, operations_of
+from cephlab.lab.history.operations import Outcome as Ended
 
 _SHOWN = 10
 
@@ -27,9 +27,9 @@ def survival(events: Sequence[Event]) -> Verdict:
     """
     operations = operations_of(events)
     by_key: dict[Key, list[Operation]] = defaultdict(list)
-    for operation in operations:
-        by_key[(operation.load, operation.key)].append(operation)
-    wrong = [line for key, found in sorted(by_key.items()) for line in judge_key(key, found)]
+    for op in operations:
+        by_key[(op.load, op.key)].append(op)
+    wrong = [line for key, of_key in sorted(by_key.items()) for line in judge_key(key, of_key)]
     facts = tuple(_facts(operations))
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
@@ -40,13 +40,13 @@ def survival(events: Sequence[Event]) -> Verdict:
 
 def judge_key(key: Key, operations: Sequence[Operation]) -> Iterator[str]:
     """What is wrong with the reads of one key, in words."""
-    writes = {one.version: one for one in operations if one.act is Act.WRITE}
-    reads = [one for one in operations if one.act is not Act.WRITE and one.outcome is Ended.OK]
+    writes = {op.version: op for op in operations if op.act is Act.WRITE}
+    reads = [op for op in operations if op.act is not Act.WRITE and op.outcome is Ended.OK]
     for read in reads:
         yield from _made_up(key, read, writes)
     yield from _gone_back(key, [read for read in reads if read.version in {NOTHING, *writes}], writes)
-    acknowledged = [one for one in writes.values() if one.outcome is Ended.OK]
-    failed = [one for one in operations if one.act is Act.FINAL and one.outcome is Ended.FAIL]
+    acknowledged = [op for op in writes.values() if op.outcome is Ended.OK]
+    failed = [op for op in operations if op.act is Act.FINAL and op.outcome is Ended.FAIL]
     for read in failed if acknowledged else ():
         yield f"{_name(key)}: lost: {_reader(read)} could not read back what had been acknowledged: {read.note}"
 
@@ -73,7 +73,7 @@ def _gone_back(key: Key, reads: Sequence[Operation], writes: Mapping[int, Operat
     sure = _surely(reads, writes)
     arrivals = sorted((at, version) for version, at in sure.items() if at < math.inf)
     position, newest, newest_began = 0, NOTHING, -math.inf
-    for read in sorted(reads, key=lambda one: one.began_s - one.clock_error_s):
+    for read in sorted(reads, key=lambda read: read.began_s - read.clock_error_s):
         while position < len(arrivals) and arrivals[position][0] < read.began_s - read.clock_error_s:
             version = arrivals[position][1]
             began = writes[version].began_s - writes[version].clock_error_s
@@ -85,11 +85,11 @@ def _gone_back(key: Key, reads: Sequence[Operation], writes: Mapping[int, Operat
 
 
 def _older(key: Key, read: Operation, newest: Operation) -> str:
-    found = "nothing" if read.version == NOTHING else f"version {read.version}"
+    content = "nothing" if read.version == NOTHING else f"version {read.version}"
     how = "acknowledged" if newest.outcome is Ended.OK else "read before"
     what = "lost" if read.act is Act.FINAL else "stale read"
     return (
-        f"{_name(key)}: {what}: {_reader(read)} found {found} although version {newest.version} "
+        f"{_name(key)}: {what}: {_reader(read)} found {content} although version {newest.version} "
         f"had been {how} (written from {newest.began_s:.3f} s on)"
     )
 
@@ -109,32 +109,32 @@ def _surely(reads: Iterable[Operation], writes: Mapping[int, Operation]) -> dict
 def _missing(
     operations: Sequence[Operation], by_key: Mapping[Key, Sequence[Operation]], events: Sequence[Event]
 ) -> Iterator[str]:
-    if not any(one.act is Act.WRITE and one.outcome is Ended.OK for one in operations):
+    if not any(op.act is Act.WRITE and op.outcome is Ended.OK for op in operations):
         yield "no write was acknowledged"
     for event in events:
         if event.kind == "load_cut_short":
             yield f"the client of {event.data['load']} on {event.data['client']} was cut short: {event.data['said']}"
-    unread = [key for key, found in sorted(by_key.items()) if not _read_back(found)]
+    unread = [key for key, of_key in sorted(by_key.items()) if not _read_back(of_key)]
     if unread:
         yield f"{len(unread)} of {len(by_key)} keys were not read back at the end, e.g. {_name(unread[0])}"
-    unseen = [(key, one) for key, found in sorted(by_key.items()) for one in _unseen(found)]
+    unseen = [(key, write) for key, of_key in sorted(by_key.items()) for write in _unseen(of_key)]
     if unseen:
-        key, one = unseen[0]
+        key, write = unseen[0]
         yield (
             f"{len(unseen)} acknowledged writes were overwritten before anybody read them, "
-            f"e.g. version {one.version} of {_name(key)}"
+            f"e.g. version {write.version} of {_name(key)}"
         )
 
 
-def _unseen(found: Sequence[Operation]) -> Iterator[Operation]:
-    """Acknowledged writes that nobody read before the next one began: nobody could tell whether such a one was lost.
+def _unseen(of_key: Sequence[Operation]) -> Iterator[Operation]:
+    """Acknowledged writes that nobody read before the next one began: nobody can tell whether it was lost.
 
     The last one of a key is for its final read; those that were written side by side are for each other's.
     """
-    writes = sorted((one for one in found if one.act is Act.WRITE), key=lambda one: one.began_s)
-    reads = [one for one in found if one.act is not Act.WRITE and one.outcome is Ended.OK]
+    writes = sorted((op for op in of_key if op.act is Act.WRITE), key=lambda op: op.began_s)
+    reads = [op for op in of_key if op.act is not Act.WRITE and op.outcome is Ended.OK]
     for number, write in enumerate(writes):
-        later = (one for one in writes[number + 1 :] if one.began_s >= _end(write) and one.outcome is not Ended.FAIL)
+        later = (op for op in writes[number + 1 :] if op.began_s >= _end(write) and op.outcome is not Ended.FAIL)
         following = next(later, None)
         if write.outcome is not Ended.OK or following is None:
             continue
@@ -145,17 +145,17 @@ def _unseen(found: Sequence[Operation]) -> Iterator[Operation]:
             yield write
 
 
-def _read_back(found: Sequence[Operation]) -> bool:
-    written = [one.began_s for one in found if one.act is Act.WRITE]
-    final = [one.began_s for one in found if one.act is Act.FINAL and one.outcome is Ended.OK]
+def _read_back(of_key: Sequence[Operation]) -> bool:
+    written = [op.began_s for op in of_key if op.act is Act.WRITE]
+    final = [op.began_s for op in of_key if op.act is Act.FINAL and op.outcome is Ended.OK]
     return not written or (bool(final) and max(final) > max(written))
 
 
 def _facts(operations: Sequence[Operation]) -> Iterator[str]:
-    writes = [one for one in operations if one.act is Act.WRITE]
-    acknowledged = sum(1 for one in writes if one.outcome is Ended.OK)
-    unknown = sum(1 for one in writes if one.outcome is Ended.UNKNOWN)
-    finals = sum(1 for one in operations if one.act is Act.FINAL)
+    writes = [op for op in operations if op.act is Act.WRITE]
+    acknowledged = sum(1 for write in writes if write.outcome is Ended.OK)
+    unknown = sum(1 for write in writes if write.outcome is Ended.UNKNOWN)
+    finals = sum(1 for op in operations if op.act is Act.FINAL)
     reads = len(operations) - len(writes) - finals
     yield (
         f"{acknowledged} of {len(writes)} writes acknowledged, {unknown} of unknown outcome; "
@@ -171,9 +171,9 @@ def _reader(read: Operation) -> str:
     return f"{read.client} at {read.began_s:.3f} s"
 
 
-def _end(operation: Operation) -> float:
-    return math.inf if operation.ended_s is None else operation.ended_s
+def _end(op: Operation) -> float:
+    return math.inf if op.ended_s is None else op.ended_s
 
 
-def _error(one: Operation, other: Operation) -> float:
-    return one.clock_error_s + other.clock_error_s
+def _error(read: Operation, write: Operation) -> float:
+    return read.clock_error_s + write.clock_error_s

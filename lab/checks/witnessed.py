@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.checks.observations import observations
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.history import Event
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.history.history import Event
 
 
 def witnessed(events: Sequence[Event]) -> Verdict:
@@ -24,7 +24,7 @@ def witnesses(events: Sequence[Event]) -> Verdict:
     if not seen:
         return Verdict(Outcome.INCONCLUSIVE, "nothing witnessed that the load was real")
     lines = tuple(f"{data['what']}: {data['got']:g}, at least {data['least']:g} wanted" for data in seen)
-    # Said by what it has to be: NaN is below nothing.
+    # Not `got < least`, which is false for NaN.
     missing = [line for line, data in zip(lines, seen, strict=True) if not data["got"] >= data["least"]]
     if missing:
         return Verdict(Outcome.INCONCLUSIVE, f"not exercised: {missing[0]}", tuple(missing))

@@ -10,16 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.arch import Arch, host_arch
-from lab.errors import Unavailable
-from lab.home import HOME_VARIABLE, Home
-from lab.images.store import SPACE_BYTES as IMAGE_BYTES
-from lab.images.tools import SystemTools
-from lab.preflight import BASE_BYTES, EMULATED_OSD_RESIDENT_BYTES, OSD_DISK_BYTES, OSD_RESIDENT_BYTES, memory
-from lab.providers import binfmt
-from lab.providers.base import Provider
-from lab.providers.select import PROVIDERS
-from lab.spec import GIB
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import HOME_VARIABLE, Home
+from cephlab.lab.cluster.preflight import (
+    BASE_BYTES,
+    EMULATED_OSD_RESIDENT_BYTES,
+    OSD_DISK_BYTES,
+    OSD_RESIDENT_BYTES,
+    memory,
+)
+from cephlab.lab.images.store import SPACE_BYTES as IMAGE_BYTES
+from cephlab.lab.images.tools import SystemTools
+from cephlab.lab.providers import binfmt
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB
 
 PYTHON = (3, 11)
 
@@ -116,7 +122,7 @@ def needs(home: Home) -> tuple[Need, ...]:
 def look(home: Home) -> Machine:
     """Gather the facts of this very machine."""
     arch = host_arch()
-    found = memory()
+    memory_here = memory()
     nearest = next(path for path in (home.path, *home.path.parents) if path.exists())
     return Machine(
         arch=arch,
@@ -126,8 +132,8 @@ def look(home: Home) -> Machine:
         home=home.path,
         home_writable=nearest.is_dir() and os.access(nearest, os.W_OK),
         free_bytes=shutil.disk_usage(nearest).free,
-        memory_bytes=found.available_bytes,
-        memory_limit=found.where,
+        memory_bytes=memory_here.available_bytes,
+        memory_limit=memory_here.where,
         aio_free=_aio_free(),
         open_files=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
@@ -145,58 +151,48 @@ def machine_needs(machine: Machine) -> tuple[Need, ...]:
 
 def provider_needs(providers: Sequence[Provider]) -> tuple[Need, ...]:
     """One need for each provider, in its own words."""
-    found = []
-    for provider in sorted(providers, key=lambda one: one.cost):
+    needed = []
+    for provider in sorted(providers, key=lambda provider: provider.cost):
         reason = provider.unavailable()
         can = ", ".join(sorted(provider.capabilities())) or "the basics"
         detail = "ready" if reason is None else " - ".join(part for part in (reason.what, reason.detail) if part)
         remedy = "" if reason is None else reason.hint
-        found.append(Need(f"provider {provider.name}", reason is None, detail, remedy, f"--lab {provider.name}: {can}"))
-    return tuple(found)
+        needed.append(
+            Need(f"provider {provider.name}", reason is None, detail, remedy, f"--lab {provider.name}: {can}")
+        )
+    return tuple(needed)
+
+
+def _need(name: str, present: bool, detail: str, remedy: str, unlocks: str) -> Need:
+    return Need(name, present, detail, "" if present else remedy, unlocks)
 
 
 def _python(machine: Machine) -> Need:
-    present = machine.python >= PYTHON
-    wanted = ".".join(map(str, PYTHON))
-    return Need(
-        "python",
-        present,
-        ".".join(map(str, machine.python)),
-        "" if present else f"install Python {wanted} or newer, then run `ci/bootstrap install`",
-        "everything",
-    )
+    got, wanted = (".".join(map(str, version)) for version in (machine.python, PYTHON))
+    remedy = f"install Python {wanted} or newer, then run `ci/bootstrap install`"
+    return _need("python", machine.python >= PYTHON, got, remedy, "everything")
 
 
 def _tool_need(machine: Machine, tool: Tool) -> Need:
     present = tool.name in machine.tools
-    return Need(
-        tool.name,
-        present,
-        "found" if present else "not found",
-        "" if present else f"apt-get install {tool.package}",
-        tool.unlocks,
-    )
+    detail = "found" if present else "not found"
+    return _need(tool.name, present, detail, f"apt-get install {tool.package}", tool.unlocks)
 
 
 def _binfmt_need(machine: Machine) -> Need:
     foreign = next(other for other in Arch if other is not machine.arch)
     reason = machine.binfmt_obstacle
     detail = "registered, or will be at its first use" if reason is None else reason.what
-    return Need(
-        f"binfmt for {foreign}",
-        reason is None,
-        detail,
-        "" if reason is None else reason.hint,
-        f"{foreign} nodes in containers",
-    )
+    remedy = "" if reason is None else reason.hint
+    return Need(f"binfmt for {foreign}", reason is None, detail, remedy, f"{foreign} nodes in containers")
 
 
 def _sizes(machine: Machine) -> Iterator[Need]:
-    yield Need(
+    yield _need(
         "cache folder",
         machine.home_writable,
         f"{machine.home} {'can' if machine.home_writable else 'cannot'} be written",
-        "" if machine.home_writable else f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
+        f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
         "everything",
     )
     yield _figure(
@@ -232,7 +228,7 @@ def _sizes(machine: Machine) -> Iterator[Need]:
 
 
 def _figure(name: str, got: str, wanted: str, present: bool, remedy: str) -> Need:
-    return Need(name, present, f"{got}, wanted {wanted}", "" if present else remedy, "a mixed cluster of three OSDs")
+    return _need(name, present, f"{got}, wanted {wanted}", remedy, "a mixed cluster of three OSDs")
 
 
 def _found(tool: Tool) -> bool:

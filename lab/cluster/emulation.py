@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab import process
-from lab.host import Host, lacks_aio
-from lab.providers.base import Images
-from lab.runs import write_json
+from cephlab.lab.base import process
+from cephlab.lab.base.runs import write_json
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.host import Host, lacks_aio
 
 MIN_FACTOR = 2.0
 MAX_FACTOR = 10.0

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lab import clock
-from lab.arch import Arch
-from lab.ceph.client import CephCommandFailed
-from lab.ceph.pgs import Pg, Placement, pgids
-from lab.cluster import Cluster
+from cephlab.lab.base import clock
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.ceph.pgs import Pg, Placement, pgids
+from cephlab.lab.cluster.cluster import Cluster, newest_map
+from cephlab.lab.spec.arch import Arch
 
 _SETTLE_S = 60.0
 
@@ -91,7 +91,7 @@ def pool(
 
 @contextmanager
 def none_left(cluster: Cluster) -> Iterator[None]:
-    """Removes what a block has left of pools; Ceph's own stay, and so do those that Ceph lets nobody remove (tiers)."""
+    """Removes the pools that a block has left. Ceph's own stay, and tiers, which Ceph does not let anyone remove."""
     before = set(cluster.client.mon("osd pool ls"))
     try:
         yield
@@ -115,41 +115,45 @@ def primaries(cluster: Cluster, name: str) -> dict[str, int]:
 
 def locate(cluster: Cluster, name: str, object_name: str) -> dict[str, Any]:
     """Where an object lives: {pgid, up, up_primary, acting, acting_primary}."""
-    found: dict[str, Any] = cluster.client.mon("osd map", pool=name, object=object_name)
-    return found
+    mapping: dict[str, Any] = cluster.client.mon("osd map", pool=name, object=object_name)
+    return mapping
 
 
-@contextmanager
-def primary_on(cluster: Cluster, arch: Arch, name: str) -> Iterator[None]:
-    """Every PG of a pool has its primary on an OSD of this architecture, inside the block.
+def primary_on(cluster: Cluster, arch: Arch, name: str) -> AbstractContextManager[None]:
+    """Inside the block every PG of a pool has its primary on an OSD of this architecture."""
+    return _led_by(cluster, cluster.osd_ids(arch), name)
 
-    By primary affinity: 0 for all other OSDs, 1 again afterwards. Works for erasure-coded pools too.
+
+def primary_is(cluster: Cluster, osd: int, name: str) -> AbstractContextManager[None]:
+    """Inside the block every PG of a pool has this OSD as its primary.
+
+    The pool's copies or shards must be as many as the OSDs: a PG without the OSD cannot be led by it.
     """
-    others = [osd for osd in cluster.osd_ids() if osd not in cluster.osd_ids(arch)]
-    wanted = set(cluster.osd_ids(arch))
-    try:
-        _set_affinity(cluster, others, 0.0)
-        clock.wait(
-            lambda: primaries(cluster, name),
-            lambda found: bool(found) and set(found.values()) <= wanted,
-            what=f"every primary of {name} on {arch}",
-            timeout_s=_SETTLE_S * cluster.patience,
-            interval_s=0.2,
-        )
-        wait_clean(cluster)
-        yield
-    finally:
-        _set_affinity(cluster, others, 1.0)
-        wait_clean(cluster)
+    return _led_by(cluster, [osd], name)
+
+
+def led_by(cluster: Cluster, arch: Arch) -> AbstractContextManager[None]:
+    """As `primary_on`, for every pool there is and for those that are made inside the block."""
+    return _led_by(cluster, cluster.osd_ids(arch))
 
 
 @contextmanager
-def led_by(cluster: Cluster, arch: Arch) -> Iterator[None]:
-    """As `primary_on`, for every pool there is and for those that are made inside the block."""
-    wanted = set(cluster.osd_ids(arch))
-    others = [osd for osd in cluster.osd_ids() if osd not in wanted]
+def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[None]:
+    """By primary affinity: 0 for all other OSDs, 1 again afterwards. Works for erasure-coded pools too.
+
+    names: pools that are waited for until the OSDs lead all of their PGs.
+    """
+    others = [osd for osd in cluster.osd_ids() if osd not in leaders]
     try:
         _set_affinity(cluster, others, 0.0)
+        for name in names:
+            clock.wait(
+                partial(primaries, cluster, name),
+                lambda primaries: bool(primaries) and set(primaries.values()) <= set(leaders),
+                what=f"every primary of {name} on one of {', '.join(f'osd.{osd}' for osd in leaders)}",
+                timeout_s=_SETTLE_S * cluster.patience,
+                interval_s=0.2,
+            )
         wait_clean(cluster)
         yield
     finally:
@@ -165,7 +169,7 @@ def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
     """
     return clock.wait(
         partial(_placement, cluster),
-        lambda found: found.clean,
+        lambda placement: placement.clean,
         what="all PGs active+clean",
         timeout_s=timeout_s * cluster.patience,
     )
@@ -195,7 +199,7 @@ def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
 def _behind(cluster: Cluster, dump: Mapping[str, Any], epoch: int) -> Iterator[str]:
     """OSDs that have not heard of the map yet. One that was killed and started answers when it has booted again."""
     for osd in dump["osds"]:
-        newest = cluster.newest_map(osd["osd"])
+        newest = newest_map(cluster, osd["osd"])
         if newest < epoch:
             yield f"osd.{osd['osd']} is at map {newest}"
 

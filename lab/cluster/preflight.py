@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
 import psutil
 
-from lab.arch import host_arch
-from lab.ceph.conf import Sizing, choose_sizing
-from lab.errors import SpecError
-from lab.spec import GIB, ClusterSpec
+from cephlab.lab.base.errors import NotInstalled, SpecError, Unavailable
+from cephlab.lab.ceph.conf import Sizing, choose_sizing
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB, ClusterSpec
 
 OSD_RESIDENT_BYTES = 400 << 20
 """Memory that one native OSD of the lab held after a bring-up (measured by `tox -e bench`), rounded up."""
@@ -30,7 +31,7 @@ BASE_BYTES = 600 << 20
 
 @dataclass(frozen=True)
 class Memory:
-    """What this process and those that it starts may have in all, and now, in bytes.
+    """Memory for this process and the ones that it starts, in bytes: in all, and free now.
 
     limited_by: folder of the control group that allows less than the machine has; empty where none does.
     """
@@ -51,17 +52,17 @@ def memory(proc: Path = Path("/proc/self")) -> Memory:
     kernel's cgroup-v2.rst and cgroup-v1/memory.rst.
     """
     machine = psutil.virtual_memory()
-    found = Memory(machine.total, machine.available)
+    measured = Memory(machine.total, machine.available)
     for folder, files in _control_groups(proc):
         try:
             limit, used, droppable = (_figure(folder / name, key) for name, key in files)
         except (FileNotFoundError, ValueError):
             continue  # the root of a hierarchy has no such files, and `max` is no limit
         left = max(0, limit - used + droppable)
-        total = min(found.total_bytes, limit)
-        tighter = left < found.available_bytes
-        found = Memory(total, left, str(folder)) if tighter else replace(found, total_bytes=total)
-    return found
+        total = min(measured.total_bytes, limit)
+        tighter = left < measured.available_bytes
+        measured = Memory(total, left, str(folder)) if tighter else replace(measured, total_bytes=total)
+    return measured
 
 
 _FILES_1 = (
@@ -105,17 +106,44 @@ def _figure(file: Path, key: str) -> int:
     return next((int(line.split()[1]) for line in text.splitlines() if line.split()[:1] == [key]), 0)
 
 
+class Store(Protocol):
+    """Knows which programs are needed to make an image."""
+
+    def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
+
+
+def require_installed(
+    spec: ClusterSpec,
+    store: Store,
+    reason: Unavailable | None = None,
+    role_sets: Sequence[str] = ("ceph",),
+    *,
+    skips: bool = False,
+) -> None:
+    """NotInstalled names all programs that a cluster needs and this machine lacks. Starts nothing.
+
+    reason: why the provider cannot serve, which may name some of them. skips: clusters that cannot be raised are left
+    out, so that only what every cluster needs is a reason to refuse.
+    """
+    lacking = dict(reason.missing) if isinstance(reason, NotInstalled) else {}
+    needless = skips and spec.image is None and not store.lacking(spec.release, host_arch(), role_sets)
+    for arch in spec.archs if spec.image is None and not needless else ():
+        lacking |= store.lacking(spec.release, arch, role_sets)
+    if lacking:
+        raise NotInstalled(lacking, "this cluster needs it")
+
+
 def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     """SpecError when memory or disk are too small, naming needed and available; else the daemons' sizes."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
     native = spec.osd_count - emulated
     needed = BASE_BYTES + native * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES
     needed += sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
-    found = memory()
-    if needed > found.available_bytes:
+    here = memory()
+    if needed > here.available_bytes:
         raise SpecError(
             f"{spec.osd_count} OSDs do not fit into this machine's memory",
-            f"needed about {needed / GIB:.1f} GiB, available {found.available_bytes / GIB:.1f} GiB{found.where}",
+            f"needed about {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "ask for fewer nodes or fewer --osds-per-node, or stop what else is running",
         )
     room = spec.osd_count * OSD_DISK_BYTES
@@ -127,4 +155,4 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
             "ask for fewer OSDs, or set CEPHLAB_HOME to a folder on a larger disk",
         )
     cores = len(os.sched_getaffinity(0))
-    return choose_sizing(found.total_bytes, cores, spec.osd_count, emulated=emulated)
+    return choose_sizing(here.total_bytes, cores, spec.osd_count, emulated=emulated)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.errors import CleanupFailed, LabError
-from lab.home import Home
-from lab.images.image import Image
-from lab.providers.base import KeepsImages, Provider
-from lab.runs import Run, Runs
+from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId, Runs, run_ids
+from cephlab.lab.cluster.deploy import undeploy
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.base import KeepsImages, Provider
 
 Providers = Mapping[str, Callable[[], Provider]]
 
@@ -26,10 +27,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One run and what becomes of it. STRAY: things of a run whose directory is gone."""
+    """One run and what becomes of it. STRAY: the run has no directory, but some things of it exist.
+
+    holders: providers that have them.
+    """
 
     run: Run
     fate: Fate
+    holders: tuple[str, ...] = ()
 
     def doomed(self, *, kept_too: bool) -> bool:
         return self.fate in (Fate.ABANDONED, Fate.STRAY) or (kept_too and self.fate is Fate.KEPT)
@@ -52,18 +57,21 @@ def fate_of(run: Run) -> Fate:
 
 def survey(home: Home, providers: Providers) -> tuple[list[Finding], list[str]]:
     """Every run of a home with its fate, and in words which providers could not be asked for strays."""
-    present: set[str] = set()
+    holders: dict[RunId, list[str]] = {}
     errors = []
     for name, make in providers.items():
         try:
-            present |= make().leftovers(home)
-        except LabError as error:
-            errors.append(f"{name}: {error}")
-    # Looked at last: a run has its directory before it has anything else, so one that begins now is no stray.
-    found = [Finding(run, fate_of(run)) for run in Runs(home).all()]
-    known = {finding.run.id for finding in found}
-    strays = [Finding(Run(run_id, home.runs / run_id), Fate.STRAY) for run_id in sorted(present - known)]
-    return found + strays, errors
+            for run_id in run_ids(make().leftovers(home)):
+                holders.setdefault(run_id, []).append(name)
+        except (LabError, OSError) as error:
+            errors.append(f"{name} was not looked at: {error}")
+    # Runs are listed last: a run makes its directory first, so one that starts now does not count as a stray.
+    findings = [Finding(run, fate_of(run)) for run in Runs(home).all()]
+    # A run of another user is that user's business.
+    known = {finding.run.id for finding in findings} | {folder.name for folder in Runs(home).others()}
+    strays = {run_id: tuple(names) for run_id, names in sorted(holders.items()) if run_id not in known}
+    findings += [Finding(Run(run_id, home.runs / run_id), Fate.STRAY, names) for run_id, names in strays.items()]
+    return findings, errors
 
 
 def sweep(home: Home, providers: Providers, doomed: Sequence[Finding]) -> Swept:
@@ -72,9 +80,11 @@ def sweep(home: Home, providers: Providers, doomed: Sequence[Finding]) -> Swept:
     errors: list[str] = []
     for finding in doomed:
         run = finding.run
+        stray = finding.fate is Fate.STRAY
         try:
-            removed += [f"{run.id}: {thing}" for thing in remove(home, run, providers)]
-        except LabError as error:
+            gone = _remove_traces(run, providers, finding.holders) if stray else remove(home, run, providers)
+            removed += [f"{run.id}: {thing}" for thing in gone]
+        except (LabError, OSError) as error:
             errors.append(f"{run.id}: {error}")
     return Swept(tuple(removed), tuple(errors))
 
@@ -85,34 +95,31 @@ def remove(home: Home, run: Run, providers: Providers) -> list[str]:
     Needs neither its state nor its daemons. Goes on after an error and raises CleanupFailed at the end; the run's
     directory stays then, so that a later `prune` still knows of it.
     """
-    removed: list[str] = []
-    errors: list[str] = []
     try:
-        removed += _without_snaps(run)
+        removed = undeploy(run)
     except LabError as error:
         raise CleanupFailed([str(error)]) from error
-    for name in _holders(run, providers):
+    removed += _remove_traces(run, providers, _holders(run, providers))
+    existed = run.directory.exists()
+    try:
+        Runs(home).forget(run)
+    except LabError as error:
+        raise CleanupFailed([str(error)]) from error
+    return [*removed, f"directory {run.directory}"] if existed else removed
+
+
+def _remove_traces(run: Run, providers: Providers, holders: Sequence[str]) -> list[str]:
+    """Everything of a run that is outside its directory."""
+    removed: list[str] = []
+    errors: list[str] = []
+    for name in holders:
         try:
-            removed += providers[name]().prune(home, run.id)
-        except LabError as error:
+            removed += providers[name]().prune(run.home, run.id)
+        except (LabError, OSError) as error:
             errors.append(f"{name}: {error}")
-    if not errors:
-        try:
-            existed = run.directory.exists()
-            Runs(home).forget(run)
-            removed += [f"directory {run.directory}"] if existed else []
-        except LabError as error:
-            errors.append(str(error))
     if errors:
         raise CleanupFailed(errors)
     return removed
-
-
-def _without_snaps(run: Run) -> list[str]:
-    """What a run put onto machines that outlives its processes; the way to them goes with the run's directory."""
-    from lab.deploy.machines import remove_from_machines
-
-    return remove_from_machines(run)
 
 
 def forget_copies(providers: Providers, image: Image) -> list[str]:
@@ -121,7 +128,7 @@ def forget_copies(providers: Providers, image: Image) -> list[str]:
 
 
 def stray_copies(providers: Providers, images: Sequence[Image]) -> list[str]:
-    """Copies of images that are in no cache of this home, in words; nobody knows whether another home has them."""
+    """Copies of images that this home's cache does not have, in words. Another home may have them."""
     keys = frozenset(image.key for image in images)
     return [line for keeper in _keepers(providers) for line in keeper.other_images(keys)]
 
@@ -132,5 +139,5 @@ def _keepers(providers: Providers) -> list[KeepsImages]:
 
 def _holders(run: Run, providers: Providers) -> list[str]:
     """The provider that a run names, else all of them: its owner may have died before it could say."""
-    named = str(run.owner().get("provider", ""))
+    named = str(run.owner().get("provider"))
     return [named] if named in providers else list(providers)

@@ -5,52 +5,52 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lab.arch import Arch
-from lab.ceph.installed import installed
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.images.image import Image, Pulled
-from lab.providers.base import HoldsPulled, Images
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.installed import installed
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.images.image import Image, Pulled
+from cephlab.lab.providers.base import HoldsPulled, Images
+from cephlab.lab.spec.arch import Arch
 
 
-def identified(cluster: Cluster, images: Images) -> Images:
+def identified(cluster: OwnCluster, images: Images) -> Images:
     """The images with what they turned out to be; the cluster's spec names their release from now on.
 
     Images of ours are given back as they are. LabBroken when the image is of another release for each architecture.
     """
     if cluster.spec.image is None:
         return images
-    found = {arch: _identified(cluster, image) for arch, image in images.items()}
-    releases = sorted({image.release for image in found.values()})
+    known = {arch: _identified(cluster, image) for arch, image in images.items()}
+    releases = sorted({image.release for image in known.values()})
     if len(releases) > 1:
-        said = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in found.items())
+        said = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in known.items())
         raise LabBroken(f"{cluster.spec.image} is not one release", said, "choose another --image")
     cluster.spec = replace(cluster.spec, release=releases[0])
     cluster.deployer = replace(cluster.deployer, spec=cluster.spec)
     cluster.save()
-    return found
+    return known
 
 
-def _identified(cluster: Cluster, image: Image) -> Image:
+def _identified(cluster: OwnCluster, image: Image) -> Image:
     host = next(host for host in cluster.hosts.values() if host.arch is image.arch)
     release, version = installed(host, cluster.patience)
     key, digests = _identity(cluster, image.arch)
     return replace(image, release=release, pulled=Pulled(version, key, digests))
 
 
-def described(cluster: Cluster) -> dict[str, Any] | None:
+def described(cluster: OwnCluster) -> dict[str, Any] | None:
     """The pulled image of a cluster that stands: {reference, ids, digests}; None where the image is one of ours."""
     if cluster.spec.image is None:
         return None
-    found = {arch: _identity(cluster, arch) for arch in cluster.spec.archs}
+    identities = {arch: _identity(cluster, arch) for arch in cluster.spec.archs}
     return {
         "reference": cluster.spec.image,
-        "ids": {arch.value: key for arch, (key, _) in found.items()},
-        "digests": sorted({digest for _, digests in found.values() for digest in digests}),
+        "ids": {arch.value: key for arch, (key, _) in identities.items()},
+        "digests": sorted({digest for _, digests in identities.values() for digest in digests}),
     }
 
 
-def _identity(cluster: Cluster, arch: Arch) -> tuple[str, tuple[str, ...]]:
+def _identity(cluster: OwnCluster, arch: Arch) -> tuple[str, tuple[str, ...]]:
     if not isinstance(cluster.lab, HoldsPulled):
         raise LabBroken(f"provider {cluster.provider_name} does not say what a pulled image is")
     return cluster.lab.pulled_image(arch)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lab import process
-from lab.errors import LabBroken
-from lab.images.image import Image
-from lab.probe import parse_crc
-from lab.providers.local.programs import Programs
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.probe import parse_crc
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.local.programs import Programs
 
 EC_K, EC_M = 4, 2
 """The code of the ten-billion-object paper."""
@@ -31,14 +30,12 @@ class Rates:
 
 
 class Run(Protocol):
-    """As lab.process.run."""
+    """As cephlab.lab.base.process.run_command."""
 
-    def __call__(
-        self, argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str], inherit_env: bool
-    ) -> process.Result: ...
+    def __call__(self, command: process.Command, *, timeout_s: float) -> process.Result: ...
 
 
-def rates(image: Image, run: Run = process.run) -> Rates:
+def rates(image: Image, run: Run = process.run_command) -> Rates:
     """Measure an image's programs, under an emulator where the image is of another architecture.
 
     Raises LabBroken when a program prints no result, Unavailable when there is no emulator.
@@ -46,8 +43,7 @@ def rates(image: Image, run: Run = process.run) -> Rates:
     programs = Programs(image.root, image.arch)
 
     def printed(*argv: str) -> str:
-        command = programs.command(argv)
-        return run(command.argv, timeout_s=120, env=command.env, inherit_env=False).stdout
+        return run(programs.command(argv), timeout_s=120).stdout
 
     code = printed(
         "ceph_erasure_code_benchmark",

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lab.ceph import conf
-from lab.ceph.daemon import daemon_from_json
-from lab.ceph.keyring import Entity
-from lab.cluster import STATE_SCHEMA, Cluster
-from lab.deploy.packages import Deployer, Deployment
-from lab.errors import LabBroken, SpecError
-from lab.providers.base import Lab, Provider
-from lab.runs import Run
-from lab.specfile import spec_from_json
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.runs import Run
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import daemon_from_json
+from cephlab.lab.ceph.keyring import Entity
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment
+from cephlab.lab.cluster.own import STATE_SCHEMA, OwnCluster
+from cephlab.lab.providers.base import Lab, Provider
+from cephlab.lab.spec.specfile import spec_from_json
 
 
-def load_cluster(provider: Provider, run: Run, *, progress: Callable[[str], None] = lambda _line: None) -> Cluster:
+def load_cluster(provider: Provider, run: Run, *, progress: Callable[[str], None] = lambda _line: None) -> OwnCluster:
     """Find a kept cluster again; SpecError when its state is of another schema."""
     try:
         raw: dict[str, Any] = json.loads(run.state_file.read_text())
@@ -43,7 +43,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Callable[[str], None
     deployer = Deployer(
         spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
     )
-    return Cluster(run, spec, lab, deployment, deployer, provider.name)
+    return OwnCluster(run, spec, provider, lab, deployment, deployer)
 
 
 def _key_of(lab: Lab) -> str:

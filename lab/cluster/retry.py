@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from lab import clock
-from lab.ceph.client import CephCommandFailed
-from lab.cluster import Cluster
+from cephlab.lab.base import clock
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.cluster.cluster import Cluster
 
 
 def insist(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.faults.copies import BitRot, MissingObject, ReadErrors
-from lab.faults.daemons import FlappingOsd, KillDaemon, KillEverything, KillTogether, PauseDaemon, StopDaemon
-from lab.faults.fault import Fault, Layout, Sign, Window, inflict, layout_of, look_for, obstacle
-from lab.faults.full import FullDisks
-from lab.faults.monitors import ClockSkew, LostMonStore
-from lab.faults.network import Partition, PartitionOneWay, SlowNetwork
-from lab.faults.nodes import KillNode
-from lab.faults.power import PowerCut
-from lab.faults.resources import MemorySqueeze, SlowDisk
-from lab.faults.schedule import Pace, Step, plan, thrash
+from cephlab.lab.faults.copies import BitRot, MissingObject, ReadErrors
+from cephlab.lab.faults.daemons import FlappingOsd, KillDaemon, KillEverything, KillTogether, PauseDaemon, StopDaemon
+from cephlab.lab.faults.fault import Fault, Layout, Sign, Window, inflict, layout_of, look_for, obstacle
+from cephlab.lab.faults.full import FullDisks
+from cephlab.lab.faults.monitors import ClockSkew, LostMonStore
+from cephlab.lab.faults.network import Partition, PartitionOneWay, SlowNetwork
+from cephlab.lab.faults.nodes import KillNode
+from cephlab.lab.faults.power import PowerCut
+from cephlab.lab.faults.resources import MemorySqueeze, SlowDisk
+from cephlab.lab.faults.schedule import Pace, Step, plan, thrash
 
 _KINDS: tuple[type[Fault], ...] = (
     KillDaemon,

@@ -1,11 +1,11 @@
-"""A bit that flips on a disk: what is stored changes, and nobody is told."""
+"""A bit that flips on a disk: stored data changes without an error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.host import Host
 
 NEEDLE_BYTES = 64
 BLOCK_BYTES = 4096
@@ -65,11 +65,11 @@ def places(disk):
             if piece == EMPTY[: len(piece)]:
                 continue
             for needle in needles:
-                found = piece.find(needle)
-                while found >= 0:
-                    if found % block == 0:
-                        yield at + found
-                    found = piece.find(needle, found + 1)
+                offset = piece.find(needle)
+                while offset >= 0:
+                    if offset % block == 0:
+                        yield at + offset
+                    offset = piece.find(needle, offset + 1)
 
 
 disk = os.open(path, os.O_RDWR)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from lab import clock, pools
-from lab.ceph.objectstore import ObjectStore
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from lab.faults.daemons import NOTHING
-from lab.faults.fault import Finding, Layout, Sign, look_for
-from lab.faults.scrub import blamed, deep_scrub, rados_json, repair
-from lab.pools import PoolKind
-from lab.spec import Capability
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from cephlab.lab.faults.daemons import NOTHING
+from cephlab.lab.faults.fault import Finding, Layout, Sign, look_for
+from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, repair
+from cephlab.lab.spec.clusterspec import Capability
 
 CANARY_POOL = "canary"
 CANARY = "canary"
@@ -75,14 +76,14 @@ class OneCopy:
 
     def place(self, cluster: Cluster) -> tuple[str, str]:
         """(PG, OSD daemon) of the copy."""
-        found = pools.locate(cluster, self.pool, self.object)
-        acting = found["acting"]
+        mapping = pools.locate(cluster, self.pool, self.object)
+        acting = mapping["acting"]
         if self.copy >= len(acting):
             raise SpecError(f"{self.object} has no copy {self.copy}", f"its PG is on OSDs {acting}")
-        return str(found["pgid"]), f"osd.{acting[self.copy]}"
+        return str(mapping["pgid"]), f"osd.{acting[self.copy]}"
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Deep-scrub blames this copy, and nobody else's."""
+        """Deep-scrub blames this copy and no other."""
         pgid, daemon = self.place(cluster)
         deep_scrub(cluster, self.pool)
         errors = blamed(cluster, pgid).get(self.object, {})
@@ -172,20 +173,20 @@ _HEARD_S = 30.0
 def repaired(cluster: Cluster, osd: str) -> int:
     """Copies that an OSD has mended because it could not read them, since it was started.
 
-    A manager that has just begun has not heard of every OSD; it is waited for.
+    A manager that has just started has not heard of every OSD yet, so this waits.
     """
     number = int(osd.partition(".")[2])
+
+    def counts() -> list[int]:
+        stats = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
+        return [int(entry["num_shards_repaired"]) for entry in stats if entry["osd"] == number]
+
     return clock.wait(
-        lambda: [int(entry["num_shards_repaired"]) for entry in _osd_stats(cluster) if entry["osd"] == number],
+        counts,
         bool,
         what=f"the manager's statistics of {osd}",
         timeout_s=_HEARD_S * cluster.patience,
     )[0]
-
-
-def _osd_stats(cluster: Cluster) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
-    return found
 
 
 def _copies(layout: Layout) -> int:

@@ -12,13 +12,14 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
-from lab.ceph.daemon import Wanted
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.errors import LabBroken, LabError
-from lab.faults.fault import Layout, Sign, look_for
-from lab.faults.processes import stopped
-from lab.spec import Capability
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.faults.processes import stopped
+from cephlab.lab.services import SERVICES, service_of
+from cephlab.lab.spec.clusterspec import Capability
 
 _LOOK_S = 0.5
 
@@ -105,7 +106,7 @@ class KillTogether:
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        """All that a node has but a monitor that cannot be spared."""
+        """All daemons of a node, except a monitor that the quorum needs."""
         spared = set(spare_daemons(layout))
         groups = [tuple(name for name in names if name in spared) for _, names in sorted(layout.nodes.items())]
         return cls(rng.choice([group for group in groups if group]))
@@ -187,7 +188,7 @@ class FlappingOsd(OneDaemon):
             trouble.append(error)
 
     def _come_back(self, cluster: Cluster, before: int, done: threading.Event) -> None:
-        """Let the map have it up anew: on a busy machine it would be killed before anybody has heard of it."""
+        """Wait until the map has it up again. On a busy machine the next kill would come before that."""
         deadline = Deadline.after(self.back_s * cluster.patience)
         while not (done.is_set() or deadline.passed() or osd_entry(cluster, self.daemon)["up_from"] > before):
             deadline.pause(_LOOK_S)
@@ -204,30 +205,30 @@ class FlappingOsd(OneDaemon):
 
 
 def spare_daemons(layout: Layout) -> list[str]:
-    """Daemons whose loss a cluster should bear: OSDs, managers, and monitors where a majority is left."""
+    """Daemons whose loss a cluster should bear: all, except monitors that the majority needs."""
     mons = layout.daemons("mon")
-    return [*layout.daemons("osd"), *layout.daemons("mgr"), *(mons if len(mons) >= _MAJORITY else [])]
+    kinds = [kind for kind in SERVICES if kind != "mon"]
+    return [*(name for kind in kinds for name in layout.daemons(kind)), *(mons if len(mons) >= _MAJORITY else [])]
 
 
 def missed(cluster: Cluster, daemon: str) -> Sign:
     """The sign that the cluster misses a daemon: down in the OSD map, or out of the quorum.
 
-    Where that cannot be asked, because no majority of monitors runs, or for a manager, that its process is not at work.
+    Where that cannot be asked, because no majority of monitors runs or because the cluster keeps no account of daemons
+    of the kind, that its process is not at work.
     """
-    kind, _, ident = daemon.partition(".")
-    if kind == "osd":
-        return down(cluster, [daemon])
-    if kind == "mon" and decides(cluster):
-        return look_for(
-            "monitors out of the quorum",
-            lambda: int(ident not in cluster.client.mon("quorum_status")["quorum_names"]),
-            patience=cluster.patience,
-        )
-    return idle(cluster, [daemon])
+    service, ident = service_of(daemon), daemon.partition(".")[2]
+    if not decides(cluster) or service.lost(cluster.client, ident) is None:
+        return idle(cluster, [daemon])
+    return look_for(
+        f"daemons that the cluster misses, of kind {service.kind}",
+        lambda: int(bool(service.lost(cluster.client, ident))),
+        patience=cluster.patience,
+    )
 
 
 def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
-    """The sign that the OSD map has these down; while nobody decides, that their processes are not at work."""
+    """The sign that the OSD map has these down. Without a quorum: that their processes are not at work."""
     if not decides(cluster):
         return idle(cluster, osds)
     return look_for(
@@ -248,13 +249,13 @@ def idle(cluster: Cluster, names: Sequence[str]) -> Sign:
     )
 
 
-def at_work(cluster: Cluster, daemon: str) -> bool:
-    """Whether a daemon's process is there and not held: as it is, whatever the lab has asked of it.
+def at_work(cluster: Cluster, name: str) -> bool:
+    """Whether a daemon's process exists and is not stopped by SIGSTOP.
 
-    Only one that was told to wait is asked whether it does: nothing else holds a process.
+    Only a paused daemon is checked for SIGSTOP, because nothing else sends it.
     """
-    found = cluster.daemon(daemon)
-    return found.alive() and not (found.wanted is Wanted.PAUSED and stopped(found))
+    daemon = cluster.daemon(name)
+    return daemon.alive() and not (daemon.wanted is Wanted.PAUSED and stopped(daemon))
 
 
 def decides(cluster: Cluster) -> bool:
@@ -267,8 +268,8 @@ def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
     """What the OSD map says of an OSD: {osd, up, in, up_from, down_at, ...}."""
     number = int(daemon.partition(".")[2])
     entries = cluster.client.mon("osd dump")["osds"]
-    found: dict[str, int] = next(entry for entry in entries if entry["osd"] == number)
-    return found
+    osd: dict[str, int] = next(entry for entry in entries if entry["osd"] == number)
+    return osd
 
 
 def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
@@ -282,13 +283,13 @@ def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     for process in processes:
         if not process.wait(deadline.remaining_s()):
             raise LabBroken(f"process {process.pid} does not die", ", ".join(names))
-    cluster.save()
+    cluster.daemons_changed()
 
 
 def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
     """Start all of them together, as a machine room does when its power is back."""
     each_at_once([cluster.daemon(name).start for name in names])
-    cluster.save()
+    cluster.daemons_changed()
 
 
 def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:

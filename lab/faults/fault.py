@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.errors import Unavailable
-from lab.history import Recorder
-from lab.providers.select import provider
-from lab.spec import Capability
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.spec.clusterspec import Capability
 
 EVENT = "fault"
 """Kind of a fault's events: {fault, target, nodes, phase}; phase: inflicting, broken, seen, healing, healed."""
@@ -115,9 +114,9 @@ class Window:
 def layout_of(cluster: Cluster) -> Layout:
     """The layout of a cluster as it is now."""
     nodes: dict[str, tuple[str, ...]] = dict.fromkeys(cluster.hosts, ())
-    for daemon in sorted(cluster.daemons.values(), key=lambda found: found.name):
+    for daemon in sorted(cluster.daemons.values(), key=lambda daemon: daemon.name):
         nodes[daemon.host.name] = (*nodes[daemon.host.name], daemon.name)
-    return Layout(nodes, cluster.deployer.client_host().name)
+    return Layout(nodes, cluster.load_nodes()[0])
 
 
 def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], provider_name: str) -> Unavailable | None:
@@ -139,7 +138,7 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
     The proof is a witness: a fault that could not be seen leaves its scenario inconclusive. What is found of its prey
     once it is healed are observations. Raises Unavailable, before anything is broken, where the provider cannot do it.
     """
-    reason = obstacle(fault, provider(cluster.provider_name).capabilities(), cluster.provider_name)
+    reason = obstacle(fault, cluster.provider.capabilities(), cluster.provider_name)
     if reason is not None:
         raise reason
     about = {

@@ -9,10 +9,10 @@ from enum import StrEnum
 from random import Random
 from typing import ClassVar, Self
 
-from lab.cluster import Cluster
-from lab.faults.daemons import NOTHING
-from lab.faults.fault import Layout, Sign, look_for
-from lab.spec import Capability
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.daemons import NOTHING
+from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.spec.clusterspec import Capability
 
 
 class Level(StrEnum):
@@ -78,8 +78,8 @@ class FullDisks:
 
 def thresholds(cluster: Cluster) -> dict[Level, float]:
     """The ratios in force, each a share of a disk."""
-    found = cluster.client.mon("osd dump")
-    return {level: float(found[f"{level}_ratio"]) for level in Level}
+    osd_map = cluster.client.mon("osd dump")
+    return {level: float(osd_map[f"{level}_ratio"]) for level in Level}
 
 
 def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
@@ -89,15 +89,15 @@ def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
 
 def used_ratio(cluster: Cluster) -> float:
     """Share of its disk that the emptiest OSD uses, so that a threshold below it is passed by all."""
-    found = cluster.client.mgr("osd df")["nodes"]
-    return min(float(entry["kb_used"]) / float(entry["kb"]) for entry in found if entry["kb"])
+    osds = cluster.client.mgr("osd df")["nodes"]
+    return min(float(entry["kb_used"]) / float(entry["kb"]) for entry in osds if entry["kb"])
 
 
 def lowered(before: dict[Level, float], level: Level, used: float) -> dict[Level, float]:
     """Thresholds that make disks with a share `used` in use exactly this full, lowest first; others stay."""
     ratio = used * _BELOW
-    found: dict[Level, float] = {}
+    lower: dict[Level, float] = {}
     for reached in reversed([each for each in Level if list(Level).index(each) <= list(Level).index(level)]):
-        found[reached] = ratio
+        lower[reached] = ratio
         ratio *= _STEP
-    return {each: found.get(each, before[each]) for each in Level}
+    return {each: lower.get(each, before[each]) for each in Level}

@@ -9,13 +9,13 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import ClassVar, Self
 
-from lab.ceph import conf
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
-from lab.faults.daemons import NOTHING, OneDaemon, missed
-from lab.faults.fault import Layout, Sign, look_for
-from lab.images import shim
-from lab.spec import Capability
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.daemons import NOTHING, OneDaemon, missed
+from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.images.shim import compiler
+from cephlab.lab.spec.clusterspec import Capability
 
 SKEW = "skew.c"
 SKEW_VARIABLE = "CEPHLAB_SKEW_NS"
@@ -48,7 +48,7 @@ class ClockSkew(OneDaemon):
     def broken(self, cluster: Cluster) -> Iterator[None]:
         daemon = cluster.daemon(self.daemon)
         library = cluster.run.directory / f"libcephlab-skew-{daemon.host.arch.value}.so"
-        shim.build(daemon.host.arch, SKEW, library)
+        compiler.build(daemon.host.arch, SKEW, library)
         target = daemon.host.directory / "libcephlab-skew.so"
         daemon.host.push(library, target, mode=0o755)
         preload, env = daemon.preload, daemon.env

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Self
 
-from lab.cluster import Cluster
-from lab.errors import LabBroken, SpecError
-from lab.faults.daemons import down
-from lab.faults.fault import Layout, Sign, layout_of, look_for
-from lab.faults.nodes import strikeable
-from lab.providers.base import CutsLinks, SlowsNetwork
-from lab.spec import MIB, Capability
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.faults.daemons import down
+from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for
+from cephlab.lab.faults.nodes import OneNode, strikeable
+from cephlab.lab.providers.base import CutsLinks, SlowsNetwork
+from cephlab.lab.spec.clusterspec import MIB, Capability
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,9 @@ class Partition:
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         lab = _links(cluster)
-        pairs = [(one, other) for one in self.away for other in self.rest]
+        pairs = [(near, far) for near in self.away for far in self.rest]
         if not self.one_way:
-            pairs += [(other, one) for one, other in pairs]
+            pairs += [(far, near) for near, far in pairs]
         try:
             for source, target in pairs:
                 lab.cut(source, target)
@@ -66,7 +67,7 @@ class Partition:
     def sign(self, cluster: Cluster) -> Sign:
         """Packets are lost, and where one side can decide without the other, it calls the other's OSDs down.
 
-        Before that nobody has reason to serve from other copies, and no copy that is cut off can be stale.
+        Before that, clients still use the old primaries, so no copy that is cut off can be stale.
         """
         lab = _links(cluster)
         lost = look_for("packets lost between the nodes", lab.cut_packets, patience=cluster.patience)
@@ -74,7 +75,7 @@ class Partition:
         return down(cluster, osds) if lost.got and osds else lost
 
     def cut_off(self, layout: Layout) -> list[str]:
-        """OSDs of the side that is left without a quorum; none where no side is, or where nobody could tell.
+        """OSDs of the side that is left without a quorum; empty where both sides have one, or this cannot be told.
 
         A node with daemons that hears both sides carries the word from one to the other, and the lab's client has to be
         on the side that decides.
@@ -102,13 +103,14 @@ class PartitionOneWay(Partition):
 
 
 def _links(cluster: Cluster) -> CutsLinks:
-    if not isinstance(cluster.lab, CutsLinks):
+    lab = own(cluster).lab
+    if not isinstance(lab, CutsLinks):
         raise LabBroken(f"the {cluster.provider_name} provider says that it can cut links, and its lab cannot")
-    return cluster.lab
+    return lab
 
 
 @dataclass(frozen=True)
-class SlowNetwork:
+class SlowNetwork(OneNode):
     """What a node sends leaves it at a trickle: a link that fell back to a lower speed.
 
     bytes_s: 1 MiB/s is less than a hundredth of a gigabit link, and enough for heartbeats.
@@ -116,7 +118,6 @@ class SlowNetwork:
 
     name: ClassVar[str] = "slow-network"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_NETWORK})
-    node: str
     bytes_s: int = MIB
 
     @property
@@ -126,9 +127,6 @@ class SlowNetwork:
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
         return cls(rng.choice([node for node, names in sorted(layout.nodes.items()) if names]))
-
-    def nodes(self, layout: Layout) -> frozenset[str]:
-        return frozenset({self.node})
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -145,6 +143,7 @@ class SlowNetwork:
         return look_for("packets that had to wait", lambda: lab.held_packets(self.node), patience=cluster.patience)
 
     def _lab(self, cluster: Cluster) -> SlowsNetwork:
-        if not isinstance(cluster.lab, SlowsNetwork):
+        lab = own(cluster).lab
+        if not isinstance(lab, SlowsNetwork):
             raise LabBroken(f"the {cluster.provider_name} provider says that it can slow networks, and its lab cannot")
-        return cluster.lab
+        return lab

@@ -9,21 +9,35 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
-from lab.ceph.daemon import Wanted
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.faults.daemons import NOTHING, decides, down, each_at_once, start_at_once
-from lab.faults.fault import Layout, Sign, layout_of, look_for
-from lab.spec import Capability
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.faults.daemons import NOTHING, decides, down, each_at_once, start_at_once
+from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for
+from cephlab.lab.spec.clusterspec import Capability
 
 
 @dataclass(frozen=True)
-class KillNode:
+class OneNode:
+    """What the faults of a single node have in common: it has an OSD, and is the failure domain that they strike."""
+
+    node: str
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
+
+    def nodes(self, layout: Layout) -> frozenset[str]:
+        return frozenset({self.node})
+
+
+@dataclass(frozen=True)
+class KillNode(OneNode):
     """The machine stops at once; its disks keep what was written to them."""
 
     name: ClassVar[str] = "kill-node"
     needs: ClassVar[frozenset[Capability]] = NOTHING
-    node: str
 
     @property
     def target(self) -> str:
@@ -34,9 +48,6 @@ class KillNode:
         nodes = strikeable(layout)
         return cls(rng.choice(nodes)) if nodes else None
 
-    def nodes(self, layout: Layout) -> frozenset[str]:
-        return frozenset({self.node})
-
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         names = layout_of(cluster).nodes[self.node]
@@ -46,7 +57,7 @@ class KillNode:
             switch_off(cluster, [self.node])
             yield
         finally:
-            cluster.lab.start_node(self.node)
+            own(cluster).lab.start_node(self.node)
             start_at_once(cluster, names)
 
     def sign(self, cluster: Cluster) -> Sign:
@@ -65,10 +76,10 @@ def switch_off(cluster: Cluster, machines: Sequence[str]) -> None:
     """Machines stop at once and together, with everything on them."""
     for machine in machines:
         for name in layout_of(cluster).nodes[machine]:
-            # Said beforehand, so that nobody takes their end for a death of their own.
+            # Set beforehand, so that their end does not count as a crash.
             cluster.daemon(name).wanted = Wanted.STOPPED
-    each_at_once([partial(cluster.lab.kill_node, machine) for machine in machines])
-    cluster.save()
+    each_at_once([partial(own(cluster).lab.kill_node, machine) for machine in machines])
+    cluster.daemons_changed()
 
 
 def strikeable(layout: Layout) -> list[str]:

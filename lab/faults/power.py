@@ -9,12 +9,13 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
-from lab.ceph.daemon import forget_emptied_crashes
-from lab.cluster import Cluster
-from lab.faults.daemons import each_at_once, start_at_once
-from lab.faults.fault import Layout, Sign, layout_of
-from lab.faults.nodes import switch_off
-from lab.spec import Capability
+from cephlab.lab.ceph.daemon import forget_emptied_crashes
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.faults.daemons import each_at_once, start_at_once
+from cephlab.lab.faults.fault import Layout, Sign, layout_of
+from cephlab.lab.faults.nodes import switch_off
+from cephlab.lab.spec.clusterspec import Capability
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class PowerCut:
     def switch_on(self, cluster: Cluster) -> None:
         """Boot the machines that are down, for a look at their disks before any daemon starts."""
         down = [machine for machine in self.machines if not cluster.hosts[machine].up()]
-        each_at_once([partial(cluster.lab.start_node, machine) for machine in down])
+        each_at_once([partial(own(cluster).lab.start_node, machine) for machine in down])
         for machine in down:
             # A manager notes most of its modules as crashed at each start; some of these notes were still on their way.
             forget_emptied_crashes(cluster.hosts[machine])

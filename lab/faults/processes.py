@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon
 
 _STOPPED = frozenset("Tt")
 """Letters of proc(5) for a process that SIGSTOP or a debugger holds."""
@@ -15,8 +15,8 @@ _ENDED = frozenset("ZX")
 
 def stopped(daemon: Daemon) -> bool:
     """Whether every process of a daemon is held by SIGSTOP; False where it has none."""
-    found = states(daemon)
-    return bool(found) and set(found) <= _STOPPED
+    seen = states(daemon)
+    return bool(seen) and set(seen) <= _STOPPED
 
 
 def states(daemon: Daemon) -> list[str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from random import Random
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from lab.ceph.daemon import Wanted
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.faults.fault import Layout, Sign, layout_of
-from lab.providers.base import SlowsDisks, SqueezesMemory
-from lab.spec import MIB, Capability, DiskLimits
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.faults.fault import Sign, layout_of
+from cephlab.lab.faults.nodes import OneNode
+from cephlab.lab.providers.base import SlowsDisks, SqueezesMemory
+from cephlab.lab.spec.clusterspec import MIB, Capability, DiskLimits
 
 _PROBE_WRITES = 60
 _PROBE_BYTES = 4096
@@ -23,7 +24,7 @@ _KILLED = (-9, 128 + 9)
 
 
 @dataclass(frozen=True)
-class SlowDisk:
+class SlowDisk(OneNode):
     """A node's disks serve only so many requests a second: one that is about to fail, or a busy neighbour.
 
     iops: 20 reads and 20 writes a second are a tenth of what a spinning disk does.
@@ -31,19 +32,11 @@ class SlowDisk:
 
     name: ClassVar[str] = "slow-disk"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SLOW_DISK})
-    node: str
     iops: int = 20
 
     @property
     def target(self) -> str:
         return f"disks of {self.node} at {self.iops} requests/s"
-
-    @classmethod
-    def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
-
-    def nodes(self, layout: Layout) -> frozenset[str]:
-        return frozenset({self.node})
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -70,13 +63,14 @@ class SlowDisk:
         return Sign(f"seconds for {_PROBE_WRITES} direct writes", took, least=_PROBE_WRITES / self.iops / 2)
 
     def _lab(self, cluster: Cluster) -> SlowsDisks:
-        if not isinstance(cluster.lab, SlowsDisks):
+        lab = own(cluster).lab
+        if not isinstance(lab, SlowsDisks):
             raise LabBroken(f"the {cluster.provider_name} provider says that it can slow disks, and its lab cannot")
-        return cluster.lab
+        return lab
 
 
 @dataclass(frozen=True)
-class MemorySqueeze:
+class MemorySqueeze(OneNode):
     """A node has hardly more memory than its daemons hold, and a greedy neighbour takes the rest.
 
     The neighbour is the first that the kernel ends. spare_bytes: what is left beyond what is in use.
@@ -84,19 +78,11 @@ class MemorySqueeze:
 
     name: ClassVar[str] = "memory-squeeze"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SQUEEZE_MEMORY})
-    node: str
     spare_bytes: int = 128 * MIB
 
     @property
     def target(self) -> str:
         return f"{self.node} with {self.spare_bytes // MIB} MiB to spare"
-
-    @classmethod
-    def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        return cls(layout.node_of(rng.choice(layout.daemons("osd"))))
-
-    def nodes(self, layout: Layout) -> frozenset[str]:
-        return frozenset({self.node})
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -123,9 +109,10 @@ class MemorySqueeze:
                 cluster.start(name)
 
     def _lab(self, cluster: Cluster) -> SqueezesMemory:
-        if not isinstance(cluster.lab, SqueezesMemory):
+        lab = own(cluster).lab
+        if not isinstance(lab, SqueezesMemory):
             raise LabBroken(f"the {cluster.provider_name} provider says it limits memory, and its lab cannot")
-        return cluster.lab
+        return lab
 
 
 _GREEDY = """

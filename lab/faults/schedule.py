@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from random import Random
 
-from lab import pools
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.faults.fault import Fault, Layout, inflict
-from lab.history import Recorder
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.fault import Fault, Layout, inflict
+from cephlab.lab.history.history import Recorder
 
 EVENT = "thrash"
 """Kind of a schedule's events: {step, phase, faults}; phase: began, whole."""

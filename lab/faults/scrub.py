@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from lab import clock
-from lab.cluster import Cluster
-from lab.insist import insist
+from cephlab.lab.base import clock
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.retry import insist
 
 _SCRUB_S = 60.0
 
@@ -41,9 +41,9 @@ def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
 
 
 def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
-    """how: `scrub`, `deep-scrub` or `repair`; returns once it was taken, and not when it is done.
+    """how: `scrub`, `deep-scrub` or `repair`. Returns when the request was accepted, before it is done.
 
-    A manager that has just begun, or an OSD that has just come back to it, is asked again.
+    It asks again while a manager has just started, or an OSD has just come back.
     """
     for pgid in pgids:
         asked = partial(cluster.client.mon, f"pg {how}", pgid=pgid)
@@ -53,16 +53,16 @@ def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
 
 def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
     """When each PG of a pool was last deep-scrubbed, as Ceph prints it."""
-    found = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
-    return {entry["pgid"]: entry["last_deep_scrub_stamp"] for entry in found}
+    pgs = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
+    return {entry["pgid"]: entry["last_deep_scrub_stamp"] for entry in pgs}
 
 
 def blamed(cluster: Cluster, pgid: str) -> dict[str, dict[str, list[str]]]:
     """What the last scrub holds against a PG: object -> OSD -> errors."""
-    found = rados_json(cluster, "list-inconsistent-obj", pgid)["inconsistents"]
+    damaged = rados_json(cluster, "list-inconsistent-obj", pgid)["inconsistents"]
     return {
         entry["object"]["name"]: {str(shard["osd"]): shard["errors"] for shard in entry["shards"] if shard["errors"]}
-        for entry in found
+        for entry in damaged
     }
 
 

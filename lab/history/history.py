@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lab.clock import SYSTEM, Clock
-from lab.errors import SpecError, unwritable
-from lab.redaction import without_secrets
+from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.base.redaction import without_secrets
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,35 @@ class History:
         return Recorder(self, scenario)
 
 
+class Phase(StrEnum):
+    """Phase of a step. BEGAN and ENDED: it took time. REACHED: it took none."""
+
+    BEGAN = "began"
+    ENDED = "ended"
+    REACHED = "reached"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a figure is held to. least, most: None for none; why: where they come from, or why there is neither.
+
+    derivation: lines that lead to them.
+    """
+
+    why: str = ""
+    least: float | None = None
+    most: float | None = None
+    derivation: Sequence[str] = ()
+
+    @property
+    def judges(self) -> bool:
+        """Whether there is anything to judge by."""
+        return self.least is not None or self.most is not None
+
+
+UNBOUND = Bound()
+
+
 @dataclass(frozen=True)
 class Recorder:
     """A history seen from one scenario: it writes under that name and reads only its own events."""
@@ -84,8 +114,44 @@ class Recorder:
         """Note a sign that the load was real; the check `witnessed` finds a run without it inconclusive."""
         self.record("witness", what=what, got=got, least=least)
 
+    def figure(
+        self,
+        metric: str,
+        value: float,
+        unit: str,
+        bound: Bound = UNBOUND,
+        *,
+        interval: tuple[float, float] | None = None,
+    ) -> None:
+        """Note what was measured, and what it is held to. interval: where it lies; left out where it is exact."""
+        low, high = interval or (value, value)
+        of_bound = {"least": bound.least, "most": bound.most, "why": bound.why, "derivation": list(bound.derivation)}
+        self.record("figure", metric=metric, value=value, low=low, high=high, unit=unit, **of_bound)
+
+    def limit(self, metric: str, high: float, unit: str, why: str) -> None:
+        """Note what a metric may be at most; the check `service` holds the figure of that name to it."""
+        self.record("limit", metric=metric, high=high, unit=unit, why=why)
+
+    def step(self, name: str, phase: Phase = Phase.REACHED, seconds: float | None = None) -> None:
+        """Note where a scenario is; the report draws it over time. seconds: what the step took, at its end."""
+        self.record("step", name=name, phase=phase.value, seconds=seconds)
+
     def events(self) -> tuple[Event, ...]:
         return self.history.events(self.scenario)
+
+
+def current(kind: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The data of a figure or a step in the schema's form; older archives have others."""
+    if kind == "figure":
+        exact: dict[str, Any] = {"low": data.get("value"), "high": data.get("value"), "derivation": []}
+        named = {"metric": data["what"]} if "what" in data else {}
+        kept = {key: value for key, value in data.items() if key != "what"}
+        return {**exact, "least": None, "most": None, "why": "", **named, **kept}
+    if kind == "step":
+        named = {"name": data["what"]} if "what" in data else {}
+        kept = {key: value for key, value in data.items() if key not in ("what", "mix")}
+        return {"phase": Phase.REACHED.value, "seconds": None, **named, **kept}
+    return data
 
 
 def load_events(path: Path) -> tuple[Event, ...]:
@@ -94,7 +160,7 @@ def load_events(path: Path) -> tuple[Event, ...]:
     for number, line in enumerate(whole_lines(path)[0], 1):
         try:
             raw = json.loads(line)
-            events.append(Event(raw["scenario"], float(raw["at_s"]), raw["kind"], raw["data"]))
+            events.append(Event(raw["scenario"], float(raw["at_s"]), raw["kind"], current(raw["kind"], raw["data"])))
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise SpecError(f"{path}:{number} is not an event", str(error), "was the file edited?") from error
     return tuple(events)
@@ -112,7 +178,7 @@ def _append(path: Path, line: bytes) -> None:
         with path.open("ab") as sink:
             sink.write(line)
     except OSError as error:
-        # Half a line would make one with what is written next.
+        # The next event would be appended to half a line.
         with suppress(OSError):
             os.truncate(path, before)
         raise unwritable(path, error) from error

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from lab.errors import SpecError
-from lab.history import Event
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.history.history import Event
 
 EVENT = "operations"
 BATCH = 5000
@@ -73,7 +73,7 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
         "run": batch[0].run,
         "clock_error_s": batch[0].clock_error_s,
         "first_us": began[0],
-        "after_us": [one - before for before, one in zip([began[0], *began], began, strict=False)],
+        "after_us": [begin - before for before, begin in zip([began[0], *began], began, strict=False)],
         "took_us": [_took_us(operation) for operation in batch],
         "acts": "".join(operation.act for operation in batch),
         "outcomes": "".join(operation.outcome for operation in batch),
@@ -115,5 +115,5 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
 
 def operations_of(events: Sequence[Event]) -> list[Operation]:
     """Every operation that a history holds, by its beginning."""
-    found = [operation for event in events if event.kind == EVENT for operation in unpack(event.data)]
-    return sorted(found, key=lambda operation: operation.began_s)
+    operations = [operation for event in events if event.kind == EVENT for operation in unpack(event.data)]
+    return sorted(operations, key=lambda operation: operation.began_s)

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.images.export import write_root
-from lab.images.image import Image
-from lab.images.kernels import Kernel
-from lab.images.tools import Tools, require
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.images.export import write_root
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.images.tools import Tools, call
+from cephlab.lab.spec.arch import Arch
 
 FORM = 1
 """Raised when the same parts would make another disk: every disk is then made anew."""
@@ -28,7 +28,6 @@ _TABLE_SECTORS = 34  # the protective record, the header, and 128 entries of 128
 _ENTRIES, _ENTRY_BYTES = 128, 128
 _GRAIN = 1 << 20
 _CHUNK = 1 << 20
-_TIMEOUT_S = 1800.0
 _ESP_SLACK = 8 << 20
 
 _ESP_TYPE = uuid.UUID("c12a7328-f81f-11d2-ba4b-00a0c93ec93b")
@@ -41,7 +40,7 @@ _CONSOLES = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
 
 @dataclass(frozen=True)
-class Partition:
+class DiskPart:
     """A piece of a disk, in bytes."""
 
     name: str
@@ -66,9 +65,7 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
     _copy_into(disk, modules.begin, kernel.modules)
     write_root(tools, image, disk, scratch, offset=root.begin, size_bytes=root.size)
     made = scratch / "disk.qcow2"
-    tools.run(
-        [require(tools, "qemu-img"), "convert", "-f", "raw", "-O", "qcow2", str(disk), str(made)], timeout_s=_TIMEOUT_S
-    )
+    call(tools, scratch, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(disk), str(made))
     disk.unlink()
     return made
 
@@ -90,26 +87,26 @@ def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
 
 
 def _esp_bytes(files: Mapping[str, Path | bytes]) -> int:
-    held = sum(len(found) if isinstance(found, bytes) else found.stat().st_size for found in files.values())
+    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in files.values())
     return _rounded(held + _ESP_SLACK)
 
 
-def _layout(esp: int, modules: int, disk: int) -> tuple[Partition, Partition, Partition]:
+def _layout(esp: int, modules: int, disk: int) -> tuple[DiskPart, DiskPart, DiskPart]:
     """One after the other; the root comes last, so that it can be made larger with its disk."""
-    first = Partition("cephlab-boot", _ESP_TYPE, _GRAIN, esp)
-    second = Partition(MODULES, _DATA_TYPE, first.begin + esp, _rounded(modules))
+    first = DiskPart("cephlab-boot", _ESP_TYPE, _GRAIN, esp)
+    second = DiskPart(MODULES, _DATA_TYPE, first.begin + esp, _rounded(modules))
     begin = second.begin + second.size
     left = (disk - begin - _TABLE_SECTORS * _SECTOR) // _GRAIN * _GRAIN
     if left <= 0:
         raise LabBroken(f"a disk of {disk} bytes has no room for a root", f"{begin} are taken before it")
-    return first, second, Partition(ROOT, _DATA_TYPE, begin, left)
+    return first, second, DiskPart(ROOT, _DATA_TYPE, begin, left)
 
 
 def _rounded(size: int) -> int:
     return -(-size // _GRAIN) * _GRAIN
 
 
-def write_table(disk: Path, pieces: Sequence[Partition]) -> None:
+def write_table(disk: Path, pieces: Sequence[DiskPart]) -> None:
     """A GUID partition table at both ends of a disk, see the UEFI specification, chapter 5."""
     sectors = disk.stat().st_size // _SECTOR
     entries = b"".join(_entry(piece) for piece in pieces).ljust(_ENTRIES * _ENTRY_BYTES, b"\0")
@@ -119,7 +116,7 @@ def write_table(disk: Path, pieces: Sequence[Partition]) -> None:
         file.write(entries + _header(sectors, entries, own=sectors - 1, other=1, table=sectors - _TABLE_SECTORS + 1))
 
 
-def _entry(piece: Partition) -> bytes:
+def _entry(piece: DiskPart) -> bytes:
     first, last = piece.begin // _SECTOR, (piece.begin + piece.size) // _SECTOR - 1
     name = piece.name.encode("utf-16-le").ljust(72, b"\0")
     return piece.kind.bytes_le + uuid.uuid5(_NAMES, piece.name).bytes_le + struct.pack("<QQQ", first, last, 0) + name
@@ -141,18 +138,18 @@ def _protection(sectors: int) -> bytes:
     return bytes(446) + whole + bytes(48) + b"\x55\xaa"
 
 
-def _fill_boot(tools: Tools, disk: Path, piece: Partition, files: Mapping[str, Path | bytes], scratch: Path) -> None:
+def _fill_boot(tools: Tools, disk: Path, piece: DiskPart, files: Mapping[str, Path | bytes], scratch: Path) -> None:
     at = f"{disk}@@{piece.begin}"
     env = {"MTOOLS_SKIP_CHECK": "1"}
-    argv = [require(tools, "mformat"), "-i", at, "-T", str(piece.size // _SECTOR), "-h", "64", "-s", "32", "::"]
-    tools.run(argv, timeout_s=_TIMEOUT_S, env=env)
+    sectors = str(piece.size // _SECTOR)
+    call(tools, scratch, "mformat", "-i", at, "-T", sectors, "-h", "64", "-s", "32", "::", env=env)
     folders = dict.fromkeys(str(parent) for name in files for parent in reversed(Path(name).parents[:-1]))
-    tools.run([require(tools, "mmd"), "-i", at, *(f"::{folder}" for folder in folders)], timeout_s=_TIMEOUT_S, env=env)
+    call(tools, scratch, "mmd", "-i", at, *(f"::{folder}" for folder in folders), env=env)
     for name, content in files.items():
         source = content if isinstance(content, Path) else scratch / "content"
         if isinstance(content, bytes):
             source.write_bytes(content)
-        tools.run([require(tools, "mcopy"), "-i", at, str(source), f"::{name}"], timeout_s=_TIMEOUT_S, env=env)
+        call(tools, scratch, "mcopy", "-i", at, str(source), f"::{name}", env=env)
 
 
 def _copy_into(disk: Path, begin: int, source: Path) -> None:

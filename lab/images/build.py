@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.images.recipe import Recipe
-from lab.images.resolve import BUILD_VARIABLE, DebianSource, include_options, run_mmdebstrap
-from lab.images.tools import Tools
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.images.lock import PINS
+from cephlab.lab.images.recipe import Recipe
+from cephlab.lab.images.resolve import DebianSource, include_options, pin_hooks, run_mmdebstrap
+from cephlab.lab.images.tools import BUILD_VARIABLE, Tools
+from cephlab.lab.spec.arch import Arch
 
 _BUILD_TIMEOUT_S = 3600.0
 _COMPILE_TIMEOUT_S = 900.0
@@ -64,6 +64,7 @@ def unpack(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, ro
         [
             "--skip=update",
             f"--setup-hook={_MERGED_USR}",
+            *(f"--setup-hook={hook}" for hook in pin_hooks(scratch)),
             f"--setup-hook={lists}",
             *include_options(recipe),
             recipe.suite,
@@ -72,6 +73,7 @@ def unpack(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, ro
         scratch=scratch,
         timeout_s=_BUILD_TIMEOUT_S,
     )
+    (root / PINS).unlink(missing_ok=True)
 
 
 def check_root(root: Path, recipe: Recipe) -> None:
@@ -119,8 +121,9 @@ def complete(root: Path) -> None:
 
 def _bundle_certificates(root: Path) -> None:
     """What update-ca-certificates makes; Python's requests, which the mgr's telemetry imports, insists on it."""
-    found = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
-    _write(root / "etc/ssl/certs/ca-certificates.crt", "".join(f"{path.read_text().rstrip()}\n" for path in found))
+    certificates = sorted((root / "usr/share/ca-certificates").rglob("*.crt"))
+    bundle = "".join(f"{path.read_text().rstrip()}\n" for path in certificates)
+    _write(root / "etc/ssl/certs/ca-certificates.crt", bundle)
 
 
 def strip_documentation(root: Path) -> None:
@@ -129,16 +132,13 @@ def strip_documentation(root: Path) -> None:
         folder = root / "usr/share" / name
         if folder.is_dir():
             shutil.rmtree(folder)
-    for package in _entries(root / "usr/share/doc"):
-        if package.is_symlink() or not package.is_dir():
+    for entry in list((root / "usr/share/doc").glob("*/*")):
+        if entry.name == "copyright" or entry.parent.is_symlink():
             continue
-        for entry in _entries(package):
-            if entry.name == "copyright":
-                continue
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
 
 
 def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, scratch: Path) -> None:
@@ -172,19 +172,8 @@ def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, sc
 
 def tree_bytes(root: Path) -> int:
     """Space that a tree takes on disk, hard links counted once."""
-    seen: set[int] = set()
-    total = 0
-    pending = [os.fspath(root)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                status = entry.stat(follow_symlinks=False)
-                if status.st_nlink == 1 or status.st_ino not in seen:
-                    total += status.st_blocks * 512
-                seen.add(status.st_ino)
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-    return total
+    blocks = {status.st_ino: status.st_blocks for status in map(Path.lstat, root.rglob("*"))}
+    return sum(blocks.values()) * 512
 
 
 def _program(root: Path, name: str) -> Path | None:
@@ -224,7 +213,3 @@ def _master(root: Path, name: str) -> str:
         return master.read_text()
     except FileNotFoundError as error:
         raise LabBroken("the image lacks Debian's list of users", str(error)) from error
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    return iter(sorted(folder.iterdir()) if folder.is_dir() else ())

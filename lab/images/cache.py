@@ -7,19 +7,22 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from lab import clock, process
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.home import Home
-from lab.images.image import Image
-from lab.images.resolve import BUILD_VARIABLE
-from lab.runs import write_json
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import write_json
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.lock import Deb
+from cephlab.lab.images.recipe import Recipe
+from cephlab.lab.images.resolve import DebianSource, Resolution
+from cephlab.lab.images.tools import BUILD_VARIABLE
+from cephlab.lab.spec.arch import Arch
 
 BUILD_FORMAT = 2
 """Raised when the same packages would be turned into another tree: every image is then built anew."""
@@ -56,28 +59,40 @@ class Cache:
         if not self.folder.is_dir():
             return []
         keys = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
-        found = [image for key in keys if (image := self.find(key)) is not None]
-        return sorted(found, key=lambda image: (image.release, image.arch, image.key))
+        images = [image for key in keys if (image := self.find(key)) is not None]
+        return sorted(images, key=lambda image: (image.release, image.arch, image.key))
 
     def remembered(self, name: str) -> dict[str, str] | None:
         """Package versions that `name` (a recipe and its architecture) was resolved to last."""
         record = _read_json(self._resolution(name))
         return None if record is None else dict(record["packages"])
 
-    def remember(self, name: str, packages: Mapping[str, str]) -> None:
+    def resolved(self, source: DebianSource, recipe: Recipe) -> Image | None:
+        """The image of the packages that a recipe was resolved to last; None where it is not in the cache."""
+        packages = self.remembered(source.name(recipe))
+        return None if packages is None else self.find(image_key(source.digest(recipe), packages))
+
+    def locked_debs(self, name: str) -> dict[str, Deb]:
+        """Those packages with the sums of their files; LabBroken where an older cephlab has resolved them."""
+        record = _read_json(self._resolution(name)) or {}
+        if "debs" not in record:
+            raise LabBroken(f"{name} has no sums of its packages", str(self._resolution(name)), "build it: --refresh")
+        return {package: Deb.model_validate(deb) for package, deb in record["debs"].items()}
+
+    def remember(self, name: str, resolution: Resolution) -> None:
+        debs = {package: deb.model_dump() for package, deb in resolution.debs.items()}
         self._resolution(name).parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._resolution(name), {"packages": dict(packages)}, mode=0o644)
+        write_json(self._resolution(name), {"packages": resolution.packages, "debs": debs}, mode=0o644)
 
     def put(self, image: Image, tree: Path) -> Image:
         """Move a finished folder to its key and return the image where it now is."""
-        packages = dict(image.packages)
         record = {
             "format": BUILD_FORMAT,
             "release": image.release,
             "arch": image.arch.value,
             "key": image.key,
             "role_sets": list(image.role_sets),
-            "packages": packages,
+            "packages": dict(image.packages),
         }
         write_json(tree / _RECORD, record, mode=0o644)
         target = self.directory(image.key)
@@ -130,16 +145,9 @@ class Cache:
         """Remove scratch folders whose owner is gone; returns them in words."""
         removed = []
         for folder in sorted(self.folder.glob(f"{_SCRATCH}*")) if self.folder.is_dir() else []:
-            lock = self._lock(folder.name.removeprefix(_SCRATCH))
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                continue
-            try:
+            with suppress(Timeout), self._lock(folder.name.removeprefix(_SCRATCH)).acquire(timeout=0):
                 _sweep(folder)
-            finally:
-                lock.release()
-            removed.append(f"image scratch folder {folder.name}")
+                removed.append(f"image scratch folder {folder.name}")
         return removed
 
     def _resolution(self, name: str) -> Path:
@@ -164,21 +172,20 @@ def _image(record: Mapping[str, Any], folder: Path) -> Image:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        found: dict[str, Any] = json.loads(path.read_text())
+        return dict(json.loads(path.read_text()))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, json.JSONDecodeError) as error:
         raise LabBroken(
             f"{path} cannot be read", str(error), "remove its folder; the image is then built anew"
         ) from error
-    return found
 
 
 def _sweep(folder: Path) -> None:
     """Remove a scratch folder whose lock is held, and end what a killed build left running in it."""
     if not folder.exists():
         return
-    orphans = process.find_marked({BUILD_VARIABLE: str(folder)})
+    orphans = process.find_marked({BUILD_VARIABLE: str(folder)}, of_all=True)
     for orphan in orphans:
         orphan.kill()
     clock.wait(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.images.cache import Cache
-from lab.images.image import Image
-from lab.runs import Run, Runs, write_json
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, Runs, write_json
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.image import Image
 
 _FILE = "images.json"
 
@@ -19,7 +20,7 @@ def claim(run: Run, images: Iterable[Image]) -> None:
     Raises LabBroken when one of them has been removed since it was found.
     """
     ours = [image for image in images if image.reference is None]
-    with Cache(Home(run.directory.parent.parent)).claiming():
+    with Cache(run.home).claiming():
         for image in ours:
             if not image.root.is_dir():
                 raise LabBroken(
@@ -32,17 +33,18 @@ def claim(run: Run, images: Iterable[Image]) -> None:
 
 def refuse_used(home: Home, image: Image) -> None:
     """SpecError when a run has claimed the image, or is a cluster of an older cephlab with it in its state."""
-    for run in Runs(home).all():
-        if any(image.key in _text(run, name) for name in (_FILE, run.state_file.name)):
+    # Other users' too: their clusters run from it just as well.
+    for folder in [*(run.directory for run in Runs(home).all()), *Runs(home).others()]:
+        if any(image.key in _text(folder / name) for name in (_FILE, "cluster.json")):
             raise SpecError(
-                f"image {image.key[:12]} is in use by the cluster {run.id}",
+                f"image {image.key[:12]} is in use by the cluster {folder.name}",
                 "its programs run straight from the image",
-                f"remove the cluster first: cephlab down {run.id}",
+                f"remove the cluster first: cephlab down {folder.name}",
             )
 
 
-def _text(run: Run, name: str) -> str:
+def _text(path: Path) -> str:
     try:
-        return (run.directory / name).read_text()
-    except FileNotFoundError:
+        return path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
         return ""

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from lab.arch import host_arch
-from lab.errors import LabBroken, SpecError
-from lab.home import Home, require_space
-from lab.images.build import tree_bytes
-from lab.images.cache import Cache, Progress
-from lab.images.image import Image
-from lab.images.oci import write_archive
-from lab.images.resolve import BUILD_VARIABLE
-from lab.images.tools import Tools, require
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.images.build import tree_bytes
+from cephlab.lab.images.cache import Cache, Progress
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.oci import write_archive
+from cephlab.lab.images.tools import Tools, call
+from cephlab.lab.spec.arch import host_arch
 
 Form = Literal["oci", "ext4", "lxd", "directory"]
 FORMS: tuple[str, ...] = get_args(Form)
 
-_TIMEOUT_S = 1800.0
 _FREE_ON_DISK = 2 << 30
 _ROUND = 1 << 20
 
@@ -122,23 +119,22 @@ def _ext4(tools: Tools, image: Image, scratch: Path) -> Path:
 
 def write_root(tools: Tools, image: Image, disk: Path, scratch: Path, *, offset: int, size_bytes: int) -> None:
     """Make an ext4 filesystem with the image's tree, labelled `cephlab`, on a part of a disk."""
-    argv = [require(tools, "mke2fs"), "-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root)]
-    argv += ["-E", f"offset={offset}"] if offset else []
-    tools.run([*argv, str(disk), f"{size_bytes >> 10}k"], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    options = ["-q", "-F", "-t", "ext4", "-L", "cephlab", "-d", str(image.root)]
+    options += ["-E", f"offset={offset}"] if offset else []
+    call(tools, scratch, "mke2fs", *options, str(disk), f"{size_bytes >> 10}k")
     if not _owned_by_root(image.root):
         _give_to_root(tools, f"{disk}?offset={offset}" if offset else str(disk), scratch)
 
 
 def _give_to_root(tools: Tools, disk: str, scratch: Path) -> None:
     """Make root own every file: mke2fs copies owners as they are, and an ordinary user's tree is all theirs."""
-    header = tools.run([require(tools, "dumpe2fs"), "-h", disk], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    header = call(tools, scratch, "dumpe2fs", "-h", disk)
     counts = {name: int(number) for name, number in _INODES.findall(header.stdout)}
     used = counts["Inode count"] - counts["Free inodes"]
     # mke2fs hands inodes out in order, so those in use are the first ones; the root directory is number 2.
     script = scratch / "owners"
     script.write_text("".join(f"sif <{inode}> uid 0\nsif <{inode}> gid 0\n" for inode in range(2, used + 1)))
-    argv = [require(tools, "debugfs"), "-w", "-f", str(script), disk]
-    tools.run(argv, timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    call(tools, scratch, "debugfs", "-w", "-f", str(script), disk)
 
 
 _MAKERS: dict[str, Callable[[Tools, Image, Path], Path]] = {"oci": _oci, "ext4": _ext4, "lxd": _lxd}
@@ -146,7 +142,7 @@ _MAKERS: dict[str, Callable[[Tools, Image, Path], Path]] = {"oci": _oci, "ext4":
 
 def _tar(tools: Tools, target: Path, arguments: Sequence[str], scratch: Path) -> None:
     options = ["--create", "--file", str(target), "--format=gnu", "--sort=name", "--numeric-owner"]
-    tools.run([require(tools, "tar"), *options, *arguments], timeout_s=_TIMEOUT_S, env=_environment(scratch))
+    call(tools, scratch, "tar", *options, *arguments)
     if not target.exists():
         raise LabBroken(f"tar ended well but made no {target.name}")
 
@@ -158,7 +154,3 @@ def _owners(root: Path) -> list[str]:
 
 def _owned_by_root(root: Path) -> bool:
     return root.stat().st_uid == 0
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    return {"LC_ALL": "C", BUILD_VARIABLE: os.fspath(scratch)}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.arch import Arch
+from cephlab.lab.spec.arch import Arch
 
 KEY_LABEL = "cephlab.key"
 """Label with the key on every copy of an image in a container engine."""
@@ -15,7 +15,7 @@ KEY_LABEL = "cephlab.key"
 
 @dataclass(frozen=True)
 class Pulled:
-    """What is known of a pulled image once it is there: it may be any, whatever its name says.
+    """What a pulled image says of itself once it is there; its name proves nothing.
 
     version: Ceph's, as its programs say it. id: the engine's. digests: what registries call it; none for a loaded one.
     """
@@ -29,7 +29,8 @@ class Pulled:
 class Image:
     """key: sha256 over recipe and package versions (hex). root: its unpacked tree. packages: name -> version.
 
-    reference: set for a pulled image, which has no root of ours; nothing is at `root` then. pulled: see `lab.pulled`.
+    reference: set for a pulled image, which has no root of ours; nothing is at `root` then. pulled: see
+    lab/cluster/pulled.py.
     """
 
     release: str
@@ -50,7 +51,7 @@ class Image:
 
     @property
     def identity(self) -> str:
-        """What a figure that was measured with this image is filed under: the same for the same content alone.
+        """The key that figures measured with this image are filed under; only equal content has an equal one.
 
         Of a pulled image the engine's id, in hex; before that is known its key, which is of the reference.
         """
@@ -65,6 +66,12 @@ class Image:
     def aio_shim(self) -> Path:
         """The libaio substitute for emulated BlueStore, built with the image, beside the root."""
         return self.root.parent / "libcephlab-aio.so"
+
+
+def digest_of(reference: str) -> str | None:
+    """`sha256:...` of a reference that ends in it; None for one by a tag, which names whatever its registry likes."""
+    _, at, digest = reference.rpartition("@")
+    return digest if at else None
 
 
 def pulled_image(release: str, arch: Arch, reference: str, folder: Path) -> Image:

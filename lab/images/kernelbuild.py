@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken
-from lab.images.cache import Progress
-from lab.images.recipe import KernelRecipe
-from lab.images.resolve import BUILD_VARIABLE
-from lab.images.tools import Tools, require
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.images.cache import Progress
+from cephlab.lab.images.recipe import KernelRecipe
+from cephlab.lab.images.tools import BUILD_VARIABLE, Tools, require
+from cephlab.lab.spec.arch import Arch, host_arch
 
 SPACE_BYTES = 3_000_000_000
 """The source takes 1.7 GB, what is made of it and its package the rest."""
@@ -46,7 +45,7 @@ def build(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Path, prog
     config = scratch / "wanted.config"
     config.write_text(recipe.config)
     make = [require(programs, "make"), "-s", "-C", str(source), *_variables(recipe.arch, made)]
-    # What the file does not name is off, or what it has to be for what the file names.
+    # Settings that the file does not name are off, unless one that it names needs them.
     programs.run([*make, f"KCONFIG_ALLCONFIG={config}", "allnoconfig"], timeout_s=_CONFIGURE_S, env=env)
     _refuse_untaken(recipe, (made / ".config").read_text())
     jobs = len(os.sched_getaffinity(0))
@@ -75,14 +74,14 @@ def _variables(arch: Arch, made: Path) -> list[str]:
 
 
 def _archive(root: Path) -> Path:
-    found = sorted(root.glob(_SOURCE))
-    if not found:
+    archives = sorted(root.glob(_SOURCE))
+    if not archives:
         raise LabBroken("the packages hold no source of a kernel", f"{root}: {_SOURCE}", "name one in the recipe file")
-    return found[0]
+    return archives[0]
 
 
 def untaken(wanted: str, taken: str) -> Iterator[str]:
-    """Settings of a configuration that another does not have: a name that is unknown, or something that it needs."""
+    """Settings of a configuration that another lacks, because it does not know them or because they need others."""
     lines = frozenset(taken.splitlines())
     return (line for line in wanted.splitlines() if line.startswith("CONFIG_") and line not in lines)
 
@@ -98,10 +97,10 @@ def _refuse_untaken(recipe: KernelRecipe, taken: str) -> None:
 
 
 def _release(text: str) -> str:
-    found = text.strip()
-    if not _VERSION.fullmatch(found):
+    version = text.strip()
+    if not _VERSION.fullmatch(version):
         raise LabBroken("the kernel that was built does not say which it is", repr(text[:200]))
-    return found
+    return version
 
 
 def _replace(root: Path, image: Path, version: str) -> None:

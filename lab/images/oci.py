@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from lab.images.image import KEY_LABEL, Image
+from cephlab.lab.images.image import KEY_LABEL, Image
 
 _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _INDEX_TYPE = "application/vnd.oci.image.index.v1+json"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from lab.arch import Arch
-from lab.errors import LabError, SpecError
-from lab.spec import PAGE_BYTES
+from cephlab.lab.base.errors import LabError, SpecError
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import PAGE_BYTES
+from cephlab.lab.spec.specfile import load_model
 
 RECIPES = Path(__file__).with_name("recipes.toml")
 CEPH = "ceph"
@@ -26,13 +26,14 @@ CEPH = "ceph"
 _Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
 _Program = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9+._-]*$")]
 _Word = re.compile(r"[a-z][a-z0-9-]*")
+_Entry = TypeVar("_Entry")
 
 
-class _Table(BaseModel):
+class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Release(_Table):
+class _Release(_Part):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     archs: Annotated[tuple[Arch, ...], Field(min_length=1)]
     packages: dict[Arch, tuple[_Package, ...]] = {}
@@ -43,12 +44,12 @@ class _Release(_Table):
     """False for a suite without security support any more: the mirror may still list updates whose files are gone."""
 
 
-class _Contents(_Table):
+class _Contents(_Part):
     packages: Annotated[tuple[_Package, ...], Field(min_length=1)]
     programs: tuple[_Program, ...] = ()
 
 
-class _Kernel(_Table):
+class _Kernel(_Part):
     suite: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")]
     packages: Annotated[dict[Arch, tuple[_Package, ...]], Field(min_length=1)]
     page_bytes: int = 4 << 10
@@ -60,28 +61,6 @@ class _Kernel(_Table):
         for arch in self.packages:
             if self.page_bytes not in PAGE_BYTES[arch]:
                 raise ValueError(f"no {arch} kernel has pages of {self.page_bytes} bytes, but of {PAGE_BYTES[arch]}")
-        return self
-
-
-class _Book(_Table):
-    default: str
-    releases: Annotated[dict[str, _Release], Field(min_length=1)]
-    base: _Contents
-    role_sets: Annotated[dict[str, _Contents], Field(min_length=1)]
-    kernels: dict[str, _Kernel] = {}
-
-    @model_validator(mode="after")
-    def _names_fit(self) -> _Book:
-        if self.default not in self.releases:
-            raise ValueError(f"default names {self.default!r}, which [releases] lacks")
-        for name in (*self.releases, *self.role_sets):
-            if not _Word.fullmatch(name):
-                raise ValueError(f"{name!r} is not a name of a-z, 0-9 and -")
-        parts = [self.base, *self.role_sets.values()]
-        held = {name for part in parts for name in (*part.packages, *part.programs)}
-        for name, release in self.releases.items():
-            if strange := set(release.lacks) - held:
-                raise ValueError(f"{name} lacks {', '.join(sorted(strange))}, which no role set names")
         return self
 
 
@@ -111,7 +90,7 @@ class Recipe:
 
     @property
     def bare(self) -> bool:
-        """Whether it is its packages and nothing around them: no root to live in."""
+        """Whether only the packages are wanted, and not a root that programs can run in."""
         return not self.role_sets
 
 
@@ -130,107 +109,89 @@ class KernelRecipe(Recipe):
 
 
 def _digest_of(recipe: Recipe) -> str:
-    # Whether it is supported is no part of an image's content: that says itself which packages it has.
+    # `supported` decides only which packages are taken, and those are part of an image's key themselves.
     parts = {part.name: getattr(recipe, part.name) for part in fields(Recipe) if part.name != "supported"}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class RecipeBook:
-    """The recipe file, read and found sound."""
+class RecipeBook(_Part):
+    """The recipe file."""
 
-    def __init__(self, book: _Book) -> None:
-        self._book = book
+    default: str
+    releases: Annotated[dict[str, _Release], Field(min_length=1)]
+    base: _Contents
+    role_sets: Annotated[dict[str, _Contents], Field(min_length=1)]
+    kernels: dict[str, _Kernel] = {}
 
-    @property
-    def default(self) -> str:
-        return self._book.default
-
-    @property
-    def releases(self) -> tuple[str, ...]:
-        return tuple(self._book.releases)
-
-    @property
-    def role_sets(self) -> tuple[str, ...]:
-        return tuple(self._book.role_sets)
+    @model_validator(mode="after")
+    def _names_fit(self) -> RecipeBook:
+        if self.default not in self.releases:
+            raise ValueError(f"default names {self.default!r}, which [releases] lacks")
+        for name in (*self.releases, *self.role_sets):
+            if not _Word.fullmatch(name):
+                raise ValueError(f"{name!r} is not a name of a-z, 0-9 and -")
+        parts = [self.base, *self.role_sets.values()]
+        held = {name for part in parts for name in (*part.packages, *part.programs)}
+        for name, release in self.releases.items():
+            if strange := set(release.lacks) - held:
+                raise ValueError(f"{name} lacks {', '.join(sorted(strange))}, which no role set names")
+        return self
 
     def find(self, release: str, arch: Arch, role_sets: Sequence[str] = (CEPH,)) -> Recipe:
         """The recipe of an image; SpecError on a release, architecture or role set that is not in the book."""
-        found = self._book.releases.get(release)
-        if found is None:
-            raise _unknown("release", release, self.releases)
-        if arch not in found.archs:
-            raise _unknown(f"architecture of {release}", arch, found.archs)
+        entry = _named("release", release, self.releases)
+        if arch not in entry.archs:
+            raise _unknown(f"architecture of {release}", arch, entry.archs)
         if not role_sets:
             raise SpecError(
                 "an image needs at least one role set", "got none", f"known: {', '.join(sorted(self.role_sets))}"
             )
         wanted = tuple(sorted(set(role_sets)))
-        for name in wanted:
-            if name not in self._book.role_sets:
-                raise _unknown("role set", name, self.role_sets)
-        contents = [self._book.base, *(self._book.role_sets[name] for name in wanted)]
-        own = found.packages.get(arch, ()) if CEPH in wanted else ()
+        contents = [self.base, *(_named("role set", name, self.role_sets) for name in wanted)]
+        own = entry.packages.get(arch, ()) if CEPH in wanted else ()
         return Recipe(
             release=release,
-            suite=found.suite,
+            suite=entry.suite,
             arch=arch,
             role_sets=wanted,
-            packages=tuple(sorted({*own, *(name for part in contents for name in part.packages)} - {*found.lacks})),
-            programs=tuple(sorted({name for part in contents for name in part.programs} - {*found.lacks})),
-            supported=found.supported,
+            packages=tuple(sorted({*own, *(name for part in contents for name in part.packages)} - {*entry.lacks})),
+            programs=tuple(sorted({name for part in contents for name in part.programs} - {*entry.lacks})),
+            supported=entry.supported,
         )
 
     def archs_of(self, release: str) -> tuple[Arch, ...]:
         """Architectures that a release is for; SpecError where the book has no such release."""
-        if release not in self._book.releases:
-            raise _unknown("release", release, self.releases)
-        return self._book.releases[release].archs
-
-    @property
-    def kernels(self) -> tuple[str, ...]:
-        return tuple(self._book.kernels)
+        return _named("release", release, self.releases).archs
 
     def archs_of_kernel(self, name: str) -> tuple[Arch, ...]:
         """Architectures that a kernel is for; SpecError where the book has no such kernel."""
-        if name not in self._book.kernels:
-            raise _unknown("kernel", name, self.kernels)
-        return tuple(self._book.kernels[name].packages)
+        return tuple(_named("kernel", name, self.kernels).packages)
 
     def kernels_with(self, arch: Arch, page_bytes: int) -> tuple[str, ...]:
         """Names of the kernels for an architecture whose pages have that size."""
-        found = self._book.kernels.items()
-        return tuple(name for name, one in found if arch in one.packages and one.page_bytes == page_bytes)
+        kernels = self.kernels.items()
+        return tuple(name for name, kernel in kernels if arch in kernel.packages and kernel.page_bytes == page_bytes)
 
     def find_kernel(self, name: str, arch: Arch) -> KernelRecipe:
         """The recipe of a kernel, whose `release` is `kernel-NAME`; SpecError where the book has none."""
-        found = self._book.kernels.get(name)
-        if found is None:
-            raise _unknown("kernel", name, self.kernels)
-        if arch not in found.packages:
-            raise _unknown(f"architecture of the kernel {name}", arch, tuple(found.packages))
+        entry = _named("kernel", name, self.kernels)
+        if arch not in entry.packages:
+            raise _unknown(f"architecture of the kernel {name}", arch, tuple(entry.packages))
         return KernelRecipe(
             release=f"kernel-{name}",
-            suite=found.suite,
+            suite=entry.suite,
             arch=arch,
             role_sets=(),
-            packages=tuple(sorted(found.packages[arch])),
+            packages=tuple(sorted(entry.packages[arch])),
             programs=(),
-            page_bytes=found.page_bytes,
-            config=_config(found.config) if found.config else "",
+            page_bytes=entry.page_bytes,
+            config=_config(entry.config) if entry.config else "",
         )
 
 
 def read_recipes(path: Path = RECIPES) -> RecipeBook:
     """Read and validate a recipe file; SpecError names each place that does not fit."""
-    try:
-        return RecipeBook(_Book.model_validate(tomllib.loads(path.read_text())))
-    except OSError as error:
-        raise SpecError(f"the recipe file {path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
-    except ValidationError as error:
-        places = [f"{'.'.join(map(str, found['loc'])) or 'file'}: {found['msg']}" for found in error.errors()]
-        raise SpecError(f"{path} is not a recipe file", "\n".join(places), "mend the places that are named") from error
+    return load_model(path, RecipeBook, what="a recipe file", hint="mend the places that are named")
 
 
 def _config(name: str) -> str:
@@ -239,6 +200,12 @@ def _config(name: str) -> str:
         return path.read_text()
     except OSError as error:
         raise SpecError(f"the kernel's configuration {path} cannot be read", str(error)) from error
+
+
+def _named(kind: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
+    if name not in entries:
+        raise _unknown(kind, name, tuple(entries))
+    return entries[name]
 
 
 def _unknown(kind: str, got: str, known: Sequence[str]) -> LabError:

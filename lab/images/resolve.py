@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote
 
-from lab.errors import CommandFailed, LabBroken, LabError, Unavailable
-from lab.images.recipe import Recipe
-from lab.images.tools import Tools, require
+from cephlab.lab.base.errors import CommandFailed, LabBroken, LabError, NotInstalled, SpecError, Unavailable
+from cephlab.lab.images.lock import PINS, Deb, Lock
+from cephlab.lab.images.recipe import Recipe
+from cephlab.lab.images.tools import BUILD_VARIABLE, Tools, require
 
 MIRROR_VARIABLE = "CEPHLAB_MIRROR"
 EXPIRED_VARIABLE = "CEPHLAB_ACCEPT_EXPIRED"
-BUILD_VARIABLE = "CEPHLAB_BUILD"
-"""Marks the processes of a build with its scratch folder, so that those of a killed build can be found."""
 
 _KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
+KEYRING = {"debian-archive-keyring": "debian-archive-keyring"}
 _RESOLVE_TIMEOUT_S = 600.0
 _ESSENTIAL = "?essential"
-_URI_LINE = re.compile(r"'[^']+' (?P<name>[^_\s]+)_(?P<version>[^_\s]+)_[a-z0-9]+\.deb (?P<size>\d+)")
+_URI_LINE = re.compile(
+    r"'[^']+' (?P<name>[^_\s]+)_(?P<version>[^_\s]+)_(?P<arch>[a-z0-9]+)\.deb (?P<size>\d+)"
+    r" SHA256:(?P<sha256>[0-9a-f]{64})"
+)
 
 # By cause: what apt says, what went wrong, what to do.
 _TROUBLES: tuple[tuple[str, str, str], ...] = (
@@ -61,46 +66,86 @@ _NO_ANSWER = re.compile(
 
 @dataclass(frozen=True)
 class DebianSource:
-    """Where packages come from. mirror: None for the one that mmdebstrap knows."""
+    """Where packages come from. mirror: None for the one that mmdebstrap knows.
+
+    snapshot: the time that they are of; the mirror is an archive of snapshots then, whose lists are past their date.
+    """
 
     mirror: str | None = None
     accept_expired: bool = False
     keyrings: Sequence[Path] = _KEYRINGS
+    snapshot: datetime | None = None
 
     @staticmethod
     def from_environment() -> DebianSource:
         """CEPHLAB_MIRROR: a mirror's URL. CEPHLAB_ACCEPT_EXPIRED=1: take lists past their date."""
-        return DebianSource(os.environ.get(MIRROR_VARIABLE) or None, os.environ.get(EXPIRED_VARIABLE) == "1")
+        mirror = os.environ.get(MIRROR_VARIABLE, "").rstrip("/")
+        return DebianSource(mirror or None, os.environ.get(EXPIRED_VARIABLE) == "1")
+
+    def digest(self, recipe: Recipe) -> str:
+        """The recipe's digest. A named mirror is part of it: its packages may differ although their versions do not."""
+        named = f"{recipe.digest}\n{self.mirror}".encode()
+        return hashlib.sha256(named).hexdigest() if self.mirror else recipe.digest
+
+    def name(self, recipe: Recipe) -> str:
+        """What the packages that a recipe was resolved to are filed under."""
+        return f"{recipe.release}-{recipe.arch.debian}-{self.digest(recipe)[:12]}"
+
+    def arguments(self, recipe: Recipe) -> list[str]:
+        """mmdebstrap's arguments after the root; none for the mirror that it knows by itself."""
+        if self.snapshot is None:
+            return [self.mirror] if self.mirror else []
+        if self.mirror is None:
+            raise SpecError(
+                "packages of another day come from an archive of snapshots, which is not named",
+                f"{MIRROR_VARIABLE}: missing",
+                f"set {MIRROR_VARIABLE} to the address below which it has debian/ and debian-security/",
+            )
+        places = [("debian", recipe.suite)]
+        if recipe.suite != "sid":
+            places.append(("debian", f"{recipe.suite}-updates"))
+            places += [("debian-security", f"{recipe.suite}-security")] if recipe.supported else []
+        keyring = next((path for path in self.keyrings if path.exists()), self.keyrings[0])
+        day = self.snapshot.strftime("%Y%m%dT%H%M%SZ")
+        base = f"deb [signed-by={keyring}] {self.mirror.rstrip('/')}"
+        return [f"{base}/{archive}/{day} {suite} main" for archive, suite in places]
 
     def require_keyring(self) -> None:
         """Refuse, by the package's name, where Debian's signatures could not be verified."""
-        if not any(path.exists() for path in self.keyrings):
-            raise Unavailable(
-                "debian-archive-keyring is not installed",
-                "without it the signatures of Debian's archive cannot be verified",
-                "on Debian and Ubuntu: sudo apt-get install debian-archive-keyring",
-            )
+        if not self.has_keyring():
+            raise NotInstalled(KEYRING, "without it the signatures of Debian's archive cannot be verified")
+
+    def has_keyring(self) -> bool:
+        return any(path.exists() for path in self.keyrings)
 
 
 @dataclass(frozen=True)
 class Resolution:
-    """packages: name -> version of all that apt would unpack. download_bytes: their sum."""
+    """debs: all that apt would unpack, by name. download_bytes: their sum."""
 
-    packages: dict[str, str]
+    debs: dict[str, Deb]
     download_bytes: int
 
+    @property
+    def packages(self) -> dict[str, str]:
+        """name -> version."""
+        return {name: deb.version for name, deb in self.debs.items()}
 
-def resolve(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path) -> Resolution:
-    """Fetch and verify the package lists into `scratch/lists` and let apt choose.
 
-    Raises Unavailable when the mirror does not answer, LabBroken for anything else it finds wrong.
+def resolve(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path, lock: Lock | None = None) -> Resolution:
+    """Fetch and verify the package lists into `scratch/lists` and let apt choose, of a lock's versions where it can.
+
+    Raises Unavailable when the mirror does not answer, LabBroken for anything else it finds wrong, as for packages that
+    are not those of the lock.
     """
-    choose = (
-        'set -e; export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; apt-get update --error-on=any >&2; '
-        f'apt-get install --print-uris -qq -y {shlex.join(_asked_for(recipe))} >"$1/plan"'
-    )
+    plan = f'install --print-uris -o Acquire::ForceHash=SHA256 -qq -y {shlex.join(_asked_for(recipe))} >"$1/plan"'
+    choose = f'set -e; export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"; apt-get update --error-on=any >&2; apt-get {plan}'
+    if lock is not None:
+        (scratch / "pins").write_text(lock.pins(recipe))
+        # Locked versions may not fit together any more. A plan without them lets `require` name the differences.
+        choose += f" || apt-get -o Dir::Etc::PreferencesParts=/nowhere {plan}"
     target = scratch / "resolve"
-    hooks = (choose, f"copy-out /plan /var/lib/apt/lists {shlex.quote(str(scratch))}")
+    hooks = (*pin_hooks(scratch), choose, f"copy-out /plan /var/lib/apt/lists {shlex.quote(str(scratch))}")
     run_mmdebstrap(
         tools,
         recipe,
@@ -109,7 +154,16 @@ def resolve(tools: Tools, recipe: Recipe, source: DebianSource, scratch: Path) -
         scratch=scratch,
         timeout_s=_RESOLVE_TIMEOUT_S,
     )
-    return _read_plan((scratch / "plan").read_text())
+    resolution = _read_plan((scratch / "plan").read_text())
+    if lock is not None:
+        lock.require(recipe, resolution.debs)
+    return resolution
+
+
+def pin_hooks(scratch: Path) -> list[str]:
+    """mmdebstrap's hook that has apt take the versions of a lock, where `scratch` has them."""
+    pins = scratch / "pins"
+    return [f"upload {shlex.quote(str(pins))} /{PINS}"] if pins.exists() else []
 
 
 def include_options(recipe: Recipe) -> list[str]:
@@ -139,13 +193,12 @@ def run_mmdebstrap(
         "--format=directory",
         f"--arch={recipe.arch.debian}",
     ]
-    if not recipe.supported and source.mirror is None:
-        # Of its own accord mmdebstrap names the updates' place too, and nothing else does.
+    if not recipe.supported and not source.arguments(recipe):
+        # mmdebstrap adds the security suite by itself, and has no option against that.
         options.append(f"""--setup-hook=sed -i '/ {recipe.suite}-security /d' "$1/etc/apt/sources.list\"""")
-    if source.accept_expired:
+    if source.accept_expired or source.snapshot:
         options.append('--aptopt=Acquire::Check-Valid-Until "false"')
-    mirror = [source.mirror] if source.mirror else []
-    argv = [require(tools, "mmdebstrap"), *options, *arguments, *mirror]
+    argv = [require(tools, "mmdebstrap"), *options, *arguments, *source.arguments(recipe)]
     # What it leaves in the temporary folder, and it does, goes away with the scratch folder.
     env = {"LC_ALL": "C", BUILD_VARIABLE: str(scratch), "TMPDIR": str(scratch)}
     try:
@@ -159,11 +212,14 @@ def _asked_for(recipe: Recipe) -> list[str]:
 
 
 def _read_plan(text: str) -> Resolution:
-    found = [match for line in text.splitlines() if (match := _URI_LINE.match(line))]
-    if not found or len(found) != len(text.splitlines()):
+    matches = [match for line in text.splitlines() if (match := _URI_LINE.match(line))]
+    if not matches or len(matches) != len(text.splitlines()):
         raise LabBroken("apt's plan could not be read", text[:2000] or "(it is empty)")
-    packages = {match["name"]: unquote(match["version"]) for match in found}
-    return Resolution(dict(sorted(packages.items())), sum(int(match["size"]) for match in found))
+    debs = {
+        match["name"]: Deb(version=unquote(match["version"]), arch=match["arch"], sha256=match["sha256"])
+        for match in matches
+    }
+    return Resolution(dict(sorted(debs.items())), sum(int(match["size"]) for match in matches))
 
 
 def _explain(error: CommandFailed, recipe: Recipe) -> LabError:

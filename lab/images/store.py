@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab.arch import Arch, host_arch
-from lab.errors import SpecError, Unavailable
-from lab.home import Home, require_space
-from lab.images import build, shim
-from lab.images.cache import Cache, Progress, image_key
-from lab.images.claims import refuse_used
-from lab.images.export import Form, export_image
-from lab.images.image import Image, pulled_image
-from lab.images.recipe import Recipe, RecipeBook, read_recipes
-from lab.images.resolve import DebianSource, resolve
-from lab.images.tools import SystemTools, Tools, require
+from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.images import build
+from cephlab.lab.images.cache import Cache, Progress, image_key
+from cephlab.lab.images.claims import refuse_used
+from cephlab.lab.images.export import Form, export_image
+from cephlab.lab.images.image import Image, pulled_image
+from cephlab.lab.images.lock import Deb, Lock
+from cephlab.lab.images.recipe import Recipe, RecipeBook, read_recipes
+from cephlab.lab.images.resolve import KEYRING, DebianSource, resolve
+from cephlab.lab.images.shim import compiler
+from cephlab.lab.images.tools import SystemTools, Tools, missing, require
+from cephlab.lab.spec.arch import Arch, host_arch
 
 SPACE_BYTES = 1_500_000_000
 """Room for a build: the tree, its packages, and apt's lists and caches. Reef takes 1.25 GB at its peak, as measured;
@@ -36,14 +38,10 @@ class AioPreload:
     """The libaio substitute."""
 
     def source_digest(self) -> str:
-        return shim.source_digest()
+        return compiler.source_digest()
 
     def build(self, arch: Arch, target: Path) -> None:
-        shim.build(arch, shim.AIO, target)
-
-
-def _silent(_line: str) -> None:
-    """Progress that nobody reads."""
+        compiler.build(arch, compiler.AIO, target)
 
 
 class ImageStore:
@@ -60,14 +58,10 @@ class ImageStore:
     ) -> None:
         self._home = home
         self._cache = Cache(home)
-        self._book = book or read_recipes()
+        self.book = book or read_recipes()
         self._tools = tools or SystemTools()
         self._preload = preload or AioPreload()
         self._source = source or DebianSource.from_environment()
-
-    @property
-    def book(self) -> RecipeBook:
-        return self._book
 
     def get(
         self,
@@ -76,25 +70,43 @@ class ImageStore:
         role_sets: Sequence[str] = ("ceph",),
         *,
         refresh: bool = False,
-        progress: Progress = _silent,
+        lock: Lock | None = None,
+        progress: Progress = lambda _line: None,
     ) -> Image:
         """The image from the cache; built first where it is absent.
 
-        A cached one takes no network: versions are looked up again only with `refresh`. A foreign
-        architecture's image needs the native one of the same release, which is built first as well.
+        A cached one takes no network: versions are looked up again only with `refresh`, and those of a `lock` are asked
+        for each time. A foreign architecture's image needs the native one of the same release, which is built first as
+        well.
         Raises SpecError on an unknown release, architecture or role set, an unwritable cache and too
         little disk; Unavailable when a tool or the mirror is missing; LabBroken when the build fails.
         """
-        recipe = self._book.find(release, arch, role_sets)
-        found = None if refresh else self._remembered(recipe)
-        if found is None:
-            return self._build(recipe, refresh=refresh, progress=progress)
-        self._compile_preload(found)
-        return found
+        recipe = self.book.find(release, arch, role_sets)
+        image = None if refresh or lock else self._cache.resolved(self._source, recipe)
+        if image is None:
+            return self._build(recipe, refresh=refresh, lock=lock, progress=progress)
+        self._compile_preload(image)
+        return image
+
+    def debs(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Mapping[str, Deb]:
+        """The packages that the image was resolved to last, as a lock keeps them."""
+        return self._cache.locked_debs(self._source.name(self.book.find(release, arch, role_sets)))
 
     def cached(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Image | None:
         """The image where it exists already; never builds."""
-        return self._remembered(self._book.find(release, arch, role_sets))
+        return self._cache.resolved(self._source, self.book.find(release, arch, role_sets))
+
+    def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> dict[str, str]:
+        """Programs that `get` would want and this machine has not, with their packages; nothing for a cached image."""
+        image = self.cached(release, arch, role_sets)
+        lacking = {} if image else missing(self._tools, ("mmdebstrap",))
+        if image is None and not self._source.has_keyring():
+            lacking |= KEYRING
+        program = f"{arch.triplet}-gcc"
+        preloaded = image is not None and self._preload_fits(image)
+        if arch is not host_arch() and not preloaded and self._tools.locate(program) is None:
+            lacking |= {program: " ".join(compiler.packages(arch))}
+        return lacking
 
     def pulled(self, release: str, arch: Arch, reference: str) -> Image:
         """An image that an engine pulls, with what emulated daemons of it need."""
@@ -117,37 +129,35 @@ class ImageStore:
         """Remove what interrupted builds left; returns it in words."""
         return self._cache.prune()
 
-    def export(self, image: Image, form: Form, *, progress: Progress = _silent) -> Path:
+    def export(self, image: Image, form: Form, *, progress: Progress = lambda _line: None) -> Path:
         """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""
         return export_image(self._home, self._cache, self._tools, image, form, progress)
 
-    def _remembered(self, recipe: Recipe) -> Image | None:
-        packages = self._cache.remembered(_name(recipe))
-        return None if packages is None else self._cache.find(image_key(recipe.digest, packages))
-
-    def _build(self, recipe: Recipe, *, refresh: bool, progress: Progress) -> Image:
+    def _build(self, recipe: Recipe, *, refresh: bool, lock: Lock | None, progress: Progress) -> Image:
         self._home.ensure()
         native = host_arch()
         helper = None
         if recipe.arch is not native:
             progress(f"{recipe.title}: its byte code is compiled by the {native} image, which comes first")
             helper = self.get(recipe.release, native, recipe.role_sets, progress=progress)
-        with self._cache.scratch(_name(recipe), progress) as scratch:
+        with self._cache.scratch(self._source.name(recipe), progress) as scratch:
             # Somebody else may have built it while this process waited for the lock.
-            found = None if refresh else self._remembered(recipe)
-            return found or self._build_in(scratch, recipe, helper, progress)
+            image = None if refresh or lock else self._cache.resolved(self._source, recipe)
+            return image or self._build_in(scratch, recipe, helper, lock, progress)
 
-    def _build_in(self, scratch: Path, recipe: Recipe, helper: Image | None, progress: Progress) -> Image:
+    def _build_in(
+        self, scratch: Path, recipe: Recipe, helper: Image | None, lock: Lock | None, progress: Progress
+    ) -> Image:
         require(self._tools, "mmdebstrap")
         self._source.require_keyring()
         require_space(self._home, SPACE_BYTES, f"the image of {recipe.title}")
         tree = scratch / "image"
         tree.mkdir()
         progress(f"{recipe.title}: asking Debian {recipe.suite} for package versions")
-        resolution = resolve(self._tools, recipe, self._source, scratch)
-        key = image_key(recipe.digest, resolution.packages)
-        found = self._cache.find(key)
-        if found is None:
+        resolution = resolve(self._tools, recipe, self._source, scratch, lock)
+        key = image_key(self._source.digest(recipe), resolution.packages)
+        image = self._cache.find(key)
+        if image is None:
             planned = Image(recipe.release, recipe.arch, key, tree / "root", resolution.packages, recipe.role_sets)
             self._compile_preload(planned)
             count, size = len(resolution.packages), resolution.download_bytes / 1e6
@@ -158,10 +168,10 @@ class ImageStore:
             progress(f"{recipe.title}: compiling Python byte code")
             native_root = helper.root if helper else planned.root
             build.compile_python(self._tools, planned.root, native_root, host_arch(), scratch)
-            found = self._cache.put(planned, tree)
-        self._cache.remember(_name(recipe), resolution.packages)
-        progress(f"{recipe.title}: image {found.key[:12]} is ready (Ceph {found.ceph_version})")
-        return found
+            image = self._cache.put(planned, tree)
+        self._cache.remember(self._source.name(recipe), resolution)
+        progress(f"{recipe.title}: image {image.key[:12]} is ready (Ceph {image.ceph_version})")
+        return image
 
     def _compile_preload(self, image: Image) -> None:
         """Compile the preload beside the root where it is missing or of another source.
@@ -190,7 +200,3 @@ class ImageStore:
 def _made_from(image: Image) -> Path:
     """Beside the preload: which source it was made from."""
     return image.aio_shim.with_suffix(".source")
-
-
-def _name(recipe: Recipe) -> str:
-    return f"{recipe.release}-{recipe.arch.debian}-{recipe.digest[:12]}"

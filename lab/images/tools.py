@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab import process
-from lab.errors import Unavailable
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import NotInstalled
+from cephlab.lab.base.process import Result
 
 # An ordinary user's PATH lacks these on Debian, and mke2fs lives there.
 _SYSTEM_FOLDERS = ("/usr/sbin", "/sbin")
 
+BUILD_VARIABLE = "CEPHLAB_BUILD"
+"""Marks the processes of a build with its scratch folder, so that those of a killed build can be found."""
+
+_CALL_S = 1800.0
+
+# Of programs whose package has another name.
 _PACKAGES = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
-    "bc": "bc",
-    "bison": "bison",
     "debugfs": "e2fsprogs",
     "depmod": "kmod",
     "dumpe2fs": "e2fsprogs",
-    "flex": "flex",
-    "gcc": "gcc",
-    "make": "make",
+    "ip": "iproute2",
     "mcopy": "mtools",
     "mformat": "mtools",
     "mke2fs": "e2fsprogs",
     "mmd": "mtools",
-    "mmdebstrap": "mmdebstrap",
+    "nsenter": "util-linux",
+    "qemu-aarch64-static": "qemu-user-static",
     "qemu-img": "qemu-utils",
-    "tar": "tar",
+    "qemu-system-aarch64": "qemu-system-arm",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-x86_64-static": "qemu-user-static",
+    "unshare": "util-linux",
     "x86_64-linux-gnu-gcc": "gcc-x86-64-linux-gnu",
     "xz": "xz-utils",
 }
@@ -52,7 +59,7 @@ class Tools(Protocol):
         cwd: Path | None = None,
         check: bool = True,
     ) -> Result:
-        """As lab.process.run."""
+        """As cephlab.lab.base.process.run."""
         ...
 
 
@@ -60,31 +67,30 @@ class SystemTools:
     """The real ones."""
 
     def locate(self, program: str) -> str | None:
-        found = shutil.which(program)
-        for folder in _SYSTEM_FOLDERS:
-            found = found or shutil.which(program, path=folder)
-        return found
+        return shutil.which(program) or shutil.which(program, path=os.pathsep.join(_SYSTEM_FOLDERS))
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-        check: bool = True,
-    ) -> Result:
-        return process.run(argv, timeout_s=timeout_s, env=env, cwd=cwd, check=check)
+    run = staticmethod(process.run)
+
+
+def call(tools: Tools, scratch: Path, program: str, *arguments: str, env: Mapping[str, str] | None = None) -> Result:
+    """Run a program of a build to its end. scratch: folder of the build, by which a killed one's programs are found."""
+    marked = {"LC_ALL": "C", BUILD_VARIABLE: str(scratch), **(env or {})}
+    return tools.run([require(tools, program), *arguments], timeout_s=_CALL_S, env=marked)
 
 
 def require(tools: Tools, program: str) -> str:
-    """Path of a program; Unavailable names the package that carries it."""
-    found = tools.locate(program)
-    if found is None:
-        package = _PACKAGES[program]
-        raise Unavailable(
-            f"{program} is not installed",
-            "building and exporting images needs it",
-            f"on Debian and Ubuntu: sudo apt-get install {package}",
-        )
-    return found
+    """Path of a program; NotInstalled names the package that carries it."""
+    require_all(tools, (program,))
+    return str(tools.locate(program))
+
+
+def require_all(tools: Tools, programs: Iterable[str]) -> None:
+    """NotInstalled names all that are missing and the packages that carry them."""
+    lacking = missing(tools, programs)
+    if lacking:
+        raise NotInstalled(lacking, "building and exporting images needs it")
+
+
+def missing(tools: Tools, programs: Iterable[str]) -> dict[str, str]:
+    """Those of the programs that are not here, with the packages that carry them."""
+    return {program: _PACKAGES.get(program, program) for program in programs if tools.locate(program) is None}

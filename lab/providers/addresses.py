@@ -36,13 +36,13 @@ def mac_address(address: str) -> str:
 
 def routed_networks(table: str) -> list[str]:
     """IPv4 networks in the text of /proc/net/route, without the default route."""
-    found = []
+    networks = []
     for line in table.splitlines()[1:]:
         fields = line.split()
         destination, mask = (int.from_bytes(bytes.fromhex(fields[index]), "little") for index in (1, 7))
         if mask:
-            found.append(str(ipaddress.IPv4Network((destination, mask.bit_count()))))
-    return found
+            networks.append(str(ipaddress.IPv4Network((destination, mask.bit_count()))))
+    return networks
 
 
 def _ipv4(text: str) -> ipaddress.IPv4Network | None:

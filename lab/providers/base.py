@@ -6,20 +6,31 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.home import Home
-from lab.host import Host
-from lab.images.image import Image
-from lab.runs import Run
-from lab.spec import Capability, ClusterSpec, DiskLimits, Node
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, DiskLimits, Node
 
 Images = Mapping[Arch, Image]
 Progress = Callable[[str], None]
 
 
 def untold(_line: str) -> None:
-    """Progress that nobody reads."""
+    """Progress for nobody."""
+
+
+class Silent(Unavailable):
+    """What a provider works with is there and does not answer: nobody knows what it holds."""
+
+
+def nobody_listens(error: BaseException | None) -> bool:
+    """Whether an error comes of a socket that no process serves any more."""
+    if error is None:
+        return False
+    return isinstance(error, ConnectionRefusedError) or nobody_listens(error.__cause__ or error.__context__)
 
 
 class Lab(Protocol):
@@ -103,11 +114,11 @@ class SlowsNetwork(Protocol):
     """What a lab whose provider has SLOW_NETWORK can do beyond the rest."""
 
     def slow_network(self, node: str, bytes_s: int | None) -> None:
-        """What a node sends leaves it at this rate, all together; None: unhindered again."""
+        """Limit all that a node sends to this rate; None: no limit any more."""
         ...
 
     def held_packets(self, node: str) -> int:
-        """How many packets of a node have had to wait for the rate."""
+        """How many packets of a node had to wait because of the limit."""
         ...
 
 
@@ -122,10 +133,10 @@ class SlowsDisks(Protocol):
 
 @runtime_checkable
 class RunsMachines(Protocol):
-    """What a lab has beyond the rest whose machines, kernel and all, are processes here."""
+    """What a lab can do beyond the rest when each machine, with its kernel, is a process of this one."""
 
     def machine_pid(self, node: str) -> int:
-        """The process that a machine is; what it costs is that process's and all below it."""
+        """The process that runs a machine; the machine's CPU time is that of this process and its children."""
         ...
 
 
@@ -134,11 +145,11 @@ class SqueezesMemory(Protocol):
     """What a lab whose provider has SQUEEZE_MEMORY can do beyond the rest."""
 
     def memory_used(self, node: str) -> int:
-        """Bytes that cannot be had back from a node's programs."""
+        """Bytes of a node's programs that the kernel cannot reclaim."""
         ...
 
     def squeeze_memory(self, node: str, limit_bytes: int | None) -> None:
-        """A node has no more memory than this from now on; None: what its spec says."""
+        """Limit a node's memory from now on; None: to what its spec says."""
         ...
 
 
@@ -172,14 +183,14 @@ class Provider(Protocol):
         """Find the hosts of a kept run again."""
         ...
 
-    def prune(self, home: Home, run_id: str) -> list[str]:
+    def prune(self, home: Home, run_id: RunId) -> list[str]:
         """Remove whatever carries the run's id; returns what was removed, in words."""
         ...
 
-    def leftovers(self, home: Home) -> frozenset[str]:
+    def leftovers(self, home: Home) -> frozenset[RunId]:
         """Ids of this home's runs that have something here, whether or not they have a directory still.
 
-        Empty where the provider is not available at all; LabError when it should answer and does not.
+        Empty where the provider is not available at all; LabError when it should answer and does not do so soon.
         """
         ...
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import process
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
+from cephlab.lab.spec.arch import Arch
 
 MOUNT_POINT = Path("/proc/sys/fs/binfmt_misc")
 SHIPPED = Path("/usr/lib/binfmt.d")
@@ -63,7 +63,7 @@ def served(arch: Arch, registered: Iterable[Handler]) -> bool:
 
 
 def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
-    """Why containers of `arch` cannot run on this machine, not even after registering; None when they can."""
+    """Why containers of `arch` cannot run on this machine, even with an emulator registered; None when they can."""
     if served(arch, handlers(mount_point)):
         return None
     remedy = f"as root: apt-get install qemu-user-static binfmt-support, then register {arch.qemu_user}"
@@ -74,7 +74,7 @@ def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
             f"{remedy}; or use --lab local",
         )
     if shutil.which(arch.qemu_user) is None:
-        return Unavailable(f"{arch.qemu_user} is not installed", f"{arch} programs need it in containers", remedy)
+        return NotInstalled({arch.qemu_user: "qemu-user-static"}, f"{arch} programs need it in containers")
     if not mount_point.is_dir():
         return Unavailable(
             "this kernel has no binfmt_misc", f"{mount_point} does not exist", "load the module, or use --lab local"

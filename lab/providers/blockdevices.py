@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import Unavailable
-from lab.spec import Disk
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.spec.clusterspec import Disk
 
 _SYS = Path("/sys")
 
@@ -44,7 +44,7 @@ class BlockDevices:
         return self.dev / real.name.replace("!", "/")
 
     def loops_below(self, directory: Path) -> list[Path]:
-        """Loop devices whose file is in a directory, also when the file is gone by now."""
+        """Loop devices whose file is in a directory, or was there before it was removed."""
         return [
             self.dev / backing.parent.parent.name
             for backing in sorted((self.sys / "block").glob("loop*/loop/backing_file"))
@@ -52,5 +52,5 @@ class BlockDevices:
         ]
 
     def free_loops(self) -> int:
-        """How many loop devices have no file now."""
+        """How many loop devices are free now."""
         return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))

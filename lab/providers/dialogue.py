@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from lab.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
 
 CLOSE_S = 2.0
 """How long a program may take to end, and its last words to come in."""

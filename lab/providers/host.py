@@ -8,10 +8,30 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, runtime_checkable
 
-from lab.arch import Arch
-from lab.process import Result
+from cephlab.lab.base.process import Result
+from cephlab.lab.spec.arch import Arch
 
-__all__ = ["Channel", "Facts", "Host", "HostProcess", "OwnKernel", "Result", "has_own_kernel", "lacks_aio"]
+__all__ = [
+    "PRELOAD",
+    "Channel",
+    "Facts",
+    "Host",
+    "HostProcess",
+    "OwnKernel",
+    "Result",
+    "cpu_time_distortion",
+    "has_own_kernel",
+    "lacks_aio",
+    "preloading",
+]
+
+PRELOAD = "LD_PRELOAD"
+"""Environment variable; hosts see to it that it reaches an emulated program and not its emulator."""
+
+
+def preloading(libraries: Sequence[PurePosixPath], env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment in which a program loads shared objects of its host first."""
+    return {**(env or {}), **({PRELOAD: ":".join(map(str, libraries))} if libraries else {})}
 
 
 @dataclass(frozen=True)
@@ -72,6 +92,20 @@ def has_own_kernel(host: Host) -> bool:
     return isinstance(host, OwnKernel) and host.own_kernel
 
 
+@runtime_checkable
+class Distorting(Protocol):
+    """What a host has beyond the rest whose programs take another CPU time than they would on a machine."""
+
+    distortion: str
+
+
+def cpu_time_distortion(host: Host) -> str:
+    """Why the CPU time of a host's programs says nothing of hardware; empty where it does say something."""
+    if host.emulated:
+        return "emulated processors: the time is the emulator's"
+    return host.distortion if isinstance(host, Distorting) else ""
+
+
 class Host(Protocol):
     """One machine of the lab.
 
@@ -110,10 +144,9 @@ class Host(Protocol):
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         check: bool = True,
-        preload: Sequence[PurePosixPath] = (),
         cwd: PurePosixPath | None = None,
     ) -> Result:
-        """Run and wait. preload: shared objects on the host, loaded first; cwd: its working directory, which exists.
+        """Run and wait. cwd: its working directory, which exists; env: see also `preloading`.
 
         Raises CommandFailed, CommandTimedOut, LabBroken when the host is down.
         """
@@ -125,9 +158,8 @@ class Host(Protocol):
         *,
         log: PurePosixPath,
         env: Mapping[str, str] | None = None,
-        preload: Sequence[PurePosixPath] = (),
     ) -> HostProcess:
-        """Start a daemon; outputs are appended to `log` on the host. preload: shared objects on the host."""
+        """Start a daemon; outputs are appended to `log` on the host. env: see also `preloading`."""
         ...
 
     def find(self, ref: Mapping[str, Any]) -> HostProcess: ...

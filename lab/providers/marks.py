@@ -1,8 +1,15 @@
-"""A mark in the environment of a command inside a node, by which all that it started is found and signalled."""
+"""Marks in the environment of programs, by which all that they started is found, signalled and killed."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
+
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+
+_KILL_PATIENCE_S = 10.0
+_LOOKS = 5
 
 TOKEN_VARIABLE = "CEPHLAB_EXEC"
 """Environment variable that marks one command's processes, so that all of them can be signalled, also from afar."""
@@ -31,3 +38,25 @@ def signalling(token: str, number: int) -> tuple[str, ...]:
     It does not see a daemon that has dropped root, as that hides its environment.
     """
     return ("bash", "-c", _SIGNAL_MARKED, "bash", f"{TOKEN_VARIABLE}={token}", str(number))
+
+
+def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
+    """Kill every process here whose environment has the marks of a run; returns what was killed, in words."""
+    removed: list[str] = []
+    # A process that is just being started has its starter's environment until its own; the next look finds it.
+    for _ in range(_LOOKS):
+        left = process.find_marked(marks)
+        if not left:
+            return removed
+        kill(left)
+        removed += [f"process {running.pid}" for running in left]
+    raise LabBroken(f"processes of {run_id} keep appearing", ", ".join(removed), "run `cephlab prune`")
+
+
+def kill(processes: Sequence[process.LocalProcess]) -> None:
+    """Kill processes; LabBroken with those that do not die."""
+    for running in processes:
+        running.kill()
+    stuck = [running.pid for running in processes if not running.wait(_KILL_PATIENCE_S)]
+    if stuck:
+        raise LabBroken(f"processes do not die: {stuck}", hint="look for I/O errors in the kernel's log")

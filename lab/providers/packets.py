@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lab import process
-from lab.errors import CleanupFailed, LabError
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CleanupFailed, LabError
 
 _WAIT_S = "10"  # the filter's lock is the whole machine's
 _COUNT = re.compile(r" -c (\d+) \d+")
@@ -32,7 +32,7 @@ class PacketFilter:
 
     def dropped(self) -> int:
         """Packets lost by the rules that there are now."""
-        return sum(int(found[1]) for rule in self._rules("-v") if (found := _COUNT.search(rule)))
+        return sum(int(count[1]) for rule in self._rules("-v") if (count := _COUNT.search(rule)))
 
     def clear(self) -> int:
         """Remove every rule with the mark; how many there were. Goes on after an error, CleanupFailed at the end."""
@@ -59,11 +59,11 @@ class PacketFilter:
 def marked(prefix: str) -> Mapping[str, int]:
     """Marks that begin so, in this machine's own network -> how many rules have them."""
     listed = process.run(("iptables", "-w", _WAIT_S, "-S", "INPUT")).stdout
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for word in (word for rule in listed.splitlines() for word in rule.replace('"', " ").split()):
         if word.startswith(prefix):
-            found[word] = found.get(word, 0) + 1
-    return found
+            counts[word] = counts.get(word, 0) + 1
+    return counts
 
 
 def obstacle(programs: Iterable[str] = ("iptables",)) -> str | None:

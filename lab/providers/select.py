@@ -5,47 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lab.arch import host_arch
-from lab.errors import SpecError, Unavailable
-from lab.providers.base import Provider
-from lab.providers.local import LocalProvider
-from lab.spec import Capability, ClusterSpec
+from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
 
 def _container() -> Provider:
     # The engine's library takes a moment to import, which `cephlab --help` should not wait for.
-    from lab.providers.container import ContainerProvider
+    from cephlab.lab.providers.container import ContainerProvider
 
     return ContainerProvider()
 
 
 def _uml() -> Provider:
-    from lab.providers.guest.provider import uml
+    from cephlab.lab.providers.guest.provider import uml
 
     return uml()
 
 
 def _lxd() -> Provider:
-    from lab.providers.lxd import LxdProvider
+    from cephlab.lab.providers.lxd import LxdProvider
 
     return LxdProvider()
 
 
 def _lxd_vm() -> Provider:
-    from lab.providers.lxd import LxdProvider
-    from lab.providers.lxd.machines import Machines
+    from cephlab.lab.providers.lxd import LxdProvider
+    from cephlab.lab.providers.lxd.machines import Machines
 
     return LxdProvider(Machines())
 
 
 def _qemu() -> Provider:
-    from lab.providers.guest.provider import qemu
+    from cephlab.lab.providers.guest.provider import qemu
 
     return qemu()
 
 
 def _ssh() -> Provider:
-    from lab.providers.ssh import SshProvider
+    from cephlab.lab.providers.ssh import SshProvider
 
     return SshProvider()
 
@@ -78,6 +78,12 @@ def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVID
     return providers[name]()
 
 
+def foreign_runs(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> bool:
+    """Whether the named provider, or any for `auto`, has nodes of the other architecture here."""
+    found = [provider(each, providers) for each in (providers if name == AUTO else [name])]
+    return any(each.unavailable() is None and Capability.FOREIGN_ARCH in each.capabilities() for each in found)
+
+
 def choose(
     name: str,
     spec: ClusterSpec,
@@ -95,7 +101,7 @@ def choose(
             raise reason
         return Choice(chosen, f"{name}: asked for")
     refused: list[str] = []
-    for candidate in sorted((make() for make in providers.values()), key=lambda found: found.cost):
+    for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""

@@ -13,23 +13,23 @@ from typing import Any
 
 import jinja2
 
-from lab.archive import Archive, Ending, Record, deciding
-from lab.history import Event
-from lab.series import Plot, plots
-from lab.timeline import Timeline, timeline
+from cephlab.lab.archive.archive import Archive, Ending, Record, counted, deciding
+from cephlab.lab.history.history import Event
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.report.series import Plot, plots
+from cephlab.lab.report.timeline import Timeline, timeline
 
 _VARIANT = re.compile(r"^(?P<base>[^\[]+)\[(?P<parts>[^\]]*)\]$")
 _ARCHS = {"x86_64", "aarch64"}
 _SHOWN_FACTS = 60
 _SHOWN_CHARS = 300
 
-WORDS = {
-    Ending.PASS: "passed",
-    Ending.FAIL: "failed",
-    Ending.ERROR: "lab trouble",
-    Ending.INCONCLUSIVE: "inconclusive",
-    Ending.SKIP: "skipped",
+_NO_VERDICT = {
+    Ending.SKIP: "were skipped; what they would have shown is open",
+    Ending.INCONCLUSIVE: "were inconclusive, which is neither good nor bad",
+    Ending.ERROR: "met trouble of the lab, which says nothing about Ceph",
 }
+DOUBTED = "These verdicts cannot be relied on"
 MARKS = {Ending.PASS: "✓", Ending.FAIL: "✗", Ending.ERROR: "!", Ending.INCONCLUSIVE: "?", Ending.SKIP: "-"}
 
 
@@ -43,7 +43,7 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScenarioRow:
     """One scenario as shown. left, width: of its bar in the timeline, in percent; more_facts: held, but not shown."""
 
     record: Record
@@ -57,10 +57,6 @@ class Row:
     plots: tuple[Plot, ...] = ()
 
     @property
-    def word(self) -> str:
-        return WORDS[self.record.ending]
-
-    @property
     def mark(self) -> str:
         return MARKS[self.record.ending]
 
@@ -69,11 +65,8 @@ class Row:
         return re.sub(r"[^a-z0-9]+", "-", self.record.scenario.lower()).strip("-")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One place of a matrix: the variants that are there, by what else distinguishes them."""
-
-    entries: tuple[tuple[str, Row], ...]
+Cell = tuple[tuple[str, ScenarioRow], ...]
+"""One place of a matrix: the variants that are there, by what else distinguishes them."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +89,7 @@ class Agreement(StrEnum):
 
     @property
     def tone(self) -> Ending:
-        """As whose colour it is shown: none of them is a verdict on Ceph."""
+        """The ending whose colour it is shown in, although it is no verdict on Ceph."""
         return {"agreed": Ending.PASS, "not agreed": Ending.ERROR}.get(self.value, Ending.INCONCLUSIVE)
 
 
@@ -129,7 +122,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         clusters=archive.manifest["clusters"],
         images=_images(archive.manifest["clusters"]),
         verdict=overall(archive),
-        counts=_counts(archive.records),
+        counts=counted(archive.records),
         groups=_groups(rows),
         bad=[row for row in rows if row.record.ending not in (Ending.PASS, Ending.SKIP)],
         rows=rows,
@@ -139,8 +132,10 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         recoveries=_events(archive, "recovery"),
         claims=_events(archive, "claim"),
         beside=beside,
+        doubted=DOUBTED,
+        doubts=archive.doubts,
+        signer=archive.signer,
         duration=_duration(archive.manifest),
-        words=WORDS,
     )
 
 
@@ -151,7 +146,7 @@ def _events(archive: Archive, kind: str) -> list[Mapping[str, Any]]:
 @cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("lab", ""),
+        loader=jinja2.PackageLoader("cephlab.lab.report", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -166,6 +161,7 @@ def overall(archive: Archive) -> tuple[str, str]:
     manifest = archive.manifest
     endings = {record.ending for record in deciding(archive.records)}
     cases = (
+        (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: what is archived does not fit together."),
         (manifest["state"] != "complete", Ending.INCONCLUSIVE, "This run was cut short; the rest is not known."),
         (Ending.FAIL in endings, Ending.FAIL, "Something that must hold does not."),
         (
@@ -181,8 +177,8 @@ def overall(archive: Archive) -> tuple[str, str]:
         ),
         (Ending.PASS not in endings, Ending.INCONCLUSIVE, "No scenario ran to a verdict."),
     )
-    found = ((ending, sentence) for applies, ending, sentence in cases if applies)
-    return next(found, (Ending.PASS, "Everything that ran held."))
+    applying = ((ending, sentence) for applies, ending, sentence in cases if applies)
+    return next(applying, (Ending.PASS, "Everything that ran held."))
 
 
 def limits_of(archive: Archive) -> list[str]:
@@ -190,11 +186,10 @@ def limits_of(archive: Archive) -> list[str]:
     manifest = archive.manifest
     clusters = manifest["clusters"]
     said = [f"{line}." for line in archive.lost]
-    emulated = sorted(
-        {f"{name} ({host['arch']})" for one in clusters for name, host in one["hosts"].items() if host["emulated"]}
-    )
+    hosts = [(name, host) for cluster in clusters for name, host in cluster["hosts"].items()]
+    emulated = sorted({f"{name} ({host['arch']})" for name, host in hosts if host["emulated"]})
     if emulated:
-        factor = max(one["patience"] for one in clusters)
+        factor = max(cluster["patience"] for cluster in clusters)
         said.append(
             f"Nodes {', '.join(emulated)} were emulated: they are judged on correctness and liveness only. Their speed "
             f"says nothing about hardware; their deadlines were multiplied by {factor:g}, as measured."
@@ -204,18 +199,13 @@ def limits_of(archive: Archive) -> list[str]:
             "All nodes shared one machine, so no figure here is a throughput or a latency of a cluster, "
             "and durations are those of the lab."
         )
-    if any(one["provider"] == "local" for one in clusters):
+    if any(cluster["provider"] == LocalProvider.name for cluster in clusters):
         said.append(
             "Nodes of the local provider share this machine's kernel and loopback network: "
             "nothing is said about kernels, network cards or partitions."
         )
-    counted = {ending: sum(1 for r in archive.records if r.ending is ending) for ending in Ending}
-    if counted[Ending.SKIP]:
-        said.append(f"{counted[Ending.SKIP]} scenario(s) were skipped; what they would have shown is open.")
-    if counted[Ending.INCONCLUSIVE]:
-        said.append(f"{counted[Ending.INCONCLUSIVE]} scenario(s) were inconclusive, which is neither good nor bad.")
-    if counted[Ending.ERROR]:
-        said.append(f"{counted[Ending.ERROR]} scenario(s) met trouble of the lab, which says nothing about Ceph.")
+    counts = counted(archive.records)
+    said += [f"{counts[end]} scenario(s) {meaning}." for end, meaning in _NO_VERDICT.items() if end in counts]
     if manifest["tier"] == "quick":
         said.append("The quick tier leaves out what only the full tier runs.")
     if manifest["state"] != "complete":
@@ -223,19 +213,19 @@ def limits_of(archive: Archive) -> list[str]:
     return said
 
 
-def _rows(archive: Archive) -> list[Row]:
+def _rows(archive: Archive) -> list[ScenarioRow]:
     end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
     return [_row(archive, record, end) for record in archive.records]
 
 
-def _row(archive: Archive, record: Record, end_s: float) -> Row:
+def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
     events = archive.of(record.scenario)
     facts = tuple(fact for event in events if (fact := _fact(event)) is not None)
     held = tuple(fact for fact in facts if fact.ok)
     allowed: Mapping[str, int] = next(
         (event.data.get("allowed", {}) for event in events if event.kind == "aftermath"), {}
     )
-    return Row(
+    return ScenarioRow(
         record=record,
         wrong=tuple(fact for fact in facts if not fact.ok),
         held=held[:_SHOWN_FACTS],
@@ -265,33 +255,29 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
-def _groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def _groups(rows: Sequence[ScenarioRow]) -> dict[str, list[ScenarioRow]]:
     """By suite and topic, in order of first appearance; names are `suite.topic[-variant]`."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[ScenarioRow]] = {}
     for row in rows:
-        found.setdefault(re.split(r"[-\[]", row.record.scenario)[0], []).append(row)
-    return found
-
-
-def _counts(records: Sequence[Record]) -> list[tuple[Ending, int]]:
-    return [(ending, count) for ending in WORDS if (count := sum(1 for r in records if r.ending is ending))]
+        groups.setdefault(re.split(r"[-\[]", row.record.scenario)[0], []).append(row)
+    return groups
 
 
 def _images(clusters: Sequence[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:
     """(architecture, image) of all clusters, each once."""
-    found = {(arch, image["key"]): (arch, image) for one in clusters for arch, image in one["images"].items()}
-    return list(found.values())
+    images = {(arch, image["key"]): (arch, image) for cluster in clusters for arch, image in cluster["images"].items()}
+    return list(images.values())
 
 
-def _matrices(rows: Sequence[Row]) -> Iterator[Matrix]:
+def _matrices(rows: Sequence[ScenarioRow]) -> Iterator[Matrix]:
     """Scenarios whose names carry two architectures, e.g. `x[client=x86_64,primary=aarch64,pool=ec21]`."""
-    variants: dict[tuple[str, str, str], list[tuple[dict[str, str], Row]]] = {}
+    variants: dict[tuple[str, str, str], list[tuple[dict[str, str], ScenarioRow]]] = {}
     for row in rows:
-        found = _VARIANT.match(row.record.scenario)
-        parts = dict(part.split("=", 1) for part in found["parts"].split(",") if "=" in part) if found else {}
+        match = _VARIANT.match(row.record.scenario)
+        parts = dict(part.split("=", 1) for part in match["parts"].split(",") if "=" in part) if match else {}
         roles = [key for key, value in parts.items() if value in _ARCHS]
-        if found and len(roles) >= 2:
-            variants.setdefault((found["base"], roles[0], roles[1]), []).append((parts, row))
+        if match and len(roles) >= 2:
+            variants.setdefault((match["base"], roles[0], roles[1]), []).append((parts, row))
     for (base, down, across), entries in variants.items():
         columns = tuple(sorted({parts[across] for parts, _ in entries}, reverse=True))
         lines = tuple(sorted({parts[down] for parts, _ in entries}, reverse=True))
@@ -304,13 +290,11 @@ def _matrices(rows: Sequence[Row]) -> Iterator[Matrix]:
         )
 
 
-def _cell(entries: Sequence[tuple[dict[str, str], Row]], down: str, line: str, across: str, column: str) -> Cell:
+def _cell(
+    entries: Sequence[tuple[dict[str, str], ScenarioRow]], down: str, line: str, across: str, column: str
+) -> Cell:
     here = [(parts, row) for parts, row in entries if parts[down] == line and parts[across] == column]
-    return Cell(tuple((_label(parts, {down, across}), row) for parts, row in here))
-
-
-def _label(parts: Mapping[str, str], without: set[str]) -> str:
-    return ", ".join(value for key, value in parts.items() if key not in without)
+    return tuple((", ".join(v for key, v in parts.items() if key not in (down, across)), row) for parts, row in here)
 
 
 def _duration(manifest: Mapping[str, Any]) -> str:

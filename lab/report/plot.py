@@ -12,6 +12,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 42.0, 22.0
 _LABEL = 14.0
 _TICKS = 4
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+TONES = ("var(--pass, #1a7f4b)", "var(--skip, #33698c)", "var(--error, #8a3ba8)", "var(--inconclusive, #9a6700)")
+"""Colours of lines that are drawn together, in the order in which they are taken."""
 _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 

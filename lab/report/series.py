@@ -7,28 +7,13 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from lab.history import Event, Recorder
-from lab.plot import Mark, Panel, Series, chart
-from lab.telemetry.demandfile import EVENT, Measurement, event_of, measured_in
-from lab.telemetry.describe import seconds_text, title
+from cephlab.lab.history.history import Event, Recorder
+from cephlab.lab.report.plot import Mark, Panel, Series, chart
+from cephlab.lab.telemetry.demandfile import EVENT, Measurement, event_of, measured_in
+from cephlab.lab.telemetry.describe import seconds_text, title
 
 KIND = "series"
 _TONES = ("var(--pass, #1a7f4b)", "var(--error, #8a3ba8)", "var(--skip, #33698c)", "var(--inconclusive, #9a6700)")
-_LOOKS: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = {
-    "cache": {
-        "blocks since the cache was made": {"promoted": ("promotions",), "evicted": ("demotions",)},
-        "dirty blocks": {"dirty": ("dirty",)},
-    },
-    "tier": {
-        "objects since the tier was made": {
-            "promoted": ("tier_promote",),
-            "flushed": ("tier_flush", "tier_try_flush"),
-            "evicted": ("tier_evict",),
-        },
-        "dirty objects": {"dirty": ("objects_dirty",)},
-    },
-}
-"""Kind of event -> panel -> label -> the counters that it sums up."""
 _LEAST_LOOKS = 2
 _WIDTH, _LEFT, _ROW, _BAR = 960.0, 120.0, 26.0, 16.0
 
@@ -66,18 +51,28 @@ def record_demand(recorder: Recorder, measured: Measurement) -> None:
     recorder.record(EVENT, **event_of(measured))
 
 
+def record_look(
+    recorder: Recorder, kind: str, stand: str, drawn: Mapping[str, Mapping[str, float]], **facts: Any
+) -> None:
+    """Put a look at something's counters into the history.
+
+    drawn: panel -> label -> value, what the report shows of them over time; stand: what runs meanwhile.
+    """
+    recorder.record(kind, stand=stand, drawn=drawn, **facts)
+
+
 def plots(events: Sequence[Event]) -> tuple[Plot, ...]:
     """Every chart that a scenario's events make."""
     series = (_series(event.data) for event in events if event.kind == KIND)
-    return (*series, *map(_bars, measured_in(events)), *_caches(events))
+    return (*series, *map(_bars, measured_in(events)), *_looks(events))
 
 
 def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[str, float] | None = None) -> Plot:
     """Lines over one axis, those of a panel together; the marks' names are its words."""
     panels: dict[str, list[Series]] = {}
     for line in lines:
-        found = panels.setdefault(line.panel, [])
-        found.append(Series(line.label, line.points, _TONES[len(found) % len(_TONES)]))
+        drawn = panels.setdefault(line.panel, [])
+        drawn.append(Series(line.label, line.points, _TONES[len(drawn) % len(_TONES)]))
     places = dict(marks or {})
     shown = [Panel(name, tuple(series)) for name, series in panels.items()]
     words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(places.items(), 1)]
@@ -95,35 +90,34 @@ def _series(data: Mapping[str, Any]) -> Plot:
     return replace(made, words="; ".join(words for words in (made.words, data["words"]) if words))
 
 
-def _caches(events: Sequence[Event]) -> Iterator[Plot]:
-    """What caches did over time, from looks at their counters; a mark where the next run begins."""
-    for kind, panels in _LOOKS.items():
-        looks = [(event.at_s, event.data) for event in events if event.kind == kind]
+def _looks(events: Sequence[Event]) -> Iterator[Plot]:
+    """What counters said over time, as whoever looked at them wants it drawn; a mark where the next run begins."""
+    kinds: dict[str, list[Event]] = {}
+    for event in events:
+        if "drawn" in event.data:
+            kinds.setdefault(event.kind, []).append(event)
+    for kind, looks in kinds.items():
         if len(looks) < _LEAST_LOOKS:
             continue
-        origin = looks[0][0]
-        lines = [
-            Line(panel, label, tuple((at - origin, _counted(data, names)) for at, data in looks))
-            for panel, named in panels.items()
-            for label, names in named.items()
-        ]
+        origin = looks[0].at_s
+        lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
         marks: dict[str, float] = {}
-        for at, data in looks:
-            marks.setdefault(str(data["stand"]), round(at - origin, 1))
-        yield line_chart(f"{kind}: counters over time", lines, axis="s", marks=marks)
-
-
-def _counted(look: Mapping[str, Any], names: Sequence[str]) -> float:
-    """The sum of some counters, wherever the look has them; what a kind of cache does not count is 0."""
-    return sum(float(look.get(name, look.get("counters", {}).get(name, 0))) for name in names)
+        for event in looks:
+            at = event.at_s - origin
+            marks.setdefault(str(event.data["stand"]), round(at, 1))
+            for panel, values in event.data["drawn"].items():
+                for label, value in values.items():
+                    lines.setdefault((panel, label), []).append((at, float(value)))
+        shown = [Line(panel, label, tuple(points)) for (panel, label), points in lines.items()]
+        yield line_chart(f"{kind}: counters over time", shown, axis="s", marks=marks)
 
 
 def _bars(measured: Measurement) -> Plot:
     """CPU of one operation by role, user and system beside each other on one bar."""
     costs = {
-        role.value: [found.get("cpu_user_s", 0.0), found.get("cpu_system_s", 0.0)]
+        role.value: [means.get("cpu_user_s", 0.0), means.get("cpu_system_s", 0.0)]
         for role, of_role in measured.demand.costs.items()
-        if (found := {resource.value: max(0.0, interval.mean) for resource, interval in of_role.items()})
+        if (means := {resource.value: max(0.0, interval.mean) for resource, interval in of_role.items()})
     }
     longest = max((sum(parts) for parts in costs.values()), default=0.0) or 1.0
     height = _ROW * len(costs) + 6
@@ -148,4 +142,4 @@ def _bar(role: str, values: Sequence[float], longest: float, top: float) -> Iter
     yield f'<text x="{x + 6:.1f}" y="{top + 12:g}">{escape(seconds_text(sum(values)))}</text>'
 
 
-__all__ = ["Line", "Plot", "line_chart", "plots", "record_demand", "record_series"]
+__all__ = ["Line", "Plot", "line_chart", "plots", "record_demand", "record_look", "record_series"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from lab.archive import Archive, Ending, Record
-from lab.report import WORDS, seconds_text
+from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.report.page import DOUBTED, seconds_text
 
 _WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
 _LEVELS = {Ending.FAIL: "error", Ending.ERROR: "error", Ending.INCONCLUSIVE: "warning"}
@@ -16,13 +16,13 @@ _MAX_REASON = 300
 def markdown(archive: Archive) -> str:
     """The counts, then a table of what did not pass, then everything that did, folded away."""
     counts = Counter(record.ending for record in archive.records)
-    said = ", ".join(f"{counts[ending]} {WORDS[ending]}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
-    lines = [f"## cephlab: {said}", "", *_facts(archive), ""]
+    said = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
+    lines = [f"## cephlab: {said}", "", *_doubts(archive), *_facts(archive), ""]
     odd = [record for ending in _WORST_FIRST[:-1] for record in archive.records if record.ending is ending]
     fine = [record for record in archive.records if record.ending is Ending.PASS]
     if odd:
         lines += ["| verdict | scenario | why |", "|---|---|---|"]
-        lines += [f"| {WORDS[record.ending]} | {_cell(record.scenario)} | {_cell(record.reason)} |" for record in odd]
+        lines += [f"| {record.ending.word} | {_cell(record.scenario)} | {_cell(record.reason)} |" for record in odd]
         lines.append("")
     if fine:
         lines += [f"<details><summary>{len(fine)} passed</summary>", "", "| scenario | took |", "|---|---|"]
@@ -33,10 +33,12 @@ def markdown(archive: Archive) -> str:
 
 
 def notices(archive: Archive) -> Iterator[str]:
-    """Workflow commands of GitHub Actions, one for each scenario that did not pass and was not skipped.
+    """Workflow commands of GitHub Actions, one for each doubt and each scenario that did not pass and was not skipped.
 
     https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
     """
+    for doubt in archive.doubts:
+        yield f"::error title={_property(DOUBTED)}::{_data(doubt)}"
     for record in archive.records:
         level = _LEVELS.get(record.ending)
         if level is not None and record.quarantined is not None:
@@ -45,10 +47,18 @@ def notices(archive: Archive) -> Iterator[str]:
             yield f"::{level} title={_property(record.scenario)}::{_message(record)}"
 
 
+def _doubts(archive: Archive) -> list[str]:
+    if not archive.doubts:
+        return []
+    return [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
+
+
 def _facts(archive: Archive) -> Iterator[str]:
     for key in ("tier", "lab", "release", "seed", "state"):
         if key in archive.manifest:
             yield f"- {key}: `{archive.manifest[key]}`"
+    if archive.signer:
+        yield f"- signed by: `{_cell(archive.signer)}`"
 
 
 def _cell(text: str) -> str:
@@ -58,7 +68,7 @@ def _cell(text: str) -> str:
 
 
 def _message(record: Record) -> str:
-    return _data(f"{WORDS[record.ending]}: {record.reason}")
+    return _data(f"{record.ending.word}: {record.reason}")
 
 
 def _data(text: str) -> str:

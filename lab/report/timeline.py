@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.history import Event
-from lab.operations import Act, Operation, Outcome, operations_of
-from lab.plot import Mark, Panel, Series, chart
+from cephlab.lab.history.history import Event, Phase
+from cephlab.lab.history.operations import Act, Operation, Outcome, operations_of
+from cephlab.lab.report.plot import TONES, Mark, Panel, Series, chart
 
 _BINS = 160
 _LEAST_BIN_S = 0.25
 
 
 @dataclass(frozen=True)
-class Step:
+class TimelineStep:
     """One step. at_s: since the load began; seconds: how long it took, None when it did not end."""
 
     number: int
@@ -29,12 +29,12 @@ class Timeline:
     """svg: the chart; steps: what its numbers mean."""
 
     svg: str
-    steps: tuple[Step, ...]
+    steps: tuple[TimelineStep, ...]
 
 
 def timeline(events: Sequence[Event]) -> Timeline | None:
     """The course of a scenario that recorded operations; None of any other."""
-    operations = [one for one in operations_of(events) if one.act is not Act.FINAL]
+    operations = [op for op in operations_of(events) if op.act is not Act.FINAL]
     if not operations:
         return None
     origin = operations[0].began_s
@@ -46,7 +46,7 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
 
 def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, float], ...]:
     """(seconds since origin, acknowledged operations a second), in bins of equal width."""
-    ends = [one.ended_s - origin for one in operations if one.ended_s is not None and one.outcome is Outcome.OK]
+    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Outcome.OK]
     if not ends:
         return ()
     width = max(_LEAST_BIN_S, max(ends) / _BINS)
@@ -56,10 +56,13 @@ def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, 
 
 
 def _rate(operations: Sequence[Operation], origin: float) -> Panel:
-    clients = sorted({one.client for one in operations})
-    tones = ("var(--pass, #1a7f4b)", "var(--skip, #33698c)", "var(--error, #8a3ba8)", "var(--inconclusive, #9a6700)")
+    clients = sorted({op.client for op in operations})
     series = [
-        Series(client, rates([one for one in operations if one.client == client], origin), tones[number % len(tones)])
+        Series(
+            client,
+            rates([op for op in operations if op.client == client], origin),
+            TONES[number % len(TONES)],
+        )
         for number, client in enumerate(clients)
     ]
     return Panel("acknowledged client operations per second", tuple(series))
@@ -86,13 +89,9 @@ def _count(known: Sequence[tuple[float, object]], name: str, tone: str) -> Serie
     return Series(name, points, tone, stepped=True)
 
 
-def _steps(events: Sequence[Event], origin: float) -> Iterator[Step]:
-    ended = {event.data["name"]: event.data for event in events if event.kind == "step" and _phase(event) == "ended"}
-    shown = [event for event in events if event.kind == "step" and _phase(event) in {"began", "reached"}]
-    for number, event in enumerate(shown, 1):
+def _steps(events: Sequence[Event], origin: float) -> Iterator[TimelineStep]:
+    steps = [event for event in events if event.kind == "step"]
+    ended = {event.data["name"]: event.data for event in steps if event.data["phase"] == Phase.ENDED}
+    for number, event in enumerate((event for event in steps if event.data["phase"] != Phase.ENDED), 1):
         name = event.data["name"]
-        yield Step(number, name, event.at_s - origin, ended.get(name, {}).get("seconds"))
-
-
-def _phase(event: Event) -> str:
-    return str(event.data["phase"])
+        yield TimelineStep(number, name, event.at_s - origin, ended.get(name, {}).get("seconds"))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
-from lab.arch import Arch, host_arch
-from lab.checks import CHECKS, Outcome, Verdict, merge
-from lab.checks.aftermath import aftermath
-from lab.cluster import Cluster
-from lab.errors import CephTrouble, LabError
-from lab.history import Event, Recorder
-from lab.spec import Capability, ClusterSpec, Disk, Node, build_spec
-from lab.telemetry.place import measuring_spec
-from lab.tierspec import TierLayout, tiered_spec
+from cephlab.lab.base.errors import CephTrouble, LabError, Unavailable
+from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
+from cephlab.lab.checks.aftermath import aftermath
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Event, Recorder
+from cephlab.lab.scenario.topology import PLAIN, Topology
+from cephlab.lab.spec.clusterspec import Capability
 
 
 class Tier(StrEnum):
@@ -24,84 +23,6 @@ class Tier(StrEnum):
 
     QUICK = "quick"
     FULL = "full"
-
-
-@dataclass(frozen=True)
-class Topology:
-    """A cluster relative to the machine it is raised on: native nodes, and nodes of the other architecture.
-
-    clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
-    machine's own. release: Ceph's, whatever the run's is. measured: number of client machines of a cluster laid out
-    for measuring (lab/telemetry/place.py), 0 for any other. cache_tier: nodes as one wants them (lab/tierspec.py), in
-    place of native and foreign ones. page_bytes: of the kernels of aarch64 nodes, None for whatever the provider gives.
-    anywhere: a `measured` one is wanted for its client machines alone, so a cluster
-    that exists serves as well. role_sets: what the nodes' image is made of; client_disks: those of c0, the first
-    machine without daemons. Two scenarios with equal topologies may share a cluster.
-    """
-
-    native: int = 2
-    foreign: int = 1
-    mons: int = 1
-    osds_per_node: int = 1
-    separate_db: bool = False
-    clients: bool = False
-    lone_client: bool = False
-    release: str | None = None
-    options: tuple[tuple[str, str], ...] = ()
-    measured: int = 0
-    cache_tier: TierLayout | None = None
-    role_sets: tuple[str, ...] = ("ceph",)
-    client_disks: tuple[Disk, ...] = ()
-    page_bytes: int | None = None
-    anywhere: bool = field(default=False, compare=False)
-
-    def spec(self, release: str, image: str | None = None, *, in_memory: bool = False) -> ClusterSpec:
-        """The cluster on this machine. in_memory: the disks of one that is `measured`."""
-        here = host_arch()
-        if self.measured:
-            return measuring_spec(
-                here,
-                osds=self.native,
-                clients=self.measured,
-                release=self.release or release,
-                image=image,
-                options=dict(self.options),
-                in_memory=in_memory,
-            )
-        other = next(arch for arch in Arch if arch is not here)
-        bare = (here, other) if self.clients else (here,) if self.lone_client else ()
-        if self.cache_tier is not None:
-            release = self.release or release
-            spec = tiered_spec(
-                self.cache_tier, here, other, release=release, image=image, bare=bare, options=dict(self.options)
-            )
-            return self._with_client_disks(spec)
-        groups = [(arch, count) for arch, count in ((here, self.native), (other, self.foreign)) if count]
-        spec = build_spec(
-            groups,
-            release=self.release or release,
-            mons=self.mons,
-            osds_per_node=self.osds_per_node,
-            separate_db=self.separate_db,
-            bare=bare,
-            image=image,
-            options=dict(self.options),
-        )
-        return self._with_pages(self._with_client_disks(spec))
-
-    def _with_pages(self, spec: ClusterSpec) -> ClusterSpec:
-        if self.page_bytes is None:
-            return spec
-        return replace(spec, nodes=tuple(replace(node, page_bytes=self._pages_of(node)) for node in spec.nodes))
-
-    def _pages_of(self, node: Node) -> int | None:
-        return self.page_bytes if node.arch is Arch.AARCH64 else None
-
-    def _with_client_disks(self, spec: ClusterSpec) -> ClusterSpec:
-        if not self.client_disks:
-            return spec
-        nodes = [replace(node, disks=self.client_disks) if node.name == "c0" else node for node in spec.nodes]
-        return replace(spec, nodes=tuple(nodes))
 
 
 @dataclass(frozen=True)
@@ -123,8 +44,8 @@ class Stage:
 class Scenario:
     """name: `suite.topic[-variant]`. goal, method: one sentence each, shown in the report.
 
-    spoils: the cluster is not reused after it. releases: where it applies; empty is everywhere, otherwise the value
-    is why not elsewhere. expects: error lines that its own doing puts into daemon logs, as regular expression -> why.
+    spoils: the cluster is not reused after it. only_releases: release -> why it does not apply to others; empty: it
+    applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why.
     """
 
     name: str
@@ -133,7 +54,7 @@ class Scenario:
     run: Callable[[Stage], None]
     check: str = "observations"
     tier: Tier = Tier.QUICK
-    topology: Topology = Topology()
+    topology: Topology = PLAIN
     needs: frozenset[Capability] = frozenset()
     spoils: bool = False
     only_releases: Mapping[str, str] = field(default_factory=dict)
@@ -150,45 +71,68 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
     try:
         scenario.run(stage)
     except LabError as error:
-        record_raised(stage.recorder, error)
+        record_raised(stage.recorder, error, blame_for(error), error.what)
         raise
     stage.recorder.record("ended")
-    return judge(scenario.check, stage.recorder)
+    return verdict_of(stage.recorder.events())
 
 
-def judge(check: str, recorder: Recorder) -> Verdict:
-    """The verdict of a named check over a scenario's own events."""
-    return CHECKS[check](recorder.events())
+class Blame(StrEnum):
+    """Who is to blame that a scenario did not finish. LACK: this machine or provider lacks something."""
+
+    CEPH = "ceph"
+    LAB = "lab"
+    LACK = "lack"
+    INTERRUPTION = "interruption"
 
 
-def record_raised(recorder: Recorder, error: LabError) -> None:
-    """Put an error that ends a scenario into its history."""
-    _record_trouble(recorder, "raised", error)
+def blame_for(error: LabError) -> Blame:
+    """Who is to blame for an error."""
+    if isinstance(error, CephTrouble):
+        return Blame.CEPH
+    return Blame.LACK if isinstance(error, Unavailable) else Blame.LAB
+
+
+def record_raised(recorder: Recorder, error: BaseException, blame: Blame, what: str) -> None:
+    """Record the error that ends a scenario, unless it is recorded already."""
+    data = _trouble(error, blame, what)
+    if _last_raised(recorder.events()) != data:
+        recorder.record("raised", **data)
 
 
 def record_unseen(recorder: Recorder, error: LabError) -> None:
-    """Put into its history that what a scenario left behind could not be looked at."""
-    _record_trouble(recorder, "unseen", error)
+    """Record that a scenario's leftovers could not be examined."""
+    recorder.record("unseen", **_trouble(error, blame_for(error), error.what))
 
 
-def _record_trouble(recorder: Recorder, kind: str, error: LabError) -> None:
-    blame = "ceph" if isinstance(error, CephTrouble) else "lab"
-    recorder.record(kind, error=type(error).__name__, blame=blame, what=error.what, detail=error.detail)
+def _trouble(error: BaseException, blame: Blame, what: str) -> dict[str, str]:
+    detail = error.detail if isinstance(error, LabError) else ""
+    return {"error": type(error).__name__, "blame": blame.value, "what": what, "detail": detail}
+
+
+def _last_raised(events: Sequence[Event]) -> Mapping[str, Any]:
+    return next((event.data for event in reversed(events) if event.kind == "raised"), {})
+
+
+def last_blame(events: Sequence[Event]) -> str | None:
+    """Who is to blame that a scenario did not finish; None where it finished, or the history does not say."""
+    return _last_raised(events).get("blame")
 
 
 def verdict_of(events: Sequence[Event]) -> Verdict:
-    """The whole verdict over one scenario's events: what it raised or its check says, and what it left behind."""
-    left = aftermath(events)
-    return merge([_own_verdict(events), *([left] if left else [])])
+    """The verdict over one scenario's events: its error or its check's verdict, and what it left behind.
+
+    What it left behind does not count where the lab or the user ended it.
+    """
+    own = _own_verdict(events)
+    left = aftermath(events) if last_blame(events) in (None, Blame.CEPH) else None
+    return merge([own, *([left] if left else [])])
 
 
 def _own_verdict(events: Sequence[Event]) -> Verdict:
     kinds = {event.kind: event.data for event in events}
-    raised = kinds.get("raised")
-    if raised is not None and raised["blame"] == "ceph":
-        return Verdict(Outcome.FAIL, raised["what"], tuple(raised["detail"].splitlines()))
-    if raised is not None:
-        return Verdict(Outcome.INCONCLUSIVE, f"the lab broke: {raised['what']}", tuple(raised["detail"].splitlines()))
+    if "raised" in kinds:
+        return _raised(kinds["raised"])
     if "began" not in kinds:
         return Verdict(Outcome.INCONCLUSIVE, "it never began")
     if "ended" not in kinds:
@@ -197,6 +141,12 @@ def _own_verdict(events: Sequence[Event]) -> Verdict:
     if check not in CHECKS:
         return Verdict(Outcome.INCONCLUSIVE, f"there is no check called {check!r}")
     return CHECKS[check](events)
+
+
+def _raised(data: Mapping[str, Any]) -> Verdict:
+    outcome = Outcome.FAIL if data["blame"] == Blame.CEPH else Outcome.INCONCLUSIVE
+    reason = f"the lab broke: {data['what']}" if data["blame"] == Blame.LAB else data["what"]
+    return Verdict(outcome, reason, tuple(data["detail"].splitlines()))
 
 
 def seeded(seed: int, name: str) -> random.Random:

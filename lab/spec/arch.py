@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from enum import StrEnum
 
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
 
 
 class Arch(StrEnum):
@@ -75,3 +75,11 @@ def parse_arch(text: str) -> Arch:
 def host_arch() -> Arch:
     """The architecture this machine runs natively; SpecError where cephlab has no images for it."""
     return parse_arch(platform.machine())
+
+
+def default_nodes(*, foreign_runs: bool) -> tuple[tuple[Arch, int], ...]:
+    """Two native nodes and one of the other architecture; three native ones where the other cannot run."""
+    here = host_arch()
+    if not foreign_runs:
+        return ((here, 3),)
+    return ((here, 2), (next(arch for arch in Arch if arch is not here), 1))

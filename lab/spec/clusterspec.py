@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from lab.arch import Arch, parse_arch
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch
 
 GIB = 1 << 30
 MIB = 1 << 20
 DEFAULT_RELEASE = "reef"
 UNKNOWN_RELEASE = "unknown"
-"""Of a pulled image, until its own programs have said it: a reference may name anything."""
+"""The release of a pulled image until its own programs have said it; its reference proves nothing."""
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
-"""That `up` gives an OSD, by option or by file. Tests of machines alone make smaller disks."""
+"""The smallest disk that `up` gives an OSD. Tests of machines alone make smaller ones."""
 MIN_DB_BYTES = 3 * GIB
 """Of a separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options); where they
 do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
@@ -28,6 +28,7 @@ PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 1
 """Sizes of pages that a processor of an architecture can have; which of them it has is up to its kernel."""
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
@@ -69,6 +70,8 @@ class Capability(StrEnum):
     SQUEEZE_MEMORY = "squeeze-memory"
     MEMORY_DISK = "memory-disk"
     PAGE_SIZE = "page-size"
+    THIS_MACHINE = "this-machine"  # native nodes' processes are among this machine's own, on its kernel
+    SHARED_NETWORK = "shared-network"  # a node of one run reaches those of another
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,8 @@ class Osd:
 class Node:
     """One machine of the lab. cores: CPUs it may use (None: all); memory_bytes likewise.
 
-    page_bytes: size of its kernel's pages (None: whatever the provider gives).
+    page_bytes: size of its kernel's pages (None: whatever the provider gives). services: daemons beyond Ceph's core, as
+    `rgw`, or `rgw.b` for a second one of a kind; see lab/services/.
     """
 
     name: str
@@ -124,6 +128,11 @@ class Node:
     cores: float | None = None
     memory_bytes: int | None = None
     page_bytes: int | None = None
+    services: tuple[str, ...] = ()
+
+    @property
+    def has_daemons(self) -> bool:
+        return bool(self.osds or self.mon or self.mgr or self.services)
 
 
 @dataclass(frozen=True)
@@ -153,20 +162,16 @@ class ClusterSpec:
 
     def needs(self) -> frozenset[Capability]:
         """Capabilities that follow from the spec itself, but for the machine's own architecture."""
-        needed = set()
-        if any(node.cores is not None for node in self.nodes):
-            needed.add(Capability.CPU_LIMIT)
-        if any(node.memory_bytes is not None for node in self.nodes):
-            needed.add(Capability.MEMORY_LIMIT)
-        if self.paged():
-            needed.add(Capability.PAGE_SIZE)
-        if any(disk.limits.any() for node in self.nodes for disk in node.disks):
-            needed.add(Capability.DISK_LIMIT)
-        if any(disk.in_memory for node in self.nodes for disk in node.disks):
-            needed.add(Capability.MEMORY_DISK)
-        if self.image is not None:
-            needed.add(Capability.PULLED_IMAGE)
-        return frozenset(needed)
+        disks = [disk for node in self.nodes for disk in node.disks]
+        needed = {
+            Capability.CPU_LIMIT: any(node.cores is not None for node in self.nodes),
+            Capability.MEMORY_LIMIT: any(node.memory_bytes is not None for node in self.nodes),
+            Capability.PAGE_SIZE: bool(self.paged()),
+            Capability.DISK_LIMIT: any(disk.limits.any() for disk in disks),
+            Capability.MEMORY_DISK: any(disk.in_memory for disk in disks),
+            Capability.PULLED_IMAGE: self.image is not None,
+        }
+        return frozenset(capability for capability, wanted in needed.items() if wanted)
 
     def paged(self) -> tuple[Node, ...]:
         """Nodes that ask for one of several sizes of pages; where there is but one, anybody grants it."""
@@ -174,7 +179,7 @@ class ClusterSpec:
 
 
 def refuse_both(release: str | None, image: str | None) -> None:
-    """A pulled image says itself which release it is: one that is asked for as well would be believed unchecked."""
+    """SpecError where both are given: a pulled image says which release it is, and nobody would check the option."""
     if release is not None and image is not None:
         raise SpecError(
             "--release and --image cannot be given together",
@@ -183,97 +188,9 @@ def refuse_both(release: str | None, image: str | None) -> None:
         )
 
 
-def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
-    """Read `x86_64:2,aarch64:1`; SpecError names the part that does not fit."""
-    groups = []
-    for part in text.split(","):
-        arch, _, count = part.partition(":")
-        try:
-            number = int(count) if count else 1
-        except ValueError:
-            raise SpecError(
-                f"--nodes: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
-            ) from None
-        if number < 1:
-            raise SpecError(
-                f"--nodes: {part!r} asks for {number} nodes", "wanted: a count of 1 or more", "leave the part out"
-            )
-        groups.append((parse_arch(arch), number))
-    return tuple(groups)
-
-
-def build_spec(
-    groups: Sequence[tuple[Arch, int]],
-    *,
-    release: str = DEFAULT_RELEASE,
-    mons: int = 1,
-    mgrs: int = 1,
-    osds_per_node: int = 1,
-    disk_bytes: int = DEFAULT_DISK_BYTES,
-    separate_db: bool = False,
-    bare: Sequence[Arch] = (),
-    image: str | None = None,
-    options: Mapping[str, str] | None = None,
-) -> ClusterSpec:
-    """Lay out a cluster: nodes n0.. in the order given, monitors spread over architectures, managers first to last.
-
-    separate_db: every OSD gets a second disk for its RocksDB. bare: a machine of each, c0.., that runs no daemon: for
-    clients, which then outlive every node.
-    """
-    archs = [arch for arch, count in groups for _ in range(count)]
-    mon_nodes = set(_spread(archs, mons))
-    nodes = tuple(
-        _node(
-            index,
-            arch,
-            osds=osds_per_node,
-            disk_bytes=disk_bytes,
-            separate_db=separate_db,
-            mon=index in mon_nodes,
-            mgr=index < mgrs,
-        )
-        for index, arch in enumerate(archs)
-    )
-    nodes += tuple(Node(f"c{index}", arch) for index, arch in enumerate(bare))
-    return ClusterSpec(nodes=nodes, release=release, image=image, options=dict(options or {}))
-
-
 def without_daemons(node: Node) -> Node:
     """The same machine with nothing running on it: a spare, or a client."""
-    return replace(node, osds=(), mon=False, mgr=False)
-
-
-def _node(index: int, arch: Arch, *, osds: int, disk_bytes: int, separate_db: bool, mon: bool, mgr: bool) -> Node:
-    name = f"n{index}"
-    disks: list[Disk] = []
-    layout: list[Osd] = []
-    for number in range(osds):
-        block = Disk(f"{name}-block{number}", disk_bytes)
-        disks.append(block)
-        if separate_db:
-            db = Disk(f"{name}-db{number}", max(MIN_DB_BYTES, disk_bytes // 10), DiskClass.NVME)
-            disks.append(db)
-            layout.append(Osd(block.name, db=db.name))
-        else:
-            layout.append(Osd(block.name))
-    return Node(name, arch, tuple(disks), tuple(layout), mon=mon, mgr=mgr)
-
-
-def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
-    """Indices of the nodes that get a monitor: architectures in turn, so that a quorum is mixed where it can be."""
-    queues = {arch: [i for i, a in enumerate(archs) if a is arch] for arch in dict.fromkeys(archs)}
-    chosen: list[int] = []
-    while len(chosen) < mons and any(queues.values()):
-        for queue in queues.values():
-            if queue and len(chosen) < mons:
-                chosen.append(queue.pop(0))
-    if len(chosen) < mons:
-        raise SpecError(
-            f"{mons} monitors do not fit on {len(archs)} node(s)",
-            "every monitor needs a node of its own",
-            f"ask for at most {len(archs)} monitors or for more nodes",
-        )
-    return chosen
+    return replace(node, osds=(), mon=False, mgr=False, services=())
 
 
 def _validate(spec: ClusterSpec) -> None:
@@ -302,6 +219,9 @@ def _validate(spec: ClusterSpec) -> None:
             )
     for key, node in nodes.items():
         _refuse_odd_pages(key, node)
+        services = {f"{key}.services.{index}": name for index, name in enumerate(node.services)}
+        _refuse_odd("service", services, MAX_NODE_NAME, _SERVICE)
+        _refuse_twice("service", services)
     _refuse_daemons(spec)
     _refuse_replicas(spec)
     for key, node in nodes.items():
@@ -366,10 +286,10 @@ def _refuse_odd_pages(key: str, node: Node) -> None:
     )
 
 
-def _refuse_odd(kind: str, names: Mapping[str, str], longest: int) -> None:
+def _refuse_odd(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> None:
     """Names become parts of paths, socket names and container names, so a path must not pass for one."""
     for key, name in names.items():
-        if len(name) > longest or not _NAME.fullmatch(name):
+        if len(name) > longest or not pattern.fullmatch(name):
             raise Misfit(
                 f"{name!r} cannot name a {kind}",
                 f"wanted: 1 to {longest} letters, digits, - and _, beginning with a letter or digit",

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from lab.arch import Arch, parse_arch
-from lab.errors import SpecError
-from lab.spec import MAX_NODE_NAME
-from lab.specfile import explain
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch, parse_arch
+from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
+from cephlab.lab.spec.specfile import load_model
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Path of the inventory, where no `--inventory` says."""
+
+SSH_PORT = 22
+"""Where neither the inventory nor ssh's own settings say."""
 
 DEFAULT_DIRECTORY = "/var/tmp"
 MAX_DIRECTORY = 20
@@ -38,11 +40,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. key, known_hosts: files here, None for ssh's own; python: 3.9 or later, there.
+    """One machine. address: where ssh goes; cluster_address: where Ceph's daemons are.
 
-    path: folders there, separated by colons, where programs are looked for before the user's own PATH.
-
-    sudo: whether systemctl takes `sudo -n`. address: where ssh goes; cluster_address: where Ceph's daemons are.
+    user, port, key, known_hosts: for ssh, None for its own settings; the last two are files on this machine.
+    directory, python, path: on that machine; python is 3.9 or later, path has folders that come before the user's PATH.
+    sudo: whether systemctl takes `sudo -n`.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Machine:
     arch: Arch
     roles: frozenset[Role]
     user: str | None = None
-    port: int = 22
+    port: int | None = None
     key: str | None = None
     known_hosts: str | None = None
     directory: str = DEFAULT_DIRECTORY
@@ -87,19 +89,9 @@ def load_inventory(path: Path) -> Inventory:
 
     SpecError names file, key, got and wanted, for what is not TOML, not an inventory, or names a file that is not here.
     """
-    try:
-        raw = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error), HINT) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error)) from error
-    try:
-        written = _File.model_validate(raw)
-    except ValidationError as error:
-        raise SpecError(f"{path} is not an inventory", explain(error), HINT) from None
-    found = _inventory(path.absolute(), written)
-    _refuse(found)
-    return found
+    inventory = _inventory(path.absolute(), load_model(path, _InventoryFile, what="an inventory", hint=HINT))
+    _refuse(inventory)
+    return inventory
 
 
 def machine_to_json(machine: Machine) -> dict[str, Any]:
@@ -115,7 +107,9 @@ def machine_from_json(raw: Mapping[str, Any]) -> Machine:
 # What a file may say. Addresses and users become words of ssh's command line, where a dash would begin an option.
 
 
-def _matching(pattern: str, wanted: str) -> AfterValidator:
+def matching(pattern: str, wanted: str) -> AfterValidator:
+    """Refuses a value that does not match as a whole. wanted: what to write instead, in words."""
+
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
             raise ValueError(wanted)
@@ -133,29 +127,29 @@ def _arch(value: str) -> str:
 
 _Name = Annotated[
     str,
-    _matching(
+    matching(
         rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NODE_NAME - 1}}}",
         f"1 to {MAX_NODE_NAME} letters, digits, - and _, beginning with a letter or digit",
     ),
 ]
-_Address = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
-_User = Annotated[str, _matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a user's name")]
+_Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
+_User = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a user's name")]
 _Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 _Arch = Annotated[str, AfterValidator(_arch)]
-_Program = Annotated[str, _matching(r"[A-Za-z0-9_./+-]+", "a program's name or path")]
-_Path = Annotated[str, _matching(r"/[^:\0\n]*(:/[^:\0\n]*)*", "absolute paths, separated by colons")]
-_Entity = Annotated[str, _matching(r"client\.[A-Za-z0-9_.-]+", "client.NAME")]
+_Program = Annotated[str, matching(r"[A-Za-z0-9_./+-]+", "a program's name or path")]
+_Path = Annotated[str, matching(r"/[^:\0\n]*(:/[^:\0\n]*)*", "absolute paths, separated by colons")]
+_Entity = Annotated[str, matching(r"client\.[A-Za-z0-9_.-]+", "client.NAME")]
 _Directory = Annotated[
     str,
-    _matching(rf"/[A-Za-z0-9_./-]{{1,{MAX_DIRECTORY - 1}}}", f"an absolute path, at most {MAX_DIRECTORY} letters"),
+    matching(rf"/[A-Za-z0-9_./-]{{1,{MAX_DIRECTORY - 1}}}", f"an absolute path, at most {MAX_DIRECTORY} letters"),
 ]
 
 
-class _Table(BaseModel):
+class _InventoryPart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class _Defaults(_Table):
+class _Defaults(_InventoryPart):
     user: _User | None = None
     port: _Port | None = None
     key: str | None = None
@@ -167,26 +161,26 @@ class _Defaults(_Table):
     path: _Path | None = None
 
 
-class _Host(_Defaults):
+class _InventoryHost(_Defaults):
     name: _Name
     address: _Address
     cluster_address: _Address | None = None
     roles: Annotated[frozenset[Role], Field(min_length=1)]
 
 
-class _Ceph(_Table):
+class _Ceph(_InventoryPart):
     conf: str
     keyring: str
     name: _Entity = "client.admin"
 
 
-class _File(_Defaults):
-    hosts: Annotated[tuple[_Host, ...], Field(min_length=1)]
+class _InventoryFile(_Defaults):
+    hosts: Annotated[tuple[_InventoryHost, ...], Field(min_length=1)]
     ceph: _Ceph | None = None
     profile: str | None = None
 
 
-def _inventory(path: Path, written: _File) -> Inventory:
+def _inventory(path: Path, written: _InventoryFile) -> Inventory:
     def here(name: str) -> Path:
         return path.parent / Path(name).expanduser()
 
@@ -196,51 +190,33 @@ def _inventory(path: Path, written: _File) -> Inventory:
     return Inventory(path, machines, access, written.profile)
 
 
-def _machine(path: Path, host: _Host, defaults: _Defaults, number: int) -> Machine:
-    def of(key: str) -> Any:
-        own = getattr(host, key)
-        return getattr(defaults, key) if own is None else own
-
-    def file(key: str) -> str | None:
-        name = of(key)
-        return str(path.parent / Path(name).expanduser()) if name else None
-
-    if of("architecture") is None:
+def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int) -> Machine:
+    usual: dict[str, Any] = defaults.model_dump(include=set(_Defaults.model_fields), exclude_none=True)
+    said: dict[str, Any] = {"cluster_address": host.address, **usual, **host.model_dump(exclude_none=True)}
+    if "architecture" not in said:
         raise SpecError(
             f"{path} is not an inventory",
             f"hosts.{number}.architecture: missing, at the top of the file too; wanted: x86_64 or aarch64",
             HINT,
         )
-    return Machine(
-        name=host.name,
-        address=host.address,
-        cluster_address=host.cluster_address or host.address,
-        arch=parse_arch(of("architecture")),
-        roles=host.roles,
-        user=of("user"),
-        port=of("port") or 22,
-        key=file("key"),
-        known_hosts=file("known_hosts"),
-        directory=of("directory") or DEFAULT_DIRECTORY,
-        python=of("python") or "python3",
-        sudo=bool(of("sudo")),
-        path=of("path") or "",
-    )
+    arch = parse_arch(said.pop("architecture"))
+    said |= {key: str(path.parent / Path(said[key]).expanduser()) for key in ("key", "known_hosts") if key in said}
+    return Machine(arch=arch, **said)
 
 
-def _refuse(found: Inventory) -> None:
-    """What fits each key and cannot be served all the same."""
-    names = [machine.name for machine in found.machines]
+def _refuse(inventory: Inventory) -> None:
+    """SpecError for an inventory whose keys fit and which cannot be used all the same."""
+    names = [machine.name for machine in inventory.machines]
     wrong = [f"hosts: {name!r} is there twice, wanted: a name of its own" for name in _twice(names)]
-    places = [f"{machine.address} port {machine.port}" for machine in found.machines]
+    places = [f"{machine.address} port {machine.port or SSH_PORT}" for machine in inventory.machines]
     wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _twice(places)]
-    for machine in found.machines:
+    for machine in inventory.machines:
         wrong += _absent(f"key of {machine.name}", machine.key)
         wrong += _absent(f"known_hosts of {machine.name}", machine.known_hosts)
-    if found.ceph is not None:
-        wrong += _absent("ceph.conf", str(found.ceph.conf)) + _absent("ceph.keyring", str(found.ceph.keyring))
+    if inventory.ceph is not None:
+        wrong += _absent("ceph.conf", str(inventory.ceph.conf)) + _absent("ceph.keyring", str(inventory.ceph.keyring))
     if wrong:
-        raise SpecError(f"{found.source} is not an inventory", "\n".join(wrong), HINT)
+        raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
 
 
 def _twice(values: list[str]) -> list[str]:

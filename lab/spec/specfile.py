@@ -1,23 +1,51 @@
-"""Specs as files and as JSON: every key is checked, and what does not fit is named with its place."""
+"""TOML files and specs, read for whoever needs them: every key is checked, and each that does not fit is named."""
 
 from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from lab.errors import SpecError
-from lab.spec import MIN_DISK_BYTES, UNKNOWN_RELEASE, ClusterSpec, Disk, DiskLimits, Misfit, Node, Osd
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.clusterspec import (
+    MIN_DISK_BYTES,
+    UNKNOWN_RELEASE,
+    ClusterSpec,
+    Disk,
+    DiskLimits,
+    Misfit,
+    Node,
+    Osd,
+)
 
 for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
 _ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
+    """The tables of a TOML file; SpecError when it cannot be read or is not TOML."""
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error), hint) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
+
+
+def load_model(path: Path, model: type[_Model], *, what: str, hint: str) -> _Model:
+    """A TOML file as a pydantic model; SpecError also names each key that does not fit. what: as in `a lock`."""
+    try:
+        return model.model_validate(load_toml(path, hint))
+    except ValidationError as error:
+        raise SpecError(f"{path} is not {what}", explain(error), hint) from None
 
 
 def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
@@ -37,13 +65,8 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
 
 
 def load_spec(path: Path) -> ClusterSpec:
-    """Read a TOML spec file; SpecError when it is not there, not TOML, not a spec, or not one that `up` can raise."""
-    try:
-        raw = tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error)) from error
+    """Read a TOML spec file; SpecError when it cannot be read, is not a spec, or is not one that `up` can raise."""
+    raw = load_toml(path)
     if "image" in raw:
         _refuse_release(path, raw)
         raw["release"] = UNKNOWN_RELEASE
@@ -84,31 +107,32 @@ def _refuse_small_disks(spec: ClusterSpec) -> None:
 def explain(error: ValidationError) -> str:
     """pydantic's findings as lines `key: got ..., wanted ...`.
 
-    A rule about a whole table names its keys itself, and no table is shown; that a list is too short because its
-    entries did not fit is not told beside what did not fit.
+    A rule about a whole table names its keys itself, so the table is not shown. A list that is too short only because
+    its entries do not fit is not reported beside those entries.
     """
     errors = error.errors()
-    places = [found["loc"] for found in errors]
+    places = [problem["loc"] for problem in errors]
     return "\n".join(
-        _line(found)
-        for found in errors
-        if found["type"] != "too_short" or not any(len(found["loc"]) < len(place) for place in _under(found, places))
+        _line(problem)
+        for problem in errors
+        if problem["type"] != "too_short"
+        or not any(len(problem["loc"]) < len(place) for place in _under(problem, places))
     )
 
 
-def _under(found: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> list[tuple[int | str, ...]]:
+def _under(problem: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> list[tuple[int | str, ...]]:
     """Places at or below that of a finding."""
-    return [place for place in places if place[: len(found["loc"])] == found["loc"]]
+    return [place for place in places if place[: len(problem["loc"])] == problem["loc"]]
 
 
-def _line(found: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in found["loc"])
-    said = found["msg"].removeprefix("Value error, ")
-    if found["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+def _line(problem: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in problem["loc"])
+    said = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key"
-    if found["type"] in ("missing", "missing_argument"):
+    if problem["type"] in ("missing", "missing_argument"):
         return f"{key}: missing"
-    given = found["input"]
+    given = problem["input"]
     if isinstance(given, Mapping) and set(given) == {"value", "source"}:
         given = given["value"]
     if isinstance(given, Mapping | list | tuple):

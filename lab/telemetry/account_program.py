@@ -47,29 +47,29 @@ def tree(pid: int, proc: Path = PROC) -> list[int]:
     """A process and everything below it, now; OSError when it has ended."""
     (proc / str(pid) / "stat").read_text()
     children: dict[int, list[int]] = {}
-    for one in _pids(proc):
+    for child in _pids(proc):
         try:
-            parent = (proc / str(one) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
+            parent = (proc / str(child) / "stat").read_text(errors="replace").rpartition(")")[2].split()[1]
         except OSError:
             continue
-        children.setdefault(int(parent), []).append(one)
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found
+        children.setdefault(int(parent), []).append(child)
+    members = [pid]
+    for member in members:
+        members += children.get(member, [])
+    return members
 
 
 def holding(name: str, wanted: bytes, proc: Path = PROC) -> list[int]:
     """Processes whose `environ` or `cmdline` has exactly this entry."""
-    found = []
+    holders = []
     for pid in _pids(proc):
         try:
             entries = (proc / str(pid) / name).read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended, or is not ours to look at
         if wanted in entries:
-            found.append(pid)
-    return [pid for pid in found if pid != os.getpid()]
+            holders.append(pid)
+    return [pid for pid in holders if pid != os.getpid()]
 
 
 def _pids(proc: Path) -> list[int]:
@@ -78,10 +78,10 @@ def _pids(proc: Path) -> list[int]:
 
 def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
     """Network namespace -> its interfaces' counters, of those that these processes are in."""
-    found: dict[str, str] = {}
+    networks: dict[str, str] = {}
     for pid in pids:
-        found.setdefault(namespace_of(pid, proc), (proc / str(pid) / "net/dev").read_text())
-    return found
+        networks.setdefault(namespace_of(pid, proc), (proc / str(pid) / "net/dev").read_text())
+    return networks
 
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> str:

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import psutil
 
-from lab.errors import LabBroken, Unavailable
-from lab.host import Channel, Host, HostProcess
-from lab.providers.marks import TOKEN_VARIABLE
-from lab.telemetry import accounting
-from lab.telemetry.account_program import clock_s, namespace_of, networks_of
-from lab.telemetry.accounting import Units, Usage
-from lab.telemetry.demand import Role
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.providers.host import Channel, Host, HostProcess
+from cephlab.lab.providers.marks import TOKEN_VARIABLE
+from cephlab.lab.telemetry import accounting, counters
+from cephlab.lab.telemetry.account_program import clock_s, namespace_of, networks_of
+from cephlab.lab.telemetry.accounting import Units, Usage
+from cephlab.lab.telemetry.demand import Role
 
 PROGRAM = Path(__file__).with_name("account_program.py")
 _ANSWER_S = 60.0
@@ -69,7 +69,7 @@ class Here:
 
     def read(self, trees: Trees) -> Account:
         usage = accounting.usage_of_trees(trees)
-        interfaces = {role: found for role, pids in trees.items() if (found := _packets_here(pids))}
+        interfaces = {role: packets for role, pids in trees.items() if (packets := _packets_here(pids))}
         return Account(self._now(), usage, interfaces, busy_cpu_s(), "here")
 
 
@@ -88,11 +88,7 @@ def _packets_here(pids: Sequence[int]) -> dict[str, int]:
 
 
 def _summed(texts: Sequence[str], interface: str) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for text in texts:
-        for key, value in accounting.interface_counters(text, interface).items():
-            sums[key] = sums.get(key, 0) + value
-    return sums
+    return counters.total(accounting.interface_counters(text, interface) for text in texts)
 
 
 class Teller:
@@ -143,7 +139,7 @@ class Teller:
 
 
 def pid_here(channel: Channel | None) -> int:
-    """Of a program to talk to, where it is a process of this machine and lives; else 0."""
+    """Pid of a channel's program if it is a living process of this machine, else 0."""
     pid = int(getattr(channel, "pid", 0))
     return pid if pid and channel is not None and channel.alive() else 0
 
@@ -170,22 +166,22 @@ class There:
     _shares: dict[Role, Usage] = field(default_factory=dict)
 
     def pids(self, process: HostProcess) -> tuple[int, ...]:
-        found = self.teller.ask("find", **known_by(process))
-        if not found:
+        pids = self.teller.ask("find", **known_by(process))
+        if not pids:
             name = self.teller.host.name
             raise LabBroken(f"a process on {name} cannot be accounted for: it is not found there", f"{process.ref}")
-        return tuple(found)
+        return tuple(pids)
 
     def read(self, trees: Trees) -> Account:
         machine_s = self.machine_s() if self.machine_s else 0.0
-        pids = sorted({pid for found in trees.values() for pid in found})
+        pids = sorted({pid for of_role in trees.values() for pid in of_role})
         address = self.teller.host.address if self.networked else ""
         asked = self.now()
         answer = self.teller.ask("read", pids=pids, address=address)
         # The way there takes as long as the way back, as NTP has it.
         at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
         units = Units(1 / answer["ticks_s"], answer["page_bytes"])
-        usage = {role: _usage(answer, found, units) for role, found in trees.items()}
+        usage = {role: _usage(answer, role_pids, units) for role, role_pids in trees.items()}
         account = Account(
             at_s=at_s,
             usage=usage,
@@ -193,7 +189,7 @@ class There:
             busy_s=accounting.busy_of(answer["busy"], units),
             boot=answer["boot"],
             ahead_s=answer["at_s"] - at_s,
-            clock_s=sum(one.cpu_s for one in usage.values()),
+            clock_s=sum(spent.cpu_s for spent in usage.values()),
         )
         if self.machine_s is None:
             return account
@@ -201,11 +197,11 @@ class There:
         return replace(account, at_s=asked, usage=shares, machine_s=machine_s)
 
     def _share(self, usage: Mapping[Role, Usage], machine_s: float) -> dict[Role, Usage]:
-        """Usage whose CPU is the machine's since the last look, added to what was shared out before."""
+        """Each role's usage, with its share of the machine's CPU time since the last look added."""
         spent_s = machine_s - self._machine_before_s
         rose = {role: now.since(self._before[role]) for role, now in usage.items() if role in self._before}
         lab_s = self.teller.spent_s() - self._lab_before_s
-        whole_s = lab_s + sum(one.cpu_s for one in rose.values())
+        whole_s = lab_s + sum(usage.cpu_s for usage in rose.values())
         if rose:
             self.harness_s += spent_s * (lab_s / whole_s if whole_s > 0 else 0.0)
         shares = {}
@@ -245,19 +241,19 @@ def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: Units) -> Usag
 def _interfaces(answer: Mapping[str, Any], trees: Trees) -> dict[Role, Packets]:
     if not answer["interface"]:
         return {}
-    found: dict[Role, Packets] = {}
+    packets: dict[Role, Packets] = {}
     for role, pids in trees.items():
         texts = [text for text, inside in answer["networks"].values() if set(inside) & set(pids)]
         if texts:
-            found[role] = _summed(texts, answer["interface"])
-    return found
+            packets[role] = _summed(texts, answer["interface"])
+    return packets
 
 
 def known_by(process: HostProcess) -> dict[str, Any]:
-    """How a process that is none of this machine's is found on its host (see `HostProcess.ref`)."""
+    """How a process of another machine is found on its host (see `HostProcess.ref`)."""
     ref = process.ref
     if ref.get("pid"):
         return {"pid": int(ref["pid"])}
     if ref.get("token"):
         return {"mark": f"{TOKEN_VARIABLE}={ref['token']}"}
-    raise LabBroken("a process cannot be accounted for: nobody knows what it is on its host", f"{dict(ref)}")
+    raise LabBroken("a process cannot be accounted for: it has no pid and no mark on its host", f"{dict(ref)}")

@@ -12,9 +12,9 @@ from typing import Any
 
 import psutil
 
-from lab.errors import LabBroken
-from lab.telemetry.account_program import clock_s, texts_of
-from lab.telemetry.demand import Role
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.telemetry.account_program import clock_s, texts_of
+from cephlab.lab.telemetry.demand import Role
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -69,19 +69,19 @@ class Usage:
 
 def together(usages: Iterable[Usage]) -> Usage:
     """The sum of several trees."""
-    found = list(usages)
+    parts = list(usages)
     threads: dict[str, float] = defaultdict(float)
-    for usage in found:
+    for usage in parts:
         for name, spent in usage.threads.items():
             threads[name] += spent
     return Usage(
-        cpu_s=sum(usage.cpu_s for usage in found),
-        user_s=sum(usage.user_s for usage in found),
-        system_s=sum(usage.system_s for usage in found),
-        read_bytes=sum(usage.read_bytes for usage in found),
-        write_bytes=sum(usage.write_bytes for usage in found),
-        resident_bytes=sum(usage.resident_bytes for usage in found),
-        switches=sum(usage.switches for usage in found),
+        cpu_s=sum(usage.cpu_s for usage in parts),
+        user_s=sum(usage.user_s for usage in parts),
+        system_s=sum(usage.system_s for usage in parts),
+        read_bytes=sum(usage.read_bytes for usage in parts),
+        write_bytes=sum(usage.write_bytes for usage in parts),
+        resident_bytes=sum(usage.resident_bytes for usage in parts),
+        switches=sum(usage.switches for usage in parts),
         threads=dict(threads),
     )
 
@@ -94,13 +94,11 @@ def tree(pid: int) -> tuple[int, ...]:
         raise LabBroken(f"process {pid} ended while it was being measured", str(error)) from None
 
 
-def usage_of(pids: Sequence[int], *, proc: Path = PROC) -> Usage:
-    """The counters of these processes together; LabBroken when one has ended, because its share would be lost."""
-    return together(_one(pid, _clock_s(pid), proc) for pid in pids)
-
-
 def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:
-    """As `usage_of` for several trees at one moment: first all clocks, which takes microseconds, then the rest."""
+    """The counters of several trees at one moment: first all clocks, which takes microseconds, then the rest.
+
+    LabBroken when a process has ended, because its share would be lost.
+    """
     clocks = {pid: _clock_s(pid) for pids in trees.values() for pid in pids}
     return {role: together(_one(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
 
@@ -127,7 +125,7 @@ def whole_s(pid: int, *, proc: Path = PROC) -> float:
     """
     for _ in range(_LOOKS):
         try:
-            return sum(_clock_s(one) + _ended_children_s(one, proc) for one in tree(pid))
+            return sum(_clock_s(process) + _ended_children_s(process, proc) for process in tree(pid))
         except LabBroken:
             tree(pid)  # one of those below has ended in between, if this one is still there
     raise LabBroken(f"process {pid} cannot be accounted for", "what is below it changes all the time")
@@ -191,14 +189,14 @@ def interface_counters(text: str, only: str = "") -> dict[str, int]:
 
     only: the one interface that counts.
     """
-    found = dict.fromkeys(("received_bytes", "received_packets", "sent_bytes", "sent_packets"), 0)
+    counted = dict.fromkeys(("received_bytes", "received_packets", "sent_bytes", "sent_packets"), 0)
     for line in text.splitlines()[2:]:
         name, _, figures = line.partition(":")
         if name.strip() == "lo" or (only and name.strip() != only):
             continue
         values = figures.split()
-        found["received_bytes"] += int(values[0])
-        found["received_packets"] += int(values[1])
-        found["sent_bytes"] += int(values[8])
-        found["sent_packets"] += int(values[9])
-    return found
+        counted["received_bytes"] += int(values[0])
+        counted["received_packets"] += int(values[1])
+        counted["sent_bytes"] += int(values[8])
+        counted["sent_packets"] += int(values[9])
+    return counted

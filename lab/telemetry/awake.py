@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab import process
+from cephlab.lab.base import process
 
-# It takes only time that nobody else wants, and ends with the process that started it, however that ends.
+# It takes only idle time, and ends with the process that started it, however that ends.
 _PROGRAM = """
 import os, sys
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -42,7 +42,7 @@ def kept_awake() -> Iterator[None]:
             running.extend(process.start_detached(argv, log=Path(folder) / "log") for _ in os.sched_getaffinity(0))
             yield
         finally:
-            for one in running:
-                one.kill()
-            for one in running:
-                one.wait(timeout_s=5.0)
+            for loop in running:
+                loop.kill()
+            for loop in running:
+                loop.wait(timeout_s=5.0)

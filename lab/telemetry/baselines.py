@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.home import Home
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand
-from lab.telemetry.demandfile import Measurement
+from cephlab.lab.base.home import Home
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.lab.telemetry.demandfile import Measurement
 
 _SHORT = 12
 
@@ -26,7 +26,7 @@ def store(home: Home, measured: Measurement) -> Path:
     """Keep a measurement as the baseline of its operation for its image; that of other operations stays."""
     path = path_of(home, measured.demand)
     known = demandfile.load_measurements(path) if path.exists() else ()
-    others = [one for one in known if one.demand.operation != measured.demand.operation]
+    others = [entry for entry in known if entry.demand.operation != measured.demand.operation]
     demandfile.save(path, [*others, measured])
     return path
 
@@ -43,7 +43,7 @@ def find(home: Home, demand: Demand) -> Measurement | None:
         reverse=True,
     )
     for path in [own, *others] if own.exists() else others:
-        for one in demandfile.load_measurements(path):
-            if one.demand.operation == demand.operation:
-                return one
+        for entry in demandfile.load_measurements(path):
+            if entry.demand.operation == demand.operation:
+                return entry
     return None

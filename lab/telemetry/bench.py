@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 
-from lab import clock as clocks
-from lab.clock import Clock
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.telemetry.clients import Clients
-from lab.telemetry.demand import Resource, Role
-from lab.telemetry.demandfile import Batch
-from lab.telemetry.meter import COUNT, Client, Meter
-from lab.telemetry.place import Say
-from lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
-from lab.telemetry.readings import Reading, Spent, spent
-from lab.telemetry.reference import Pace, Reference
-from lab.telemetry.statistics import Stop
-from lab.workloads.fio import FioResult, Progress
+from cephlab.lab.base import clock as clocks
+from cephlab.lab.base.clock import Clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.telemetry.clients import Clients
+from cephlab.lab.telemetry.demand import Resource, Role
+from cephlab.lab.telemetry.demandfile import Batch
+from cephlab.lab.telemetry.meter import COUNT, Client, Meter
+from cephlab.lab.telemetry.place import Say
+from cephlab.lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
+from cephlab.lab.telemetry.readings import Reading, Spent, spent
+from cephlab.lab.telemetry.reference import Pace, Reference
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.workloads.fio import FioResult, Progress
 
 LEAST_OPERATIONS = 50
 """In one batch; with fewer, single requests that straddle its ends move the cost by percents."""
@@ -37,7 +37,7 @@ _APPEAR_S = 60.0
 LOG_LAG_S = 0.5
 
 Rates = Mapping[Role, Mapping[Resource, float]]
-"""What a role spends in each second while nobody asks for anything."""
+"""What a role spends in each second without load."""
 
 Done = Callable[[float, float], float]
 """Operations between two moments, in seconds since the epoch."""
@@ -81,7 +81,7 @@ class Bench:
         before = self.meter.read()
         self.clock.sleep(self.plan.idle_s)
         rest = spent(before, self.meter.read(), in_memory=self.in_memory)
-        return per_operation(rest, {}, seconds_between)
+        return per_operation(rest, {}, lambda began_s, ended_s: ended_s - began_s)
 
     def load(self, load: Load, idle: Rates, stop: Stop) -> Loaded:
         """Batches of the plan's operation, until `stop` has a reason."""
@@ -99,7 +99,9 @@ class Bench:
                     pause_s *= 2
                     continue
                 looks.append(look)
-                rough = [self.batch(one, two, load, idle, counted(one, two)) for one, two in pairs(looks)]
+                rough = [
+                    self.batch(before, after, load, idle, counted(before, after)) for before, after in pairwise(looks)
+                ]
                 costs = [main_cost(batch.costs) for batch in rough]
                 reason = stop.reason(costs, looks[-1].reading.at_s - looks[0].reading.at_s) or self.clients.enough()
                 self.say(
@@ -109,21 +111,19 @@ class Bench:
             self.outlast(looks[-1], load)
             return self.loaded(looks, running, load, idle, reason)
 
-    def too_short(self, one: Look, two: Look, stop: Stop) -> bool:
+    def too_short(self, before: Look, after: Look, stop: Stop) -> bool:
         """Whether a batch has too few operations to say anything, or more of looking than may be, and there is time."""
-        used = spent(one.reading, two.reading, in_memory=self.in_memory)
-        if two.requests - one.requests < _ENOUGH * LEAST_OPERATIONS:
+        used = spent(before.reading, after.reading, in_memory=self.in_memory)
+        if after.requests - before.requests < _ENOUGH * LEAST_OPERATIONS:
             return used.seconds < stop.budget_s
         return used.harness_s > LARGEST_SHARE * used.cpu_s and used.seconds < stop.budget_s / stop.least
 
     def outlast(self, last: Look, load: Load) -> None:
         """Go on until the clients' logs have an entry behind the last look."""
-        clocks.wait(
+        clocks.Deadline.after(_APPEAR_S * self.cluster.patience, self.clock).wait(
             self.meter.requests,
             lambda requests: requests > last.requests + load.in_flight,
             what="requests behind the last look",
-            timeout_s=_APPEAR_S * self.cluster.patience,
-            clock=self.clock,
         )
         self.clock.sleep(LOG_LAG_S)
 
@@ -131,8 +131,10 @@ class Bench:
         """The load told to end, and what the looks at it show; why: no more looks were taken."""
         self.meter.unfollow()
         results = ended(running)
-        done = operations_of([one.progress() for one in running], [self.meter.ahead_s(one.host) for one in running])
-        batches = tuple(self.batch(one, two, load, idle, done) for one, two in pairs(looks))
+        done = operations_of(
+            [client.progress() for client in running], [self.meter.ahead_s(client.host) for client in running]
+        )
+        batches = tuple(self.batch(before, after, load, idle, done) for before, after in pairwise(looks))
         whole = spent(looks[0].reading, looks[-1].reading, in_memory=self.in_memory)
         return Loaded(
             batches=batches,
@@ -156,8 +158,8 @@ class Bench:
             yield running
         finally:
             self.meter.unfollow()
-            for one in running:
-                one.kill()
+            for client in running:
+                client.kill()
 
     def ramp(self, running: Sequence[Client], start: float) -> None:
         """Until requests arrive, and then as long as the plan wants."""
@@ -172,24 +174,22 @@ class Bench:
             self.must_run(running)
             return self.meter.requests() - start
 
-        clocks.wait(
+        clocks.Deadline.after(_APPEAR_S * self.cluster.patience, self.clock).wait(
             arrived,
             lambda requests: requests >= least * len(running),
             what="the first requests of the clients",
-            timeout_s=_APPEAR_S * self.cluster.patience,
-            clock=self.clock,
         )
 
     def must_run(self, running: Sequence[Client]) -> None:
         """LabBroken when a client has ended, DaemonDied when a daemon has."""
-        for one in running:
-            if not one.process.alive():
-                raise LabBroken("a client ended before it was asked to", one.words())
+        for client in running:
+            if not client.process.alive():
+                raise LabBroken("a client ended before it was asked to", client.words())
         self.cluster.check_daemons()
 
-    def batch(self, one: Look, two: Look, load: Load, idle: Rates, done: Done) -> Batch:
+    def batch(self, before: Look, after: Look, load: Load, idle: Rates, done: Done) -> Batch:
         """What lies between two looks; LabBroken when that is too little to say anything."""
-        used = spent(one.reading, two.reading, in_memory=self.in_memory)
+        used = spent(before.reading, after.reading, in_memory=self.in_memory)
         operations = done(*used.times)
         if operations < LEAST_OPERATIONS:
             raise LabBroken(
@@ -202,16 +202,16 @@ class Bench:
             seconds=used.seconds,
             depth=load.in_flight,
             costs=per_operation(used, idle, done),
-            reference=two.pace.since(one.pace),
+            reference=after.pace.since(before.pace),
             batching=batching(used, operations, done),
         )
 
 
 def ended(running: Sequence[Client]) -> tuple[FioResult, ...]:
     """Every client told to end, with what it did."""
-    for one in running:
-        one.process.signal(signal.SIGINT)
-    return tuple(one.finish() for one in running)
+    for client in running:
+        client.process.signal(signal.SIGINT)
+    return tuple(client.finish() for client in running)
 
 
 def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Done:
@@ -224,12 +224,12 @@ def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Do
 
 def per_operation(used: Spent, idle: Rates, done: Done) -> dict[Role, dict[Resource, float]]:
     """Costs of one operation: what was spent, less what the same time costs at rest."""
-    found: dict[Role, dict[Resource, float]] = {}
+    costs_of: dict[Role, dict[Resource, float]] = {}
     for role, costs in used.costs.items():
-        found[role] = _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
+        costs_of[role] = _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
     for role, costs in used.ceph_costs.items():
-        found.setdefault(role, {}).update(_share(costs, idle.get(role, {}), used.ceph_times[role], done))
-    return found
+        costs_of.setdefault(role, {}).update(_share(costs, idle.get(role, {}), used.ceph_times[role], done))
+    return costs_of
 
 
 def _share(
@@ -239,15 +239,10 @@ def _share(
     return {resource: (amount - rest.get(resource, 0.0) * seconds) / operations for resource, amount in costs.items()}
 
 
-def seconds_between(began_s: float, ended_s: float) -> float:
-    """What a rest is divided by: its seconds."""
-    return ended_s - began_s
-
-
-def counted(one: Look, two: Look) -> Done:
+def counted(before: Look, after: Look) -> Done:
     """Operations by the primary's count alone, to go by until fio's log is there."""
-    began, ended = one.reading.ceph_at_s[Role.PRIMARY], two.reading.ceph_at_s[Role.PRIMARY]
-    rate = max(1.0, two.requests - one.requests) / (ended - began)
+    began, ended = before.reading.ceph_at_s[Role.PRIMARY], after.reading.ceph_at_s[Role.PRIMARY]
+    rate = max(1.0, after.requests - before.requests) / (ended - began)
     return lambda left, right: rate * (right - left)
 
 
@@ -258,8 +253,3 @@ def batching(used: Spent, operations: float, done: Done) -> dict[str, float]:
         changed.get("bluestore.kv_sync_lat", 0.0) / done(*used.ceph_times[role]) for role, changed in used.ceph.items()
     )
     return {"switches": switches / operations, "syncs": syncs, "others": used.others_s / used.seconds}
-
-
-def pairs(looks: list[Look]) -> Iterator[tuple[Look, Look]]:
-    """Each look with the next."""
-    return itertools.pairwise(looks)

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.gateway import Gateway, emptied
-from lab.host import Host
-from lab.telemetry.demand import Role
-from lab.telemetry.meter import Client, Metered
-from lab.telemetry.plan import Plan
-from lab.workloads import fio, radosbench, s3
-from lab.workloads.fio import FioJob
-from lab.workloads.image import BlockImage
-from lab.workloads.radosbench import BenchJob
-from lab.workloads.s3 import S3Job
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import Gateway, emptied
+from cephlab.lab.providers.host import Host
+from cephlab.lab.telemetry.demand import Role
+from cephlab.lab.telemetry.meter import Client, Metered
+from cephlab.lab.telemetry.plan import Plan
+from cephlab.lab.workloads import fio, radosbench, s3
+from cephlab.lab.workloads.fio import FioJob
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.lab.workloads.s3 import S3Job
 
 BUCKET = "measured"
 WHOLE_POOL = "measured"
@@ -27,14 +27,14 @@ FULL_PERCENT = 60.0
 
 
 class Clients(Protocol):
-    """What a plan's load is made of, ready to be started."""
+    """The clients of a plan's load, ready to be started."""
 
     def start(self, number: int, depth: int, runtime_s: float) -> Client:
         """Start the client of that number, with so many requests in flight, for so long unless it is ended."""
         ...
 
     def ready(self) -> None:
-        """Make the place for one more load."""
+        """Make room for one more load."""
         ...
 
     def enough(self) -> str | None:
@@ -51,7 +51,7 @@ class Clients(Protocol):
 
 
 class _InPlace:
-    """What clients have in common that fill nothing up, and have nobody but the OSDs to serve them."""
+    """What clients have in common that use no new space and talk to the OSDs directly."""
 
     def ready(self) -> None:
         """Images are written, and objects read, where they are."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.checks.regression import FOUND, RULE, SAME, STORED, judge
-from lab.checks.verdict import Outcome, Verdict, merge
-from lab.telemetry.demand import Demand, Operation, Resource, Role
-from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
-from lab.telemetry.describe import NAMES, amount, operation_text
-from lab.telemetry.plan import CPU, WORKING
-from lab.telemetry.regression import CONFIDENCE, Ratio, covariates, paired, ratio
+from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
+from cephlab.lab.checks.verdict import Outcome, Verdict, merge
+from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from cephlab.lab.telemetry.describe import NAMES, amount, operation_text
+from cephlab.lab.telemetry.plan import CPU, WORKING
+from cephlab.lab.telemetry.regression import CONFIDENCE, Ratio, covariates, paired, ratio
 
 OSDS = (Role.PRIMARY, Role.REPLICA)
 CPU_SPREAD = 0.035
@@ -23,7 +23,7 @@ ALONE = 1 - (1 - CONFIDENCE) / 10
 """Of the interval of a role, or of what it moves, alone: about ten are looked at, all of which may err once in 100."""
 
 EARLY = 0.999
-"""Of the interval at a look before the last one: so rarely wrong that looking often adds nothing to speak of."""
+"""Confidence of a look before the last one: so high that looking often hardly adds false alarms."""
 
 LEAST_SHARE = 0.05
 """Roles with less of the CPU than this are shown and not judged: their percents are noise."""
@@ -47,7 +47,7 @@ Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
 
 @dataclass(frozen=True)
 class Change:
-    """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be found."""
+    """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be detected."""
 
     what: str
     before: float
@@ -88,8 +88,8 @@ def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -
     if min((*old, *new)) <= 0:
         return None
     both = (covariates(before), covariates(after))
-    found = paired(old, new, _explaining(both, pair=True, by_client=calibrated), confidence=EARLY)
-    outcome = judge(found.value, found.low, found.high)
+    ratio = paired(old, new, _explaining(both, pair=True, by_client=calibrated), confidence=EARLY)
+    outcome = judge(ratio.value, ratio.low, ratio.high)
     return None if outcome is Outcome.INCONCLUSIVE else f"CPU of the OSDs is settled: {outcome}"
 
 
@@ -114,21 +114,17 @@ def _explaining(both: Covariates, *, pair: bool, by_client: bool) -> Covariates:
 
 
 def _kept(both: Covariates, names: Sequence[str]) -> Covariates:
-    one, two = ({name: side[name] for name in names if name in side} for side in both)
-    return one, two
+    old, new = ({name: side[name] for name in names if name in side} for side in both)
+    return old, new
 
 
-def _starts(batches: Sequence[Batch]) -> list[int]:
-    return [batch.start for batch in batches]
-
-
-def overall(found: Sequence[Compared]) -> Verdict:
+def overall(compared: Sequence[Compared]) -> Verdict:
     """All operations as one verdict; nothing to compare is inconclusive."""
-    return merge(one.verdict for one in found)
+    return merge(operation.verdict for operation in compared)
 
 
 def _by_operation(measured: Sequence[Measurement]) -> dict[Operation, Measurement]:
-    return {one.demand.operation: one for one in measured}
+    return {measurement.demand.operation: measurement for measurement in measured}
 
 
 def _one(operation: Operation, before: Measurement | None, after: Measurement | None) -> Compared:
@@ -143,10 +139,10 @@ def _one(operation: Operation, before: Measurement | None, after: Measurement | 
 
 def incomparable(before: Measurement, after: Measurement) -> str | None:
     """Why a difference would say nothing about Ceph, or None."""
-    one, two = before.demand, after.demand
-    if one.arch is not two.arch:
-        return f"{one.arch} beside {two.arch}: shown, not judged"
-    if one.emulated or two.emulated:
+    old, new = before.demand, after.demand
+    if old.arch is not new.arch:
+        return f"{old.arch} beside {new.arch}: shown, not judged"
+    if old.emulated or new.emulated:
         return "emulated, the processors or the kernel: its CPU says nothing of Ceph"
     for key, named in (("cpu", "CPU"), ("provider", "provider"), ("disks", "disks")):
         left, right = before.conditions.get(key), after.conditions.get(key)
@@ -177,7 +173,7 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         by_client = same and Role.CLIENT not in roles
         values = [_cpu_costs(side.batches, roles, by_client) for side in (before, after)]
         beside = _explaining(both, pair=bool(starts), by_client=by_client)
-        found = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSDS else ALONE)
+        ratio = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSDS else ALONE)
         # What others are measured by is not measured itself.
         counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
         # Replicas alone differ by more from start to start than primary and replicas together.
@@ -185,7 +181,7 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         look = _Look(counts, only_fails=roles != OSDS, found=FOUND if starts else STORED, same=same_to)
         shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
         words = f"CPU of {name}, beside the client's" if by_client else f"CPU of {name}"
-        yield from _change(words, shown, found, Resource.CPU_USER_S, look)
+        yield from _change(words, shown, ratio, Resource.CPU_USER_S, look)
     for role in WORKING:
         for resource, least in _LEAST_AMOUNT.items():
             if max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
@@ -194,10 +190,10 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
             # A commit writes a log block for all that it holds; nothing else has a say in what an operation moves.
             # Instructions follow how often threads wake up, and nothing that neighbours do.
             kept = ("syncs",) if resource in _ON_DEVICE else ("switches",) if resource in _EXECUTED else ()
-            found = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
+            ratio = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
             # How many requests a commit holds differs between two sides by percents, whatever they run.
             look = _Look(judged, only_fails=True, same=FOUND) if starts else _Look(judged)
-            yield from _change(f"{NAMES[resource]} by {role}", values, found, resource, look)
+            yield from _change(f"{NAMES[resource]} by {role}", values, ratio, resource, look)
 
 
 CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
@@ -213,8 +209,8 @@ def _common_starts(before: Measurement, after: Measurement) -> list[int]:
     pair = before.conditions.get(PAIR)
     if pair is None or pair != after.conditions.get(PAIR):
         return []
-    starts = _starts(before.batches)
-    return starts if starts == _starts(after.batches) else []
+    starts, others = ([batch.start for batch in side.batches] for side in (before, after))
+    return starts if starts == others else []
 
 
 def _ratio(
@@ -235,8 +231,8 @@ def _ratio(
 
 @dataclass(frozen=True)
 class _Look:
-    """How a cost is looked at. found: what must be found; only_fails: shown where it is not dearer for certain, because
-    a part that nobody can tell leaves the whole as it is; same: up to here nothing is called dearer."""
+    """How a cost is judged. found: the ratio that must be detected; same: ratios up to this one count as equal;
+    only_fails: the cost is judged only if it surely rose, because an uncertain part says nothing of the whole."""
 
     judged: bool
     only_fails: bool = False
@@ -245,16 +241,16 @@ class _Look:
 
 
 def _change(
-    what: str, values: Sequence[Sequence[float]], found: Ratio | None, resource: Resource, look: _Look
+    what: str, values: Sequence[Sequence[float]], ratio: Ratio | None, resource: Resource, look: _Look
 ) -> Iterator[Change]:
     before, after = values
-    if found is None:
+    if ratio is None:
         return
     means = [sum(side) / len(side) for side in (before, after)]
-    outcome = judge(found.value, found.low, found.high, look.found, look.same) if look.judged else None
+    outcome = judge(ratio.value, ratio.low, ratio.high, look.found, look.same) if look.judged else None
     if look.only_fails and outcome is not Outcome.FAIL:
         outcome = None
-    yield Change(what, means[0], means[1], found, outcome, resource, look.found)
+    yield Change(what, means[0], means[1], ratio, outcome, resource, look.found)
 
 
 def _of(batch: Batch, roles: Sequence[Role], resources: Sequence[Resource]) -> float:

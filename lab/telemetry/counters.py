@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 Counters = Mapping[str, float]
 """`section.name` -> value; of an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
+
+Number = TypeVar("Number", int, float)
 
 EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
 
 
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
     """A perf dump as one level. The messenger's workers, however many there are, become one section `msgr`."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for section, counters in dump.items():
         name = "msgr" if section.startswith("AsyncMessenger::") else section
         for key, value in counters.items():
             for full, number in _entries(f"{name}.{key}", value):
-                found[full] = found.get(full, 0.0) + number
-    return found
+                numbers[full] = numbers.get(full, 0.0) + number
+    return numbers
 
 
 def _entries(name: str, value: Any) -> list[tuple[str, float]]:
@@ -37,13 +39,13 @@ def since(now: Counters, before: Counters) -> dict[str, float]:
     return {key: change for key, change in changes.items() if change}
 
 
-def total(dumps: list[dict[str, float]]) -> dict[str, float]:
-    """Several daemons' counters together."""
-    found: dict[str, float] = {}
+def total(dumps: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
+    """The counters of several daemons or interfaces together, by name."""
+    sums: dict[str, Number] = {}
     for dump in dumps:
         for key, value in dump.items():
-            found[key] = found.get(key, 0.0) + value
-    return found
+            sums[key] = sums[key] + value if key in sums else value
+    return sums
 
 
 @dataclass(frozen=True)

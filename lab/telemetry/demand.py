@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lab.arch import Arch
+from cephlab.lab.spec.arch import Arch
 
 
 class Role(StrEnum):
@@ -102,5 +102,5 @@ class Demand:
 
     def of(self, role: Role, resource: Resource) -> float:
         """Mean cost; 0 where it was not seen."""
-        found = self.costs.get(role, {}).get(resource)
-        return found.mean if found else 0.0
+        interval = self.costs.get(role, {}).get(resource)
+        return interval.mean if interval else 0.0

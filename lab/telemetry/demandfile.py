@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from lab.errors import SpecError
-from lab.history import Event
-from lab.runs import write_json
-from lab.specfile import explain
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.runs import write_json
+from cephlab.lab.history.history import Event
+from cephlab.lab.spec.specfile import explain
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 
 SCHEMA = 1
 KIND = "cephlab-demands"
@@ -60,7 +60,7 @@ class Measurement:
 
 
 for _part in (Demand, Operation, Interval, Batch, Measurement):
-    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
+    # An unknown key is a typing error. In a plain dataclass pydantic would ignore it.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
 _ADAPTER: TypeAdapter[tuple[Measurement, ...]] = TypeAdapter(tuple[Measurement, ...])
@@ -68,7 +68,7 @@ _ADAPTER: TypeAdapter[tuple[Measurement, ...]] = TypeAdapter(tuple[Measurement, 
 
 def save(path: Path, measurements: Iterable[Measurement | Demand]) -> None:
     """Write a demand file in one step; folders above it are made."""
-    whole = tuple(one if isinstance(one, Measurement) else Measurement(one) for one in measurements)
+    whole = tuple(measured if isinstance(measured, Measurement) else Measurement(measured) for measured in measurements)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, to_json(whole), mode=0o644)
 
@@ -98,11 +98,11 @@ def measured_in(events: Iterable[Event]) -> tuple[Measurement, ...]:
 
 def load(path: Path) -> tuple[Demand, ...]:
     """The demands of a file; SpecError as in `load_measurements`."""
-    return tuple(one.demand for one in load_measurements(path))
+    return tuple(measured.demand for measured in load_measurements(path))
 
 
 def load_measurements(path: Path) -> tuple[Measurement, ...]:
-    """Read a demand file; SpecError when it is not there, of another kind or schema, or has a key that is none."""
+    """Read a demand file; SpecError when it is missing, has another kind or schema, or an unknown key."""
     try:
         raw = json.loads(path.read_text())
     except OSError as error:

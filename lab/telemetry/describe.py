@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 
 _SECONDS = {Resource.CPU_USER_S, Resource.CPU_SYSTEM_S}
 _BYTES = {resource for resource in Resource if resource.value.endswith("_bytes")}
@@ -41,16 +41,16 @@ def rows(demand: Demand) -> Iterator[tuple[str, str, str, str]]:
     """(role, resource, mean, interval) of all that was seen."""
     for role in Role:
         for resource in Resource:
-            found = demand.costs.get(role, {}).get(resource)
-            if found is not None and (found.mean or found.low or found.high):
-                yield role.value, NAMES[resource], amount(found.mean, resource), interval_text(found, resource)
+            interval = demand.costs.get(role, {}).get(resource)
+            if interval is not None and (interval.mean or interval.low or interval.high):
+                yield role.value, NAMES[resource], amount(interval.mean, resource), interval_text(interval, resource)
 
 
-def interval_text(found: Interval, resource: Resource) -> str:
+def interval_text(interval: Interval, resource: Resource) -> str:
     """`180 us to 195 us (n = 12)`."""
-    if not math.isfinite(found.low):
+    if not math.isfinite(interval.low):
         return "unknown: one batch"
-    return f"{amount(found.low, resource)} to {amount(found.high, resource)} (n = {found.samples})"
+    return f"{amount(interval.low, resource)} to {amount(interval.high, resource)} (n = {interval.samples})"
 
 
 def amount(value: float, resource: Resource) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
 
 _CALLS = {"x86_64": 298, "aarch64": 241}
 """Number of perf_event_open: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h of Linux."""
@@ -35,10 +35,10 @@ def open_counter(thread: int) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     attributes = struct.pack("<IIQQQQQQQ", _HARDWARE, _SIZE, _INSTRUCTIONS, 0, 0, _ENABLED_AND_RUNNING, _INHERIT, 0, 0)
     kernel = ctypes.CDLL(None, use_errno=True)
-    found = kernel.syscall(number, attributes, thread, _ANY_CPU, _NO_GROUP, _CLOSE_ON_EXEC)
-    if found < 0:
+    counter = kernel.syscall(number, attributes, thread, _ANY_CPU, _NO_GROUP, _CLOSE_ON_EXEC)
+    if counter < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return int(found)
+    return int(counter)
 
 
 @cache

@@ -16,5 +16,5 @@ def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
         return None
     # Noise would make dents, and each dent a knee of its own.
     risen = [max(rates[: number + 1]) for number in range(len(rates))]
-    found = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
-    return None if found is None else float(found)
+    bend = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
+    return None if bend is None else float(bend)

@@ -7,34 +7,33 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 
-from lab import pools
-from lab.ceph.daemon import Daemon
-from lab.clock import SYSTEM, Clock
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.gateway import DATA_POOL as OBJECT_POOL
-from lab.gateway import gateway
-from lab.host import has_own_kernel
-from lab.pools import PoolKind
-from lab.telemetry import counters, steering
-from lab.telemetry.awake import kept_awake
-from lab.telemetry.bench import Bench
-from lab.telemetry.clients import WHOLE_POOL, BlockClients, Clients, ObjectClients, PassClients, job_of
-from lab.telemetry.demand import OSD_ROLES, Demand, Interval, Resource, Role
-from lab.telemetry.demandfile import Batch, Measurement
-from lab.telemetry.instructions import Instructions, obstacle
-from lab.telemetry.meter import Meter, accounted_by, runs_here
-from lab.telemetry.passes import load_in_passes
-from lab.telemetry.place import ELSEWHERE, MACHINE, Say, machine_in
-from lab.telemetry.plan import Loaded, Plan
-from lab.telemetry.readings import Spent
-from lab.telemetry.reference import Reference
-from lab.telemetry.statistics import interval, linearity
-from lab.workloads import image, radosbench, s3
-from lab.workloads.image import BlockImage
+from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL as OBJECT_POOL
+from cephlab.lab.cluster.gateway import gateway
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.providers.host import cpu_time_distortion, has_own_kernel
+from cephlab.lab.telemetry import counters
+from cephlab.lab.telemetry.awake import kept_awake
+from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.clients import WHOLE_POOL, BlockClients, Clients, ObjectClients, PassClients, job_of
+from cephlab.lab.telemetry.demand import OSD_ROLES, Demand, Interval, Resource, Role
+from cephlab.lab.telemetry.demandfile import Batch, Measurement
+from cephlab.lab.telemetry.instructions import Instructions, obstacle
+from cephlab.lab.telemetry.meter import Meter, accounted_by, runs_here
+from cephlab.lab.telemetry.passes import load_in_passes
+from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE, Say, machine_in
+from cephlab.lab.telemetry.plan import Loaded, Plan
+from cephlab.lab.telemetry.readings import Spent
+from cephlab.lab.telemetry.reference import Reference
+from cephlab.lab.telemetry.statistics import interval, linearity
+from cephlab.lab.workloads import image, radosbench, s3
+from cephlab.lab.workloads.image import BlockImage
 
 POOL = "measured"
-_USER_MODE = "uml"
 DATA_POOL = "measured-data"
 PG_NUM = 16
 _WRITTEN_S = 600.0
@@ -124,8 +123,8 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
             f"measure on {operation.shards} OSDs, each on a node of its own",
         )
     made = _objects if plan.objects else _whole_objects if plan.passes else _images
-    with made(cluster, plan, say) as found:
-        yield found
+    with made(cluster, plan, say) as clients:
+        yield clients
 
 
 @contextmanager
@@ -135,7 +134,7 @@ def _whole_objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
     kind = PoolKind("erasure" if operation.k else "replicated", operation.shards, k=operation.k, m=operation.m)
     with ExitStack() as undo:
         undo.enter_context(pools.pool(cluster, WHOLE_POOL, kind, pg_num=PG_NUM))
-        undo.enter_context(steering.primary_is(cluster, cluster.osd_ids()[0], WHOLE_POOL))
+        undo.enter_context(pools.primary_is(cluster, cluster.osd_ids()[0], WHOLE_POOL))
         clients = PassClients(cluster, plan)
         for number, node in enumerate(plan.nodes):
             job = clients.job(number, "write", operation.depth, _WRITTEN_S * cluster.patience)
@@ -152,7 +151,7 @@ def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
     say(f"starting a gateway on {plan.gateway}")
     with (
         gateway(cluster, plan.gateway, kind, pg_num=PG_NUM) as serving,
-        steering.primary_is(cluster, cluster.osd_ids()[0], OBJECT_POOL),
+        pools.primary_is(cluster, cluster.osd_ids()[0], OBJECT_POOL),
     ):
         job = job_of(plan)
         say(f"making a bucket of {job.objects} objects of {job.object_bytes} bytes")
@@ -172,15 +171,15 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
             kind = PoolKind("erasure", operation.shards, k=operation.k, m=operation.m)
             more = ["--data-pool", undo.enter_context(pools.pool(cluster, DATA_POOL, kind, pg_num=PG_NUM))]
         data = DATA_POOL if operation.k else POOL
-        undo.enter_context(steering.primary_is(cluster, cluster.osd_ids()[0], data))
-        found = tuple(BlockImage(POOL, f"image{number}", plan.image_bytes) for number in range(len(plan.nodes)))
-        for node, one in zip(plan.nodes, found, strict=True):
-            image.create(cluster, node, one, *more)
+        undo.enter_context(pools.primary_is(cluster, cluster.osd_ids()[0], data))
+        images = tuple(BlockImage(POOL, f"image{number}", plan.image_bytes) for number in range(len(plan.nodes)))
+        for node, target in zip(plan.nodes, images, strict=True):
+            image.create(cluster, node, target, *more)
             say(f"writing an image of {plan.image_bytes >> 20} MiB {image.PASSES} times over")
-            image.precondition(cluster, node, one)
+            image.precondition(cluster, node, target)
             if "read" in operation.name:
-                image.require_written(cluster, node, one)
-        yield BlockClients(cluster, plan, found)
+                image.require_written(cluster, node, target)
+        yield BlockClients(cluster, plan, images)
 
 
 def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:
@@ -250,11 +249,8 @@ def _linearity(plan: Plan, loaded: Loaded, low: Loaded | None) -> str:
 
 def not_native(cluster: Cluster) -> str | None:
     """Why the CPU time of a cluster's OSDs says nothing of hardware, or None."""
-    if any(cluster.daemon(f"osd.{osd}").host.emulated for osd in cluster.osd_ids()):
-        return "emulated processors: the time is the emulator's"
-    if cluster.provider_name == _USER_MODE:
-        return "User-Mode Linux: the time is that of its system calls as well, which cost many times a kernel's"
-    return None
+    hosts = [cluster.daemon(f"osd.{osd}").host for osd in cluster.osd_ids()]
+    return next((why for host in hosts if (why := cpu_time_distortion(host))), None)
 
 
 def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str]:
@@ -282,17 +278,17 @@ def _accounting(cluster: Cluster, whole: Spent) -> dict[str, str]:
     """Whose clocks a measurement is by, and of which machine, where that is not this one alone."""
     here = runs_here(cluster)
     host = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host
-    found = {
+    conditions = {
         "accounted_by": accounted_by(cluster),
         "kept_awake": "this machine's CPUs" if here else "none, being elsewhere",
     }
     if has_own_kernel(host):
-        found["instructions"] = f"not counted: {host.name} has a kernel of its own"
-        found["host kernel"] = host.facts().kernel
+        conditions["instructions"] = f"not counted: {host.name} has a kernel of its own"
+        conditions["host kernel"] = host.facts().kernel
     else:
-        found["instructions"] = (obstacle() or "counted") if here else f"not counted: {host.name} is elsewhere"
+        conditions["instructions"] = (obstacle() or "counted") if here else f"not counted: {host.name} is elsewhere"
     if whole.machine_s:
-        found["guest_clocks"] = f"{whole.clock_s / whole.machine_s:.2f} of what their machines spent here"
+        conditions["guest_clocks"] = f"{whole.clock_s / whole.machine_s:.2f} of what their machines spent here"
     if not here:
-        found |= {MACHINE: ELSEWHERE, **machine_in(host.read(PurePosixPath("/proc/cpuinfo")).decode())}
-    return found
+        conditions |= {MACHINE: ELSEWHERE, **machine_in(host.read(PurePosixPath("/proc/cpuinfo")).decode())}
+    return conditions

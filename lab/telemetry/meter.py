@@ -11,19 +11,20 @@ from pathlib import PurePosixPath
 from statistics import fmean
 from typing import Protocol
 
-from lab.ceph.adminsocket import tell
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
-from lab.errors import LabBroken, Unavailable
-from lab.host import Host, HostProcess, has_own_kernel
-from lab.providers.base import RunsMachines
-from lab.telemetry import accounting, counters
-from lab.telemetry.account_program import clock_s
-from lab.telemetry.demand import OSD_ROLES, Role
-from lab.telemetry.instructions import Instructions
-from lab.telemetry.kernels import Account, Here, Kernel, Teller, There, busy_cpu_s, pid_here
-from lab.telemetry.readings import Reading
-from lab.workloads.fio import FioResult, Progress
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.ceph.adminsocket import tell
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.providers.base import RunsMachines
+from cephlab.lab.providers.host import Host, HostProcess, has_own_kernel
+from cephlab.lab.telemetry import accounting, counters
+from cephlab.lab.telemetry.account_program import clock_s
+from cephlab.lab.telemetry.accountants import Account, Here, Kernel, Teller, There, busy_cpu_s, pid_here
+from cephlab.lab.telemetry.demand import OSD_ROLES, Role
+from cephlab.lab.telemetry.instructions import Instructions
+from cephlab.lab.telemetry.readings import Reading
+from cephlab.lab.workloads.fio import FioResult, Progress
 
 COUNT = "osd.op"
 
@@ -32,7 +33,7 @@ THIS_MACHINE = "this machine"
 
 
 class Metered(Protocol):
-    """What a role's costs are accounted to: a process on a host."""
+    """A process on a host whose costs count for a role."""
 
     @property
     def name(self) -> str: ...
@@ -73,8 +74,8 @@ class Meter:
     _ahead_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for role, found in self.daemons.items():
-            self._account(role, found)
+        for role, daemons in self.daemons.items():
+            self._account(role, daemons)
 
     def _account(self, role: Role, players: Sequence[Metered | Client]) -> None:
         """Find the processes of a role, and who accounts for them."""
@@ -103,10 +104,8 @@ class Meter:
 
     def _machine(self, host: Host) -> Callable[[], float] | None:
         """What a host's machine has spent so far, where that is a process here."""
-        lab = self.cluster.lab
-        if not isinstance(lab, RunsMachines):
-            return None
-        return lambda: accounting.whole_s(lab.machine_pid(host.name))
+        lab = _machines_here(self.cluster)
+        return None if lab is None else lambda: accounting.whole_s(lab.machine_pid(host.name))
 
     def _teller(self, host: Host) -> Teller:
         return self._tellers.setdefault(host.name, Teller(host))
@@ -140,7 +139,7 @@ class Meter:
         """All counters now: each kernel's in one go, then Ceph's."""
         accounts = {name: self._kernels[name].read(trees) for name, trees in self._trees.items() if trees}
         self._ahead_s.update({name: account.ahead_s for name, account in accounts.items()})
-        counted = {role: one.read() for role, one in self._counted.items()}
+        counted = {role: counter.read() for role, counter in self._counted.items()}
         busy_s = busy_cpu_s() if runs_here(self.cluster) else busy_elsewhere_s(accounts.values())
         ceph: dict[Role, dict[str, float]] = {}
         ceph_at_s: dict[Role, float] = {}
@@ -148,20 +147,23 @@ class Meter:
             began = self.now()
             ceph[role] = ask()
             ceph_at_s[role] = (began + self.now()) / 2
-        found = list(accounts.values())
-        roles = {role for account in found for role in account.usage}
+        known = list(accounts.values())
+        roles = {role for account in known for role in account.usage}
         return Reading(
-            at_s=fmean(account.at_s for account in found),
-            usage={role: accounting.together(one.usage[role] for one in found if role in one.usage) for role in roles},
+            at_s=fmean(account.at_s for account in known),
+            usage={
+                role: accounting.together(account.usage[role] for account in known if role in account.usage)
+                for role in roles
+            },
             ceph=ceph,
             ceph_at_s=ceph_at_s,
-            interfaces={role: summed for role in roles if (summed := _packets_of(role, found))},
+            interfaces={role: summed for role in roles if (summed := _packets_of(role, known))},
             harness_s=self._harness_s(),
             busy_s=busy_s,
             instructions=counted,
-            usage_at_s={role: fmean(one.at_s for one in found if role in one.usage) for role in roles},
-            clock_s=sum(account.clock_s for account in found),
-            machine_s=sum(account.machine_s for account in found),
+            usage_at_s={role: fmean(account.at_s for account in known if role in account.usage) for role in roles},
+            clock_s=sum(account.clock_s for account in known),
+            machine_s=sum(account.machine_s for account in known),
         )
 
     def requests(self) -> float:
@@ -175,7 +177,7 @@ class Meter:
             yield role, partial(self._of_sockets, sockets)
 
     def _of_osds(self, role: Role) -> dict[str, float]:
-        return counters.total([self._osd_counters(daemon) for daemon in self.daemons.get(role, ())])
+        return counters.total(self._osd_counters(daemon) for daemon in self.daemons.get(role, ()))
 
     def _sockets(self) -> dict[Role, list[tuple[Host, PurePosixPath]]]:
         """Admin sockets of what the monitors do not know: clients, where they are Ceph's own, and gateways."""
@@ -183,14 +185,16 @@ class Meter:
             Role.CLIENT: self._clients,
             Role.GATEWAY: self.daemons.get(Role.GATEWAY, ()),
         }
-        found = {
-            role: [(one.host, socket) for one in several if (socket := getattr(one, "socket", None)) is not None]
+        by_role = {
+            role: [
+                (daemon.host, socket) for daemon in several if (socket := getattr(daemon, "socket", None)) is not None
+            ]
             for role, several in asked.items()
         }
-        return {role: sockets for role, sockets in found.items() if sockets}
+        return {role: sockets for role, sockets in by_role.items() if sockets}
 
     def _of_sockets(self, sockets: Sequence[tuple[Host, PurePosixPath]]) -> dict[str, float]:
-        return counters.total([self._socket_counters(host, socket) for host, socket in sockets])
+        return counters.total(self._socket_counters(host, socket) for host, socket in sockets)
 
     def _osd_counters(self, daemon: Metered) -> dict[str, float]:
         return counters.flatten(tell(self.cluster.client, self.cluster.daemons, daemon.name, "perf dump"))
@@ -206,7 +210,7 @@ class Meter:
             if pid:
                 total_s += clock_s(pid)
             else:
-                self._teller(client.host).adopt(str(client.host.directory / "agent.py"))
+                self._teller(client.host).adopt(str(client.script))
         for name, teller in self._tellers.items():
             kernel = self._kernels.get(name)
             if isinstance(kernel, There) and kernel.machine_s is not None:
@@ -216,17 +220,25 @@ class Meter:
         return total_s
 
 
+def _machines_here(cluster: Cluster) -> RunsMachines | None:
+    """The lab of a cluster whose machines are processes here."""
+    lab = cluster.lab if isinstance(cluster, OwnCluster) else None
+    return lab if isinstance(lab, RunsMachines) else None
+
+
 def runs_here(cluster: Cluster) -> bool:
     """Whether a cluster's daemons run on this machine: as its processes, or in machines that are processes of its."""
     daemons = cluster.daemons.values()
-    return isinstance(cluster.lab, RunsMachines) or all(one.process is not None and one.process.pid for one in daemons)
+    return _machines_here(cluster) is not None or all(
+        daemon.process is not None and daemon.process.pid for daemon in daemons
+    )
 
 
 def accounted_by(cluster: Cluster) -> str:
     """Whose clocks say what a cluster's daemons have spent, in words."""
-    if all(one.process is not None and one.process.pid for one in cluster.daemons.values()):
+    if all(daemon.process is not None and daemon.process.pid for daemon in cluster.daemons.values()):
         return "this machine's kernel"
-    if isinstance(cluster.lab, RunsMachines):
+    if _machines_here(cluster) is not None:
         return "this machine's kernel, to the machines that its guests are"
     return "the kernel of each host"
 
@@ -253,11 +265,11 @@ def require_metered(cluster: Cluster, shards: int) -> None:
 
 
 def process_of(player: Metered | Client) -> HostProcess:
-    """The process that plays a role; LabBroken where nobody knows one."""
+    """The process that plays a role; LabBroken where it is not known."""
     process = player.accounted() if isinstance(player, Daemon) else player.process
     if process is None:
         name = getattr(player, "name", "a client")
-        raise LabBroken(f"{name} cannot be accounted for: nobody knows its process", f"host: {player.host.name}")
+        raise LabBroken(f"{name} cannot be accounted for: its process is not known", f"host: {player.host.name}")
     return process
 
 
@@ -267,8 +279,4 @@ def busy_elsewhere_s(accounts: Iterable[Account]) -> float:
 
 
 def _packets_of(role: Role, accounts: Sequence[Account]) -> dict[str, int]:
-    sums: dict[str, int] = {}
-    for account in accounts:
-        for key, value in account.interfaces.get(role, {}).items():
-            sums[key] = sums.get(key, 0) + value
-    return sums
+    return counters.total(account.interfaces.get(role, {}) for account in accounts)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lab.errors import LabBroken
-from lab.telemetry.bench import Bench, Look, Rates, counted
-from lab.telemetry.demand import Role
-from lab.telemetry.demandfile import Batch
-from lab.telemetry.plan import Load, Loaded, main_cost
-from lab.telemetry.readings import Spent, spent, summed
-from lab.telemetry.statistics import Stop
-from lab.workloads.fio import FioResult
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.telemetry.bench import Bench, Look, Rates, counted
+from cephlab.lab.telemetry.demand import Role
+from cephlab.lab.telemetry.demandfile import Batch
+from cephlab.lab.telemetry.plan import Load, Loaded, main_cost
+from cephlab.lab.telemetry.readings import Spent, spent, summed
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.workloads.fio import FioResult
 
 _ENOUGH = 0.5
 """Of a pass, when the second look begins, which must be over before the pass is."""
@@ -29,19 +29,19 @@ def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
     results: list[FioResult] = []
     reason = None
     while reason is None:
-        one, two, ended = one_pass(bench, load)
-        looks.append((one, two))
+        before, after, ended = one_pass(bench, load)
+        looks.append((before, after))
         results += ended
-        batches.append(bench.batch(one, two, load, idle, counted(one, two)))
+        batches.append(bench.batch(before, after, load, idle, counted(before, after)))
         costs = [main_cost(batch.costs) for batch in batches]
         reason = stop.reason(costs, sum(batch.seconds for batch in batches))
         bench.say(
             f"{load}, pass {len(costs)}: {batches[-1].operations / batches[-1].seconds:.0f}/s, "
             f"{costs[-1] * 1e6:.0f} us of CPU an operation"
         )
-    parts = [spent(one.reading, two.reading, in_memory=bench.in_memory) for one, two in looks]
+    parts = [spent(before.reading, after.reading, in_memory=bench.in_memory) for before, after in looks]
     operations = sum(batch.operations for batch in batches)
-    requests = sum(two.requests - one.requests for one, two in looks)
+    requests = sum(after.requests - before.requests for before, after in looks)
     return Loaded(
         batches=tuple(batches),
         whole=summed(parts),
@@ -62,22 +62,22 @@ def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...
     """Two looks at one pass, and what its clients say that they did; LabBroken when that is not everything, once."""
     plan, meter = bench.plan, bench.meter
     objects = plan.image_bytes // plan.operation.block_bytes * load.clients
-    before = meter.requests()
+    at_start = meter.requests()
     with bench.running(load, _LONGEST_S) as running:
-        bench.arrive(running, before)
+        bench.arrive(running, at_start)
         meter.follow(running)
-        one, began = bench.look(), bench.clock.monotonic()
-        first = read = meter.requests() - before
+        before, began = bench.look(), bench.clock.monotonic()
+        first = read = meter.requests() - at_start
         while read < _ENOUGH * objects:
             since, elapsed_s = read - first, bench.clock.monotonic() - began
             left_s = (_ENOUGH * objects - read) * elapsed_s / since if since else 0.0
             bench.clock.sleep(min(_MOST_S, max(_LEAST_S, left_s / 2)))
             bench.must_run(running)
-            read = meter.requests() - before
-        two = bench.look()
+            read = meter.requests() - at_start
+        after = bench.look()
         meter.unfollow()
         ended = tuple(client.finish() for client in running)
     done = sum(result.operations for result in ended)
     if done != objects:
         raise LabBroken(f"{done} objects were read in a pass over {objects}")
-    return one, two, ended
+    return before, after, ended

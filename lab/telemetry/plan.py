@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Operation, Resource, Role
-from lab.telemetry.demandfile import Batch
-from lab.telemetry.readings import Spent
-from lab.telemetry.statistics import Stop
-from lab.workloads import s3
-from lab.workloads.fio import FioResult
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Batch
+from cephlab.lab.telemetry.readings import Spent
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.workloads import s3
+from cephlab.lab.workloads.fio import FioResult
 
 LEAST_OBJECTS = 200
 BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read")
@@ -119,7 +119,9 @@ class Loaded:
     def latency_mean_s(self) -> float:
         """Over all operations of all clients."""
         done = [result.main for result in self.results]
-        return sum(one.latency_mean_s * one.operations for one in done) / max(1, sum(one.operations for one in done))
+        return sum(result.latency_mean_s * result.operations for result in done) / max(
+            1, sum(result.operations for result in done)
+        )
 
     def main_costs(self) -> list[float]:
         """CPU seconds of one operation in all roles that work for it, batch by batch."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lab.telemetry import counters
-from lab.telemetry.accounting import Usage, together
-from lab.telemetry.demand import OSD_ROLES, Resource, Role
+from cephlab.lab.telemetry import counters
+from cephlab.lab.telemetry.accounting import Usage, together
+from cephlab.lab.telemetry.demand import OSD_ROLES, Resource, Role
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
     both = [role for role in after.ceph if role in before.ceph]
     ceph = {role: counters.since(after.ceph[role], before.ceph[role]) for role in both}
     costs = {role: _kernel_costs(role, used, in_memory=in_memory) for role, used in usage.items()}
-    for role, found in costs.items():
+    for role, of_role in costs.items():
         if role in after.instructions and role in before.instructions:
-            found[Resource.INSTRUCTIONS] = after.instructions[role] - before.instructions[role]
+            of_role[Resource.INSTRUCTIONS] = after.instructions[role] - before.instructions[role]
         if role in after.interfaces and role in before.interfaces:
-            found.update(_packets(before.interfaces[role], after.interfaces[role]))
+            of_role.update(_packets(before.interfaces[role], after.interfaces[role]))
     return Spent(
         times=(before.at_s, after.at_s),
         ceph_times={role: (before.ceph_at_s[role], after.ceph_at_s[role]) for role in both},
@@ -112,7 +112,7 @@ def summed(parts: Sequence[Spent]) -> Spent:
         usage={
             role: replace(together(part.usage[role] for part in parts), resident_bytes=resident[role]) for role in roles
         },
-        ceph={role: counters.total([dict(part.ceph.get(role, {})) for part in parts]) for role in asked},
+        ceph={role: counters.total(part.ceph.get(role, {}) for part in parts) for role in asked},
         costs={},
         ceph_costs={},
         harness_s=sum(part.harness_s for part in parts),
@@ -123,21 +123,21 @@ def summed(parts: Sequence[Spent]) -> Spent:
 
 
 def _kernel_costs(role: Role, used: Usage, *, in_memory: bool) -> dict[Resource, float]:
-    found: dict[Resource, float] = {Resource.CPU_USER_S: used.user_s, Resource.CPU_SYSTEM_S: used.system_s}
+    costs: dict[Resource, float] = {Resource.CPU_USER_S: used.user_s, Resource.CPU_SYSTEM_S: used.system_s}
     if role in OSD_ROLES and not in_memory:
-        found[Resource.DEVICE_READ_BYTES] = float(used.read_bytes)
-        found[Resource.DEVICE_WRITE_BYTES] = float(used.write_bytes)
-    return found
+        costs[Resource.DEVICE_READ_BYTES] = float(used.read_bytes)
+        costs[Resource.DEVICE_WRITE_BYTES] = float(used.write_bytes)
+    return costs
 
 
 def _ceph_costs(role: Role, changed: Mapping[str, float], *, in_memory: bool) -> dict[Resource, float]:
     moved = counters.traffic(changed)
-    found = {Resource.WIRE_SENT_BYTES: moved.sent_bytes, Resource.WIRE_RECEIVED_BYTES: moved.received_bytes}
+    costs = {Resource.WIRE_SENT_BYTES: moved.sent_bytes, Resource.WIRE_RECEIVED_BYTES: moved.received_bytes}
     if role in OSD_ROLES:
-        found |= {Resource.DEVICE_READS: moved.reads, Resource.DEVICE_WRITES: moved.writes}
+        costs |= {Resource.DEVICE_READS: moved.reads, Resource.DEVICE_WRITES: moved.writes}
         if in_memory:
-            found |= {Resource.DEVICE_READ_BYTES: moved.read_bytes, Resource.DEVICE_WRITE_BYTES: moved.write_bytes}
-    return found
+            costs |= {Resource.DEVICE_READ_BYTES: moved.read_bytes, Resource.DEVICE_WRITE_BYTES: moved.write_bytes}
+    return costs
 
 
 def _packets(before: Mapping[str, int], after: Mapping[str, int]) -> dict[Resource, float]:

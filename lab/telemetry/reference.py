@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.clock import SYSTEM, Clock
+from cephlab.lab.base.clock import SYSTEM, Clock
 
 PERIOD_S = 0.1
 _HASHED_BYTES = 48 << 10

@@ -7,24 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
-from lab.telemetry.demandfile import Batch
+from cephlab.lab.telemetry.demandfile import Batch
 
 CONFIDENCE = 0.98
-"""Two-sided: one regression in a hundred that is none (lab/checks/regression.py)."""
+"""Two-sided: one false regression in a hundred (lab/checks/regression.py)."""
 _LEAST_LEFT = 6
 """Degrees of freedom that must be left; with fewer, covariates are dropped from the last on."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """after / before with its interval. explained: covariates that were taken into account."""
+    """after / before with its interval."""
 
     value: float
     low: float
     high: float
-    explained: tuple[str, ...] = ()
 
 
 def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
@@ -32,16 +32,16 @@ def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
 
     Logarithms, one value a batch; only those that every batch has.
     """
-    found: dict[str, list[float]] = {}
+    logs: dict[str, list[float]] = {}
     for name in ("switches", "syncs"):
         values = [batch.batching.get(name, 0.0) for batch in batches]
         if all(value > 0 for value in values):
-            found[name] = [math.log(value) for value in values]
+            logs[name] = [math.log(value) for value in values]
     if all(batch.reference for batch in batches):
-        found["pace"] = [
+        logs["pace"] = [
             sum(math.log(value) for value in batch.reference.values()) / len(batch.reference) for batch in batches
         ]
-    return found
+    return logs
 
 
 def pace_moved(beside: tuple[dict[str, list[float]], dict[str, list[float]]]) -> float:
@@ -71,19 +71,10 @@ def ratio(
     for name in names:
         column = np.asarray([*beside[0][name], *beside[1][name]])
         columns.append(column - column.mean())
-    design = np.column_stack(columns)
-    target = np.log([*before, *after])
-    fitted, _, rank, _ = np.linalg.lstsq(design, target, rcond=None)
-    left = count - int(rank)
-    if left <= 0:
-        return Ratio(math.exp(float(fitted[1])), 0.0, math.inf, tuple(names))
-    rest = target - design @ fitted
-    variance = float(rest @ rest) / left * float(np.linalg.pinv(design.T @ design)[1, 1]) + 2 * spread**2
     # A machine that became slower itself by so much leaves what was found uncertain by as much.
-    variance += pace_moved(beside) ** 2
-    half = float(stats.t.ppf((1 + confidence) / 2, left)) * math.sqrt(variance)
-    step = float(fitted[1])
-    return Ratio(math.exp(step), math.exp(step - half), math.exp(step + half), tuple(names))
+    doubt = 2 * spread**2 + pace_moved(beside) ** 2
+    step, low, high = _fitted(np.column_stack(columns), np.log([*before, *after]), 1, confidence, doubt)
+    return Ratio(math.exp(step), math.exp(low), math.exp(high))
 
 
 def paired(
@@ -104,12 +95,22 @@ def paired(
     count = len(target)
     names = [name for name in beside[0] if name in beside[1]] if count > _LEAST_LEFT else []
     columns = [np.ones(count), *(np.asarray(beside[1][name]) - np.asarray(beside[0][name]) for name in names)]
-    design = np.column_stack(columns)
+    step, low, high = _fitted(np.column_stack(columns), target, 0, confidence)
+    return Ratio(math.exp(step), math.exp(low), math.exp(high))
+
+
+def _fitted(
+    design: NDArray[np.float64], target: NDArray[np.float64], column: int, confidence: float, doubt: float = 0.0
+) -> tuple[float, float, float]:
+    """A column's coefficient by least squares with its interval, without end where too few values are left.
+
+    doubt: variance of the coefficient that the values cannot show.
+    """
     fitted, _, rank, _ = np.linalg.lstsq(design, target, rcond=None)
-    step, left = float(fitted[0]), count - int(rank)
+    step, left = float(fitted[column]), len(target) - int(rank)
     if left <= 0:
-        return Ratio(math.exp(step), 0.0, math.inf, tuple(names))
+        return step, -math.inf, math.inf
     rest = target - design @ fitted
-    variance = float(rest @ rest) / left * float(np.linalg.pinv(design.T @ design)[0, 0])
+    variance = float(rest @ rest) / left * float(np.linalg.pinv(design.T @ design)[column, column]) + doubt
     half = float(stats.t.ppf((1 + confidence) / 2, left)) * math.sqrt(variance)
-    return Ratio(math.exp(step), math.exp(step - half), math.exp(step + half), tuple(names))
+    return step, step - half, step + half

@@ -7,17 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from lab.clock import SYSTEM, Clock
-from lab.cluster import Cluster
-from lab.host import Host
-from lab.telemetry.bench import LOG_LAG_S, Bench, Rates
-from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
-from lab.telemetry.measure import conditions_of, demand_of, metering, prepared, steady
-from lab.telemetry.place import Say
-from lab.telemetry.plan import Loaded, Plan
-
-_REACHABLE = ("local",)
-"""Providers whose clusters share one network: a client of one may load the other."""
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.telemetry.bench import LOG_LAG_S, Bench, Rates
+from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from cephlab.lab.telemetry.measure import conditions_of, demand_of, metering, prepared, steady
+from cephlab.lab.telemetry.place import Say
+from cephlab.lab.telemetry.plan import Loaded, Plan
 
 _HEALTHY_S = 60.0
 
@@ -54,28 +52,26 @@ Decide = Callable[[Sequence[Batch], Sequence[Batch], bool], str | None]
 
 
 def measure_beside(
-    before: Side,
-    after: Side,
+    sides: tuple[Side, Side],
     plan: Plan,
     *,
     starts: Starts,
     decide: Decide,
     say: Say,
     conditions: Mapping[str, str] | None = None,
-    clock: Clock = SYSTEM,
 ) -> tuple[Measurement, Measurement]:
     """Measure one operation on two clusters that do nothing else, at the same time; what was made is removed again.
 
     Raises SpecError when a cluster's shape does not fit, LabBroken when the load was not real.
     """
-    sides = (before, after)
-    found: tuple[list[Loaded], list[Loaded]] = ([], [])
+    before, after = sides
+    loaded_by_side: tuple[list[Loaded], list[Loaded]] = ([], [])
     with ExitStack() as undo:
         clients = [undo.enter_context(prepared(side.cluster, plan, say)) for side in sides]
-        reference = undo.enter_context(steady(before.cluster, clock))
+        reference = undo.enter_context(steady(before.cluster, SYSTEM))
         reason, rest = None, None
         while reason is None:
-            number = len(found[0])
+            number = len(loaded_by_side[0])
             say(f"start {number + 1} of {starts.least} to {starts.most}")
             start_anew([side.cluster for side in sides])
             with ExitStack() as closing:
@@ -83,21 +79,21 @@ def measure_beside(
                     closing.enter_context(metering(side.cluster, own)) for side, own in zip(sides, clients, strict=True)
                 ]
                 benches = [
-                    Bench(side.cluster, meter, reference, plan, own.lent(lenders), say, clock)
+                    Bench(side.cluster, meter, reference, plan, own.lent(lenders), say, SYSTEM)
                     for side, meter, own, lenders in zip(
                         sides, meters, clients, (None, lent(before, after)), strict=True
                     )
                 ]
                 rest = rest or [bench.idle() for bench in benches]
                 loads = load_both(benches, plan, starts.load_s, rest)
-            for own, loaded in zip(found, loads, strict=True):
+            for own, loaded in zip(loaded_by_side, loads, strict=True):
                 own.append(numbered(loaded, number))
-            decided = decide(batches_of(found[0]), batches_of(found[1]), calibrated(before, after))
+            decided = decide(batches_of(loaded_by_side[0]), batches_of(loaded_by_side[1]), calibrated(before, after))
             reason = enough(starts, number + 1, decided)
     names = " and ".join(side.cluster.name for side in sides)
     pair = {PAIR: names, **({CALIBRATED: "yes"} if calibrated(before, after) else {}), **(conditions or {})}
-    one, two = (measurement_of(side, plan, own, reason, pair) for side, own in zip(sides, found, strict=True))
-    return one, two
+    old, new = (measurement_of(side, plan, own, reason, pair) for side, own in zip(sides, loaded_by_side, strict=True))
+    return old, new
 
 
 def calibrated(before: Side, after: Side) -> bool:
@@ -107,7 +103,9 @@ def calibrated(before: Side, after: Side) -> bool:
 
 def lent(before: Side, after: Side) -> Mapping[str, Host] | None:
     """Hosts whose programs the new side's clients borrow: the old side's, where images differ and it can be reached."""
-    if before.image_key == after.image_key or before.cluster.provider_name not in _REACHABLE:
+    if before.image_key == after.image_key:
+        return None
+    if Capability.SHARED_NETWORK not in before.cluster.provider.capabilities():
         return None
     return before.cluster.hosts
 

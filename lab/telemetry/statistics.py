@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.demand import Interval
 
 CONFIDENCE = 0.95
 LEAST_BATCHES = 5
@@ -59,9 +59,9 @@ def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: fl
     return Interval(value, max(0.0, low), high, left + 2, confidence)
 
 
-def width(found: Interval) -> float:
+def width(interval: Interval) -> float:
     """Half the interval as a share of the mean; without end where the mean is 0."""
-    return (found.high - found.mean) / abs(found.mean) if found.mean else math.inf
+    return (interval.high - interval.mean) / abs(interval.mean) if interval.mean else math.inf
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ judged by."""
 def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, high_load: str) -> str:
     """Whether an operation costs the same at two loads, in words, by the interval of high / low.
 
-    Linear where all of it is within LINEAR of 1, not linear where it does not hold 1, else nobody can tell. The
-    interval is Welch's, on logarithms.
+    Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it cannot be told.
+    The interval is Welch's, on logarithms.
     """
-    one, two = interval(low), interval(high)
-    found = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
-    least, most = math.exp(found.low) - 1, math.exp(found.high) - 1
+    low_mean, high_mean = interval(low), interval(high)
+    bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
+    least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
     shown = (
-        f"{one.mean * 1e6:.0f} us at {low_load}, {two.mean * 1e6:.0f} us at {high_load}: "
-        f"{two.mean / one.mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
+        f"{low_mean.mean * 1e6:.0f} us at {low_load}, {high_mean.mean * 1e6:.0f} us at {high_load}: "
+        f"{high_mean.mean / low_mean.mean - 1:+.0%} [{least:+.0%} .. {most:+.0%}]"
     )
     if least > -LINEAR and most < LINEAR:
         return f"linear in load within {LINEAR:.0%}: {shown}"

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab.ceph.status import Status, parse_status
-from lab.cluster import Cluster
-from lab.errors import CephTrouble
-from lab.history import Recorder
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.ceph.status import Status, parse_status
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
 
 EVENT = "sample"
 PERIOD_S = 0.5
@@ -19,7 +19,7 @@ PERIOD_S = 0.5
 def watched(cluster: Cluster, recorder: Recorder, period_s: float = PERIOD_S) -> Iterator[None]:
     """Inside the block a `sample` event is recorded every period_s seconds, by a client of its own.
 
-    A status that could not be had is a sample too, with the reason: monitors without a quorum answer nobody.
+    A failed request is a sample too, with the reason: monitors without a quorum do not answer.
     """
     node = cluster.client.host.name
     stopping = threading.Event()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.knobs.settings import Change, Outcome, Setting
-from lab.knobs.tune import Target, apply, revert
-from lab.telemetry.demand import Interval, Resource, Role
-from lab.telemetry.demandfile import Measurement
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.telemetry.demand import Interval, Resource, Role
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.tunables.settings import Change, Outcome, Setting
+from cephlab.lab.tunables.tune import Target, apply, revert
 
 Say = Callable[[str], None]
 
@@ -39,14 +39,14 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        if any(one.low <= 0 for one in self.untuned):
+        if any(interval.low <= 0 for interval in self.untuned):
             return None
-        return self.tuned.mean * 2 / sum(one.mean for one in self.untuned)
+        return self.tuned.mean * 2 / sum(interval.mean for interval in self.untuned)
 
     @property
     def differs(self) -> bool:
-        return all(self.tuned.low > one.high for one in self.untuned) or all(
-            self.tuned.high < one.low for one in self.untuned
+        return all(self.tuned.low > interval.high for interval in self.untuned) or all(
+            self.tuned.high < interval.low for interval in self.untuned
         )
 
 
@@ -68,10 +68,10 @@ def measure_effect(
     say(f"applying {tuning}")
     changes = tuple(apply(target, tuning, settings))
     try:
-        if not any(one.outcome in (Outcome.DONE, Outcome.WAITS) for one in changes):
+        if not any(change.outcome in (Outcome.DONE, Outcome.WAITS) for change in changes):
             raise SpecError(
                 f"{tuning} changes nothing here",
-                "\n".join(f"{one.outcome}: {one.setting.title} {one.why}" for one in changes),
+                "\n".join(f"{change.outcome}: {change.setting.title} {change.why}" for change in changes),
                 "`cephlab tune check` says what differs, and where",
             )
         restart(cluster)
@@ -94,7 +94,7 @@ def restart(cluster: Cluster) -> None:
 
 def rows(effect: Effect) -> Iterator[Row]:
     """Every cost that all three measurements have."""
-    before, tuned, after = (one.demand.costs for one in (effect.before, effect.tuned, effect.after))
+    before, tuned, after = (measurement.demand.costs for measurement in (effect.before, effect.tuned, effect.after))
     for role, costs in tuned.items():
         for resource, cost in costs.items():
             first, last = _of(before, role, resource), _of(after, role, resource)

@@ -1,4 +1,4 @@
-"""Machines of an inventory as places of a tuning: looked at by anybody, changed only where a list names them."""
+"""Machines of an inventory as targets of a tuning. All may be checked; only those on a list may be changed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.attach.guard import NotPermitted
-from lab.attach.permit import Permit
-from lab.home import Home
-from lab.inventory import Inventory
-from lab.inventory import Machine as Known
-from lab.knobs.machine import Machine, Runner
-from lab.knobs.records import Records
-from lab.knobs.tune import Site, Target
-from lab.process import Result
-from lab.providers.ssh.lab import SshLab
-from lab.runs import Runs
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.providers.ssh import SshProvider
+from cephlab.lab.providers.ssh.lab import SshLab
+from cephlab.lab.spec.inventory import Inventory
+from cephlab.lab.spec.inventory import Machine as Known
+from cephlab.lab.tunables.machine import Machine, Runner
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.tune import Site, Target
 
 FOLDER = Path("tunings/machines")
-_LAB = "ssh"
 
 
 @dataclass(frozen=True)
 class Permitted:
-    """Runs a tuning's script on a machine. What only reads passes; NotPermitted for the rest without the list."""
+    """Runs a tuning's script on a machine. NotPermitted for a write to a machine that the list does not name."""
 
     machine: Known
     runner: Runner
@@ -37,7 +37,7 @@ class Permitted:
         return self.machine.name
 
     def run(self, argv: Sequence[str], *, timeout_s: float = 60.0, stdin: bytes = b"") -> Result:
-        """argv: `python3` and what it does; stdin: a request of lab/knobs/on_host.py."""
+        """argv: `python3` and what it does; stdin: a request of lab/tunables/on_host.py."""
         request = json.loads(stdin)
         if (request["write"] or request["swap"] is not None) and self.name not in self.permit.hosts:
             raise _refused(self.name)
@@ -54,21 +54,21 @@ def _refused(name: str) -> NotPermitted:
 def of_inventory(
     inventory: Inventory, permit: Permit, home: Home, *, changing: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Target, ...]]:
-    """A target for each machine; of those on the list alone where they are to be changed.
+    """A target for each machine. changing: only for those on the list.
 
-    The list is said before any machine is entered. NotPermitted, with nothing entered, where it names none of them.
+    The list is printed before any machine is entered. NotPermitted, with nothing entered, where it names none of them.
     Records lie in the home, as those of this machine: they outlive the connection.
     """
-    chosen = [one for one in inventory.machines if not changing or one.name in permit.hosts]
+    chosen = [machine for machine in inventory.machines if not changing or machine.name in permit.hosts]
     if not chosen:
         raise _refused(inventory.machines[0].name)
     for line in permit.describe():
         say(line)
-    left = [one.name for one in inventory.machines if one not in chosen]
+    left = [machine.name for machine in inventory.machines if machine not in chosen]
     if left:
         say(f"left alone, as the list does not name them: {', '.join(left)}")
     with entered(inventory, home, chosen) as runners:
-        yield tuple(_target(one, Permitted(one, runners[one.name], permit), home) for one in chosen)
+        yield tuple(_target(machine, Permitted(machine, runners[machine.name], permit), home) for machine in chosen)
 
 
 def _target(known: Known, runner: Permitted, home: Home) -> Target:
@@ -81,7 +81,7 @@ def _target(known: Known, runner: Permitted, home: Home) -> Target:
 def entered(inventory: Inventory, home: Home, machines: Sequence[Known]) -> Iterator[Mapping[str, Runner]]:
     """The machines over ssh; what was put there is removed at the end."""
     runs = Runs(home)
-    run = runs.create(_LAB)
+    run = runs.create(SshProvider.name)
     try:
         lab = SshLab(run, inventory.machines)
         try:

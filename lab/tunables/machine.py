@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from lab import process
-from lab.knobs.settings import Finding, Kind, Setting, State
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.process import Result
+from cephlab.lab.tunables.settings import Finding, Kind, Setting, State
 
 THIS_MACHINE = "this machine"
 LIMITS_FOLDER = "/etc/security/limits.d"
@@ -70,11 +70,15 @@ class Machine:
     def write(self, writes: Sequence[Write]) -> dict[str, str]:
         """Path -> why it was refused, of those that were."""
         items = [
-            {"path": one.path, "data": None if one.data is None else _text(one.data), "create": one.create}
-            for one in writes
+            {
+                "path": write.path,
+                "data": None if write.data is None else base64.b64encode(write.data).decode(),
+                "create": write.create,
+            }
+            for write in writes
         ]
         answer = self._ask(write=items)
-        return {one.path: error for one, error in zip(writes, answer["write"], strict=True) if error}
+        return {write.path: error for write, error in zip(writes, answer["write"], strict=True) if error}
 
     def swap(self, wanted: str | Sequence[str]) -> list[str]:
         """Switch all swap off, or on again as the lines of an earlier /proc/swaps say; what was refused."""
@@ -88,22 +92,18 @@ class Machine:
         return answer
 
 
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
 def _seen(answer: Mapping[str, Any]) -> dict[str, Seen]:
     return {
         pattern: {
-            path: base64.b64decode(found["data"]) if "data" in found else str(found["error"])
-            for path, found in files.items()
+            path: base64.b64decode(content["data"]) if "data" in content else str(content["error"])
+            for path, content in files.items()
         }
         for pattern, files in answer["read"].items()
     }
 
 
 def patterns(setting: Setting) -> tuple[str, ...]:
-    """The files that a setting is read from; none for what no file tells."""
+    """The files that show a setting; empty where no file does."""
     if setting.kind is Kind.SYSCTL:
         return ("/proc/sys/" + setting.key.replace(".", "/"),)
     if setting.kind is Kind.SYSFS:
@@ -139,8 +139,8 @@ def same(left: str, right: str) -> bool:
 def judge(where: str, setting: Setting, sight: Mapping[str, Seen]) -> Finding:
     """What the files say of a setting."""
     if not patterns(setting):
-        return Finding(where, setting, State.UNSEEN, why="nothing on a running machine tells; look it up by hand")
-    files = {path: content for one in patterns(setting) for path, content in sight[one].items()}
+        return Finding(where, setting, State.UNSEEN, why="nothing on a running machine shows it; check it by hand")
+    files = {path: content for pattern in patterns(setting) for path, content in sight[pattern].items()}
     if not files and setting.kind is not Kind.LIMITS:
         return Finding(where, setting, State.MISSING, why=_absence(setting))
     refused = [f"{path}: {content}" for path, content in files.items() if isinstance(content, str)]
@@ -177,9 +177,9 @@ def swap_areas(content: bytes) -> list[str]:
 
 
 def _judge_swap(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
-    found = swap_areas(contents[_SWAPS])
-    state = State.DRIFT if found else State.SET
-    return Finding(where, setting, state, got=", ".join(found) or "off")
+    areas = swap_areas(contents[_SWAPS])
+    state = State.DRIFT if areas else State.SET
+    return Finding(where, setting, state, got=", ".join(areas) or "off")
 
 
 def _judge_cmdline(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
@@ -192,12 +192,12 @@ def _judge_cmdline(where: str, setting: Setting, contents: Mapping[str, bytes]) 
 
 
 def _judge_limit(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
-    found = list(_limits_of(setting.key, contents))
-    if not found:
+    limits = list(_limits_of(setting.key, contents))
+    if not limits:
         return Finding(where, setting, State.DRIFT, got="not there")
     # pam_limits reads limits.conf, then limits.d by name; the last line for a domain, type and item counts.
-    state = State.SET if same(found[-1], setting.value) else State.DRIFT
-    return Finding(where, setting, state, got=found[-1])
+    state = State.SET if same(limits[-1], setting.value) else State.DRIFT
+    return Finding(where, setting, state, got=limits[-1])
 
 
 def _limits_of(key: str, contents: Mapping[str, bytes]) -> Iterator[str]:
@@ -223,5 +223,5 @@ def limits_file(tuning: str) -> str:
 
 def limits_text(tuning: str, settings: Sequence[Setting]) -> bytes:
     """The content of that file."""
-    lines = [f"# cephlab tuning {tuning}", *(f"{one.key} {one.value}" for one in settings)]
+    lines = [f"# cephlab tuning {tuning}", *(f"{setting.key} {setting.value}" for setting in settings)]
     return ("\n".join(lines) + "\n").encode()

@@ -34,11 +34,11 @@ def interface_of(address: str) -> str | None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
-                found = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
+                known = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()))
             except OSError:
                 continue
             # A loopback interface answers for the whole of 127/8 and tells one address.
-            if found[20:24] == socket.inet_aton(address) or (found[20] == 127 and address.startswith("127.")):
+            if known[20:24] == socket.inet_aton(address) or (known[20] == 127 and address.startswith("127.")):
                 return name
     return None
 
@@ -50,13 +50,13 @@ def read(pattern: str, address: str) -> dict[str, dict[str, str]]:
         if name is None:
             return {}
         pattern = pattern.replace("{interface}", name)
-    found = {}
+    contents = {}
     for path in sorted(glob.glob(pattern)):  # noqa: PTH207 - an absolute pattern
         try:
-            found[path] = {"data": base64.b64encode(Path(path).read_bytes()).decode()}
+            contents[path] = {"data": base64.b64encode(Path(path).read_bytes()).decode()}
         except OSError as error:
-            found[path] = {"error": words(error)}
-    return found
+            contents[path] = {"error": words(error)}
+    return contents
 
 
 def write(item: dict[str, Any]) -> str | None:

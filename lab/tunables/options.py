@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lab.ceph.client import CephCommandFailed
-from lab.knobs.machine import same
-from lab.knobs.settings import Finding, Kind, Setting, State
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.tunables.machine import same
+from cephlab.lab.tunables.settings import Finding, Kind, Setting, State
 
 CLUSTER = "the cluster"
 
@@ -35,31 +35,31 @@ class CephOptions:
     def database(self) -> dict[tuple[str, str], str]:
         """Every entry of the configuration database that has no mask."""
         entries = self.client.mon("config dump")
-        return {(one["section"], one["name"]): str(one["value"]) for one in entries if not one.get("mask")}
+        return {(entry["section"], entry["name"]): str(entry["value"]) for entry in entries if not entry.get("mask")}
 
     def before(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str | None]:
         """What the database holds now for each setting."""
         known = self.database()
-        return {(one.section, one.key): known.get((one.section, one.key)) for one in settings}
+        return {(setting.section, setting.key): known.get((setting.section, setting.key)) for setting in settings}
 
     def judge(self, settings: Sequence[Setting]) -> list[Finding]:
         """What the database and the daemons say of each setting."""
         known = self.database() if settings else {}
         running = {name: self.client.tell(name, "config show") for name in self._asked(settings)}
-        return [self._judge(one, known, running) for one in settings]
+        return [self._judge(setting, known, running) for setting in settings]
 
     def apply(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str]:
         """Set them; (section, option) -> why Ceph refused, of those that it did."""
         refused = {}
-        for one in settings:
+        for setting in settings:
             try:
-                self.client.mon("config set", who=one.section, name=one.key, value=one.value)
+                self.client.mon("config set", who=setting.section, name=setting.key, value=setting.value)
             except CephCommandFailed as error:
-                refused[one.section, one.key] = error.detail.splitlines()[0]
+                refused[setting.section, setting.key] = error.detail.splitlines()[0]
         return refused
 
     def restore(self, options: Options) -> list[str]:
-        """Give the database its earlier entries again; what is not as it was, in words."""
+        """Restore the database's earlier entries; what could not be restored, in words."""
         now = self.database()
         for (section, key), value in options.items():
             if now.get((section, key)) == value:
@@ -85,7 +85,7 @@ class CephOptions:
         return self._help[key]
 
     def _asked(self, settings: Sequence[Setting]) -> list[str]:
-        return [name for name in self.daemons if any(concerns(one, name) for one in settings)]
+        return [name for name in self.daemons if any(concerns(setting, name) for setting in settings)]
 
     def _judge(
         self, setting: Setting, known: Mapping[tuple[str, str], str], running: Mapping[str, Mapping[str, Any]]
@@ -107,7 +107,7 @@ class CephOptions:
         return Finding(self.where, setting, State.DRIFT, got=got)
 
     def _why_not(self, setting: Setting, stored: str | None) -> str:
-        """Why daemons run with another value although the database has the wanted one; empty where it has not."""
+        """Why daemons run with another value than the database has; empty where the database lacks the wanted one."""
         if stored is None or not same(stored, setting.value):
             return ""
         if self.waits(setting):
@@ -115,9 +115,9 @@ class CephOptions:
         return "the configuration database has it; the daemons' ceph.conf, command line or scheduler overrides it"
 
     def waits(self, setting: Setting) -> bool:
-        """Whether only a daemon that starts takes the option over."""
-        found = self._about(setting.key)
-        return bool(found) and not (found or {}).get("can_update_at_runtime")
+        """Whether daemons use the option only after a restart."""
+        described = self._about(setting.key)
+        return bool(described) and not (described or {}).get("can_update_at_runtime")
 
 
 def concerns(setting: Setting, daemon: str) -> bool:
@@ -132,7 +132,7 @@ def same_option(left: str, right: str) -> bool:
 
 def _by_value(values: Mapping[str, str]) -> str:
     """`16 in mon.n0, osd.0; 8 in osd.1`."""
-    found: dict[str, list[str]] = {}
+    names_by_value: dict[str, list[str]] = {}
     for name, value in values.items():
-        found.setdefault(value, []).append(name)
-    return "; ".join(f"{value} in {', '.join(names)}" for value, names in found.items())
+        names_by_value.setdefault(value, []).append(name)
+    return "; ".join(f"{value} in {', '.join(names)}" for value, names in names_by_value.items())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
 
 SCHEMA = 1
 
@@ -43,7 +43,7 @@ class Record:
     before: tuple[Before, ...]
 
     def knobs(self) -> frozenset[str]:
-        return frozenset(name for one in self.before for name in one.knobs())
+        return frozenset(name for before in self.before for name in before.knobs())
 
 
 class Records:
@@ -92,15 +92,15 @@ def _to_json(record: Record) -> dict[str, Any]:
         "number": record.number,
         "before": [
             {
-                "where": one.where,
+                "where": before.where,
                 "files": {
                     path: None if content is None else base64.b64encode(content).decode()
-                    for path, content in one.files.items()
+                    for path, content in before.files.items()
                 },
-                "swaps": None if one.swaps is None else list(one.swaps),
-                "options": [[section, key, value] for (section, key), value in one.options.items()],
+                "swaps": None if before.swaps is None else list(before.swaps),
+                "options": [[section, key, value] for (section, key), value in before.options.items()],
             }
-            for one in record.before
+            for before in record.before
         ],
     }
 
@@ -110,7 +110,7 @@ def _read(path: Path) -> Record:
         raw = json.loads(path.read_text())
         if raw["schema"] != SCHEMA:
             raise LabBroken(f"{path} was written by another cephlab", f"schema {raw['schema']}, wanted {SCHEMA}")
-        return Record(raw["tuning"], int(raw["number"]), tuple(_before(one) for one in raw["before"]))
+        return Record(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LabBroken(f"{path} is not a record of a tuning", str(error), "restore the settings by hand") from error
 

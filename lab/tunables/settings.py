@@ -1,4 +1,4 @@
-"""A setting of a tuning, what was found of it, and what became of it when it was to be changed."""
+"""A setting of a tuning, its state on a machine, and the outcome of changing it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 
 class Scope(StrEnum):
-    """What has a copy of the setting to itself: a cluster, a network namespace, a file system, or a whole kernel."""
+    """What a setting belongs to: a cluster, a network namespace, a file system, or a whole kernel."""
 
     CLUSTER = "cluster"
     NETWORK = "network"
@@ -67,7 +67,7 @@ class Setting:
 
 
 class State(StrEnum):
-    """What a look at a setting gives. unseen: nothing on the machine tells."""
+    """What a look at a setting gives. unseen: nothing on the machine shows it."""
 
     SET = "set"
     DRIFT = "drift"
@@ -78,7 +78,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One setting in one place. got: what was found, for people; why: what else there is to say."""
+    """One setting in one place. got: its value, for people; why: an explanation, for people."""
 
     where: str
     setting: Setting

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.home import Home
-from lab.host import Host
-from lab.knobs.machine import THIS_MACHINE, Machine, ThisMachine
-from lab.knobs.options import CephOptions
-from lab.knobs.records import Records
-from lab.knobs.settings import Scope
-from lab.knobs.tune import MACHINE_SCOPES, Site, Target
-from lab.spec import Capability
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.tunables.machine import THIS_MACHINE, Machine, ThisMachine
+from cephlab.lab.tunables.options import CephOptions
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.settings import Scope
+from cephlab.lab.tunables.tune import MACHINE_SCOPES, Site, Target
 
 FOLDER = "tunings"
 
@@ -35,7 +35,7 @@ def of_cluster(cluster: Cluster, capabilities: frozenset[Capability]) -> Target:
 
 
 def own_scopes(capabilities: frozenset[Capability]) -> frozenset[Scope]:
-    """What each host of a provider has to itself: nothing, its network and files, or a kernel of its own too."""
+    """Scopes that each host of a provider has for itself: none, its network and files, or a kernel too."""
     if Capability.OWN_KERNEL in capabilities:
         return MACHINE_SCOPES
     if Capability.OWN_NETWORK in capabilities:
@@ -44,7 +44,7 @@ def own_scopes(capabilities: frozenset[Capability]) -> frozenset[Scope]:
 
 
 def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]:
-    """One site for each host that has something to itself, and one for what they share with the machine below."""
+    """One site for each host that has scopes of its own, and one for what they share with the machine below."""
     up = [host for host in hosts.values() if host.up()]
     if not up:
         raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(hosts)}")
@@ -59,4 +59,4 @@ def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]
 def _below(up: Sequence[Host]) -> Machine:
     """The machine that carries the hosts, seen through one of them: a native one where there is one."""
     host = next((host for host in up if not host.emulated), up[0])
-    return Machine(f"the machine below {', '.join(one.name for one in up)}", host, host.address)
+    return Machine(f"the machine below {', '.join(machine.name for machine in up)}", host, host.address)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.errors import CleanupFailed, LabError, SpecError
-from lab.knobs import machine as machines
-from lab.knobs.machine import Machine, Write, current
-from lab.knobs.options import CephOptions
-from lab.knobs.records import Before, Record, Records
-from lab.knobs.settings import Change, Finding, Kind, Outcome, Scope, Setting, State
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.tunables import machine as machines
+from cephlab.lab.tunables.machine import Machine, Write, current
+from cephlab.lab.tunables.options import CephOptions
+from cephlab.lab.tunables.records import Before, Record, Records
+from cephlab.lab.tunables.settings import Change, Finding, Kind, Outcome, Scope, Setting, State
 
 MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
 
@@ -25,7 +25,7 @@ class Site:
 
     def settings(self, settings: Sequence[Setting], *, owned_only: bool = False) -> list[Setting]:
         scopes = self.owned if owned_only else self.owned | self.shared
-        return [one for one in settings if one.scope in scopes]
+        return [setting for setting in settings if setting.scope in scopes]
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,13 @@ class Target:
 
 def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
     """One finding for each setting in each place; changes nothing."""
-    found = [finding for site in target.sites for finding in _look(site, site.settings(settings))]
-    options = [one for one in settings if one.scope is Scope.CLUSTER]
+    findings = [finding for site in target.sites for finding in _look(site, site.settings(settings))]
+    options = [option for option in settings if option.scope is Scope.CLUSTER]
     if target.ceph is not None:
-        return found + target.ceph.judge(options)
-    return found + [Finding(target.name, one, State.UNSEEN, why="a Ceph option needs a cluster") for one in options]
+        return findings + target.ceph.judge(options)
+    return findings + [
+        Finding(target.name, option, State.UNSEEN, why="a Ceph option needs a cluster") for option in options
+    ]
 
 
 def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[Change]:
@@ -66,9 +68,9 @@ def revert(target: Target, tuning: str) -> list[str]:
     """
     record = target.records.get(tuning)
     if record is None:
-        known = ", ".join(one.tuning for one in target.records.all()) or "none"
+        known = ", ".join(other.tuning for other in target.records.all()) or "none"
         raise SpecError(f"{tuning} was not applied to {target.name}", f"applied: {known}")
-    above = [one for one in target.records.all() if one.number > record.number and one.knobs() & record.knobs()]
+    above = [other for other in target.records.all() if other.number > record.number and other.knobs() & record.knobs()]
     if above:
         raise SpecError(
             f"{above[-1].tuning} was applied after {tuning}",
@@ -92,58 +94,62 @@ def revert(target: Target, tuning: str) -> list[str]:
 
 
 def _look(site: Site, settings: Sequence[Setting]) -> list[Finding]:
-    sight = site.machine.read([pattern for one in settings for pattern in machines.patterns(one)])
-    return [machines.judge(site.machine.where, one, sight) for one in settings]
+    sight = site.machine.read([pattern for setting in settings for pattern in machines.patterns(setting)])
+    return [machines.judge(site.machine.where, setting, sight) for setting in settings]
 
 
 def _before(target: Target, tuning: str, findings: Sequence[Finding]) -> Iterator[Before]:
     for site in target.sites:
         drifted = _drifted(site, findings)
         swaps = None
-        if any(one.kind is Kind.SWAP for one in drifted):
+        if any(setting.kind is Kind.SWAP for setting in drifted):
             content = site.machine.read(["/proc/swaps"])["/proc/swaps"]["/proc/swaps"]
             swaps = tuple(content.decode().splitlines()) if isinstance(content, bytes) else None
         yield Before(site.machine.where, files=_files(site, tuning, drifted), swaps=swaps)
     if target.ceph is not None:
-        wanted = [one.setting for one in findings if one.where == target.ceph.where and one.state is State.DRIFT]
+        wanted = [
+            finding.setting
+            for finding in findings
+            if finding.where == target.ceph.where and finding.state is State.DRIFT
+        ]
         yield Before(target.ceph.where, options=target.ceph.before(wanted))
 
 
 def _drifted(site: Site, findings: Sequence[Finding]) -> list[Setting]:
     """What is to be changed on a site."""
     return [
-        one.setting
-        for one in findings
-        if one.where == site.machine.where
-        and one.state is State.DRIFT
-        and one.setting.scope in site.owned
-        and not one.setting.by_hand
+        finding.setting
+        for finding in findings
+        if finding.where == site.machine.where
+        and finding.state is State.DRIFT
+        and finding.setting.scope in site.owned
+        and not finding.setting.by_hand
     ]
 
 
 def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, bytes | None]:
     """The files that would be written, as they are."""
-    found: dict[str, bytes | None] = {}
-    plain = [one for one in drifted if one.kind not in (Kind.LIMITS, Kind.SWAP)]
-    for seen in site.machine.read([pattern for one in plain for pattern in machines.patterns(one)]).values():
-        found.update({path: content for path, content in seen.items() if isinstance(content, bytes)})
-    if any(one.kind is Kind.LIMITS for one in drifted):
+    files: dict[str, bytes | None] = {}
+    plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
+    for seen in site.machine.read([pattern for setting in plain for pattern in machines.patterns(setting)]).values():
+        files.update({path: content for path, content in seen.items() if isinstance(content, bytes)})
+    if any(setting.kind is Kind.LIMITS for setting in drifted):
         path = machines.limits_file(tuning)
         content = site.machine.read([path])[path].get(path)
-        found[path] = content if isinstance(content, bytes) else None
-    return found
+        files[path] = content if isinstance(content, bytes) else None
+    return files
 
 
 def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
     """The earlier record with what it does not cover yet: what it knows is what was there before the tuning."""
-    known = {one.where: one for one in old}
-    for one in new:
-        first = known.pop(one.where, Before(one.where))
+    known = {before.where: before for before in old}
+    for before in new:
+        first = known.pop(before.where, Before(before.where))
         yield Before(
-            one.where,
-            files={**one.files, **first.files},
-            swaps=first.swaps if first.swaps is not None else one.swaps,
-            options={**one.options, **first.options},
+            before.where,
+            files={**before.files, **first.files},
+            swaps=first.swaps if first.swaps is not None else before.swaps,
+            options={**before.options, **first.options},
         )
     yield from known.values()
 
@@ -152,10 +158,10 @@ def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
 
 
 def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[Change]:
-    mine = [one for one in findings if one.where == site.machine.where]
-    limits = [one.setting for one in mine if one.setting.kind is Kind.LIMITS]
+    mine = [finding for finding in findings if finding.where == site.machine.where]
+    limits = [finding.setting for finding in mine if finding.setting.kind is Kind.LIMITS]
     refused = _write(site, tuning, _drifted(site, findings), limits)
-    after = {one.setting: one for one in _look(site, [one.setting for one in mine])}
+    after = {finding.setting: finding for finding in _look(site, [finding.setting for finding in mine])}
     for finding in mine:
         yield _change(site, finding, after[finding.setting], refused.get(finding.setting, ""))
 
@@ -163,20 +169,20 @@ def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterato
 def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence[Setting]) -> dict[Setting, str]:
     """Write what differs; setting -> why that was refused. limits: all of the tuning's, which share a file."""
     refused: dict[Setting, str] = {}
-    plain = [one for one in drifted if one.kind not in (Kind.LIMITS, Kind.SWAP)]
-    sight = site.machine.read([pattern for one in plain for pattern in machines.patterns(one)])
-    for one in plain:
-        paths = [path for pattern in machines.patterns(one) for path in sight[pattern]]
-        errors = site.machine.write([Write(path, f"{one.value}\n".encode()) for path in paths])
+    plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
+    sight = site.machine.read([pattern for setting in plain for pattern in machines.patterns(setting)])
+    for setting in plain:
+        paths = [path for pattern in machines.patterns(setting) for path in sight[pattern]]
+        errors = site.machine.write([Write(path, f"{setting.value}\n".encode()) for path in paths])
         if errors:
-            refused[one] = "; ".join(f"{path}: {error}" for path, error in list(errors.items())[:2])
-    if any(one.kind is Kind.LIMITS for one in drifted):
+            refused[setting] = "; ".join(f"{path}: {error}" for path, error in list(errors.items())[:2])
+    if any(setting.kind is Kind.LIMITS for setting in drifted):
         file = Write(machines.limits_file(tuning), machines.limits_text(tuning, limits), create=True)
         errors = site.machine.write([file])
         refused.update(dict.fromkeys(limits, errors[file.path]) if errors else {})
-    for one in drifted:
-        if one.kind is Kind.SWAP and (said := site.machine.swap("off")):
-            refused[one] = "; ".join(said)
+    for setting in drifted:
+        if setting.kind is Kind.SWAP and (said := site.machine.swap("off")):
+            refused[setting] = "; ".join(said)
     return refused
 
 
@@ -209,15 +215,15 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[Change]:
     ceph = target.ceph
     if ceph is None:
         return [
-            Change(one.where, one.setting, Outcome.MISSING, one.why)
-            for one in findings
-            if one.setting.scope is Scope.CLUSTER
+            Change(finding.where, finding.setting, Outcome.MISSING, finding.why)
+            for finding in findings
+            if finding.setting.scope is Scope.CLUSTER
         ]
-    mine = [one for one in findings if one.where == ceph.where and one.setting.kind is Kind.CEPH]
-    drifted = [one.setting for one in mine if one.state is State.DRIFT]
+    mine = [finding for finding in findings if finding.where == ceph.where and finding.setting.kind is Kind.CEPH]
+    drifted = [finding.setting for finding in mine if finding.state is State.DRIFT]
     refused = ceph.apply(drifted)
-    after = {one.setting: one for one in ceph.judge([one.setting for one in mine])}
-    return [_option_change(ceph, one, after[one.setting], refused) for one in mine]
+    after = {finding.setting: finding for finding in ceph.judge([finding.setting for finding in mine])}
+    return [_option_change(ceph, finding, after[finding.setting], refused) for finding in mine]
 
 
 def _option_change(

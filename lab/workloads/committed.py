@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lab.blockstack.mariadb import DATABASE, MariaDb
-from lab.errors import CommandFailed, CommandTimedOut
-from lab.history import Recorder
-from lab.host import Channel, Host
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.providers.host import Channel, Host
 
 USER = "ledger"
 TABLES = ("ledger_one", "ledger_two")
@@ -122,11 +122,11 @@ class Ledger:
         tables = [self.database.query(f"SELECT number, value FROM {DATABASE}.{table}") for table in TABLES]
         return compare(self.begun, self.acknowledged, tables)
 
-    def note(self, recorder: Recorder, found: Found) -> None:
+    def note(self, recorder: Recorder, outcome: Found) -> None:
         """Put into the history what must hold after a power cut."""
         recorder.record(
-            "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=found.unacknowledged
+            "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=outcome.unacknowledged
         )
-        recorder.observe("committed transactions that are gone", got=list(found.lost[:_SHOWN]), wanted=[])
-        recorder.observe("transactions that are half there", got=list(found.half[:_SHOWN]), wanted=[])
-        recorder.observe("rows that nobody wrote", got=list(found.made_up[:_SHOWN]), wanted=[])
+        recorder.observe("committed transactions that are gone", got=list(outcome.lost[:_SHOWN]), wanted=[])
+        recorder.observe("transactions that are half there", got=list(outcome.half[:_SHOWN]), wanted=[])
+        recorder.observe("rows that nobody wrote", got=list(outcome.made_up[:_SHOWN]), wanted=[])

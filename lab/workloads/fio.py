@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.ceph import conf
-from lab.errors import LabBroken
-from lab.host import Host, HostProcess
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.providers.host import Host, HostProcess
 
 _END_S = 60.0
 LOG = "log"
@@ -79,7 +79,7 @@ class FioJob:
 
 @dataclass(frozen=True)
 class Done:
-    """What one direction of a job did. Latencies in seconds, as the submitter saw them; percentiles by number.
+    """What one direction of a job did. latency_mean_s: as the submitter saw it.
 
     iops_stddev, iops_samples: of its rates over half a second each.
     """
@@ -89,7 +89,6 @@ class Done:
     seconds: float
     iops: float
     latency_mean_s: float
-    latency_percentiles_s: Mapping[float, float] = field(default_factory=dict)
     errors: int = 0
     iops_stddev: float = 0.0
     iops_samples: int = 0
@@ -153,19 +152,16 @@ def result_of(job: Mapping[str, Any]) -> FioResult:
 
 
 def _direction(job: Mapping[str, Any], name: str) -> Done:
-    found = job[name]
-    latency = found["lat_ns"]
-    percentiles = found.get("clat_ns", {}).get("percentile", {})
+    side = job[name]
     return Done(
-        operations=int(found["total_ios"]),
-        bytes=int(found["io_bytes"]),
-        seconds=float(found["runtime"]) / 1000,
-        iops=float(found["iops"]),
-        latency_mean_s=float(latency["mean"]) / 1e9,
-        latency_percentiles_s={float(key): float(value) / 1e9 for key, value in percentiles.items()},
+        operations=int(side["total_ios"]),
+        bytes=int(side["io_bytes"]),
+        seconds=float(side["runtime"]) / 1000,
+        iops=float(side["iops"]),
+        latency_mean_s=float(side["lat_ns"]["mean"]) / 1e9,
         errors=int(job.get("total_err", 0)),
-        iops_stddev=float(found.get("iops_stddev", 0.0)),
-        iops_samples=int(found.get("iops_samples", 0)),
+        iops_stddev=float(side.get("iops_stddev", 0.0)),
+        iops_samples=int(side.get("iops_samples", 0)),
     )
 
 
@@ -191,29 +187,41 @@ def parse_progress(text: str) -> Progress:
 
 
 @dataclass(frozen=True)
-class RunningFio:
-    """A job that runs; `process` is what its cost is accounted to."""
+class RunningProgram:
+    """The program of a load, while it runs. process: what its cost is accounted to; log: has what it prints."""
 
-    job: FioJob
     host: Host
     process: HostProcess
-    output: PurePosixPath
     log: PurePosixPath
+
+    def await_end(self, timeout_s: float, program: str) -> None:
+        """LabBroken, with its own words, where it does not end in time; it is killed then."""
+        if not self.process.wait(timeout_s):
+            self.kill()
+            raise LabBroken(f"{program} did not end within {timeout_s:g} s on {self.host.name}", self.words())
+
+    def kill(self) -> None:
+        """End it without a result; nothing happens when it has ended."""
+        self.process.signal(signal.SIGKILL)
+
+    def words(self) -> str:
+        """The end of what it printed; empty where there is nothing."""
+        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
+
+
+@dataclass(frozen=True)
+class RunningFio(RunningProgram):
+    """fio with a job."""
+
+    output: PurePosixPath
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
         """Wait for its end and read what it did; LabBroken with its own words when it failed."""
-        if not self.process.wait(timeout_s):
-            self.process.signal(signal.SIGKILL)
-            raise LabBroken(f"fio did not end within {timeout_s:g} s on {self.host.name}", self.words())
+        self.await_end(timeout_s, "fio")
         if not self.host.exists(self.output):
             raise LabBroken(f"fio left no result on {self.host.name}", self.words())
         return parse(self.host.read(self.output))
-
-    def stop(self) -> FioResult:
-        """Let it end now, with the result so far."""
-        self.process.signal(signal.SIGINT)
-        return self.finish()
 
     def progress(self) -> Progress:
         """Of a timed job that has ended."""
@@ -221,19 +229,6 @@ class RunningFio:
         if not self.host.exists(path):
             raise LabBroken(f"fio left no log on {self.host.name}", self.words())
         return parse_progress(self.host.read(path).decode())
-
-    def kill(self) -> None:
-        """End it without a result; nothing happens when it has ended."""
-        self.process.signal(signal.SIGKILL)
-
-    def words(self) -> str:
-        """The end of what it printed."""
-        return said(self.host, self.log)
-
-
-def said(host: Host, log: PurePosixPath) -> str:
-    """The end of what a program printed into a log; empty where there is none."""
-    return host.read(log).decode(errors="replace")[-2000:] if host.exists(log) else ""
 
 
 def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> RunningFio:
@@ -249,7 +244,7 @@ def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> Running
     env = configure(host, base, options)
     output, log = base / "out.json", base / "words"
     process = host.spawn(job.argv(output), log=log, env=env)
-    return RunningFio(job, host, process, output, log, socket)
+    return RunningFio(host, process, log, output, socket)
 
 
 def folder(host: Host, name: str) -> PurePosixPath:
@@ -275,10 +270,10 @@ def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> di
 def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:
     """Options by which a client reaches the cluster of another host with its own host's programs."""
     text = other.read(conf.conf_path(other)).decode()
-    found = dict(line.split(" = ", 1) for line in text.splitlines() if line.startswith(("fsid = ", "mon_host = ")))
+    settings = dict(line.split(" = ", 1) for line in text.splitlines() if line.startswith(("fsid = ", "mon_host = ")))
     keyring = base / "keyring"
     host.push(other.read(conf.conf_path(other).with_name("keyring")), keyring, mode=0o600)
-    return {**found, "keyring": str(keyring)}
+    return {**settings, "keyring": str(keyring)}
 
 
 def run(host: Host, job: FioJob, *, timeout_s: float) -> FioResult:

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Protocol, runtime_checkable
 
-from lab import clock
-from lab.errors import LabBroken
-from lab.host import Channel, Host
-from lab.workers import Workers
-from lab.workloads import fio
-from lab.workloads.fio import FioJob, FioResult
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.providers.host import Channel, Host
+from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob, FioResult
 
 _EVERYONE = "All clients"
 _SHORT_S = 60.0

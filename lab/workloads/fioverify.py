@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab import clock
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.history import Recorder
-from lab.workloads import fio
-from lab.workloads.fio import FioJob, RunningFio
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob, RunningFio
 
 _BLOCK_BYTES = 4096
 _DEPTH = 4
@@ -82,7 +82,7 @@ class FioVerify:
         before = self._objects()
         running = fio.start(host, job)
         try:
-            # What is done to a fio that has not begun yet, it does not witness.
+            # fio only sees what happens after its first write.
             clock.wait(
                 self._objects,
                 lambda now: now > before,
@@ -104,10 +104,10 @@ class FioVerify:
         host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, verify_only="1", verify_state_load="1")
         running = fio.start(host, job)
-        found = self._note("reading back", read_tally(self._output(running, _VERIFY_S)), running)
-        # fio stops in the middle of up to _DEPTH operations, of which its state says that they may not be there.
+        tally = self._note("reading back", read_tally(self._output(running, _VERIFY_S)), running)
+        # fio stops in the middle of up to _DEPTH operations. Its state marks those as maybe not written.
         least = max(1, self.written - _DEPTH)
-        self.recorder.witness("blocks that fio read back", got=found.read, least=least)
+        self.recorder.witness("blocks that fio read back", got=tally.read, least=least)
 
     def clean(self) -> None:
         self.cluster.client.rbd_remove(self.witness.pool, self.witness.image)

@@ -10,9 +10,9 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Any
 
-from lab.ceph.offline import run_tool
-from lab.errors import CommandTimedOut
-from lab.host import Host
+from cephlab.lab.base.errors import CommandTimedOut
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import Host, preloading
 
 _LIST_S = 60.0
 _TAIL_LINES = 20
@@ -68,34 +68,37 @@ def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str 
 
 def parse_list(text: str) -> tuple[str, ...]:
     """Read what --gtest_list_tests prints: a suite's name with a dot at its end, its cases indented below it."""
-    found, suite = [], ""
+    names, suite = [], ""
     for line in text.splitlines():
         name = line.partition("#")[0].rstrip()
         if re.fullmatch(r"[\w/]+\.", name):
             suite = name
         elif suite and re.fullmatch(r"  [\w/]+", name):
-            found.append(suite + name.strip())
-    return tuple(name for name in found if _DISABLED not in name)
+            names.append(suite + name.strip())
+    return tuple(name for name in names if _DISABLED not in name)
 
 
-def run_gtest(
-    host: Host,
-    program: str,
-    *,
-    wanted: Sequence[str],
-    env: Mapping[str, str],
-    timeout_s: float,
-    report: PurePosixPath,
-    select: str = "*",
-    preload: Sequence[PurePosixPath] = (),
-    cwd: PurePosixPath | None = None,
-) -> Run:
-    """Run a program's cases and account for every wanted one. report: a path on the host, removed afterwards."""
-    argv = [program, f"--gtest_filter={select}", f"--gtest_output=json:{report}"]
+@dataclass(frozen=True)
+class Call:
+    """How a program is started. report: path on the host for its results, removed afterwards; select: a filter."""
+
+    program: str
+    report: PurePosixPath
+    timeout_s: float
+    env: Mapping[str, str]
+    select: str = "*"
+    preload: Sequence[PurePosixPath] = ()
+    cwd: PurePosixPath | None = None
+
+
+def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> Run:
+    """Run a program's cases and account for every wanted one."""
+    argv, report = [call.program, f"--gtest_filter={call.select}", f"--gtest_output=json:{call.report}"], call.report
     host.remove(report)
     code: int | None
     try:
-        ended = host.run(argv, env=env, timeout_s=timeout_s, check=False, preload=preload, cwd=cwd)
+        env = preloading(call.preload, call.env)
+        ended = host.run(argv, env=env, timeout_s=call.timeout_s, check=False, cwd=call.cwd)
         code, stdout, stderr = ended.code, ended.stdout, ended.stderr
     except CommandTimedOut as error:
         code, stdout, stderr = None, error.stdout, error.stderr
@@ -104,7 +107,7 @@ def run_gtest(
     host.remove(report)
     cases = parse_report(written) if written else parse_output(stdout)
     tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
-    run = Run(program, tuple(cases), code, tail)
+    run = Run(call.program, tuple(cases), code, tail)
     return replace(run, cases=tuple(_accounted(run, wanted)))
 
 
@@ -124,12 +127,12 @@ def _reported(suite: str, case: Mapping[str, Any]) -> Case:
 
 def parse_output(text: str) -> list[Case]:
     """Read the progress that a program printed: the last word on every case."""
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for said, name, milliseconds in _LINE.findall(text):
         # The summary at the end names failed cases once more, without a time.
-        if said == "RUN" or (name in found and milliseconds):
-            found[name] = Case(name, _SAID[said], int(milliseconds or 0) / 1000)
-    return list(found.values())
+        if said == "RUN" or (name in cases and milliseconds):
+            cases[name] = Case(name, _SAID[said], int(milliseconds or 0) / 1000)
+    return list(cases.values())
 
 
 def _accounted(run: Run, wanted: Sequence[str]) -> Iterator[Case]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from lab.cluster import Cluster
-from lab.errors import SpecError
-from lab.workloads import fio
-from lab.workloads.fio import FioJob
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob
 
 PASSES = 2
 """The usual count for solid state disks: the second pass meets a store without untouched space."""
@@ -57,8 +57,8 @@ def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int 
 
 def written_bytes(cluster: Cluster, node: str, image: BlockImage) -> int:
     """How much of an image has ever been written, by its objects."""
-    found = json.loads(cluster.tool(node, "rbd", "du", "--format", "json", image.spec))
-    return int(found["images"][0]["used_size"])
+    usage = json.loads(cluster.tool(node, "rbd", "du", "--format", "json", image.spec))
+    return int(usage["images"][0]["used_size"])
 
 
 def require_written(cluster: Cluster, node: str, image: BlockImage) -> None:

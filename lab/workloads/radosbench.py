@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.host import Host, HostProcess
-from lab.workers import Workers
-from lab.workloads.fio import NOTHING, Done, FioResult, Progress, configure, said
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, configure
 
 _MARGIN_S = 60.0
 _END_S = 60.0
@@ -75,12 +74,12 @@ class BenchResult:
 
 def parse(text: str) -> BenchResult:
     """Read the summary that rados bench prints at its end; LabBroken where it is not one."""
-    found = {name.lower(): float(value) for name, value in _FIGURE.findall(text)}
+    figures = {name.lower(): float(value) for name, value in _FIGURE.findall(text)}
     try:
-        operations = found["total writes made"] if "total writes made" in found else found["total reads made"]
-        size = found["write size"] if "write size" in found else found["read size"]
-        spread = found.get("stddev iops", 0.0)
-        return BenchResult(int(operations), found["total time run"], int(size), found["average latency(s)"], spread)
+        operations = figures["total writes made"] if "total writes made" in figures else figures["total reads made"]
+        size = figures["write size"] if "write size" in figures else figures["read size"]
+        spread = figures.get("stddev iops", 0.0)
+        return BenchResult(int(operations), figures["total time run"], int(size), figures["average latency(s)"], spread)
     except KeyError as error:
         raise LabBroken("rados bench printed no summary", f"without {error}:\n{text[-1000:]}") from None
 
@@ -97,41 +96,28 @@ def run_all(cluster: Cluster, jobs: Sequence[tuple[str, BenchJob]]) -> list[Benc
 
 
 @dataclass(frozen=True)
-class RunningBench:
-    """One that runs; `process` is what its cost is accounted to, `socket` its admin socket."""
+class RunningBench(RunningProgram):
+    """rados bench with a job. socket: its admin socket."""
 
     job: BenchJob
-    host: Host
-    process: HostProcess
-    log: PurePosixPath
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
         """Wait for its end, which comes by itself, and read what it did; LabBroken when it printed no summary."""
-        if not self.process.wait(timeout_s):
-            self.kill()
-            raise LabBroken(f"rados bench did not end within {timeout_s:g} s on {self.host.name}", self.words())
-        found = parse(self.host.read(self.log).decode(errors="replace"))
+        self.await_end(timeout_s, "rados bench")
+        result = parse(self.host.read(self.log).decode(errors="replace"))
         done = Done(
-            operations=found.operations,
-            bytes=found.operations * found.block_bytes,
-            seconds=found.seconds,
-            iops=found.iops,
-            latency_mean_s=found.latency_mean_s,
+            operations=result.operations,
+            bytes=result.operations * result.block_bytes,
+            seconds=result.seconds,
+            iops=result.iops,
+            latency_mean_s=result.latency_mean_s,
         )
         return FioResult(NOTHING, done) if self.job.mode == "write" else FioResult(done, NOTHING)
 
     def progress(self) -> Progress:
         """It keeps no log of single operations."""
         return Progress(())
-
-    def kill(self) -> None:
-        """End it without a result; nothing happens when it has ended."""
-        self.process.signal(signal.SIGKILL)
-
-    def words(self) -> str:
-        """The end of what it printed."""
-        return said(self.host, self.log)
 
 
 def start(host: Host, job: BenchJob) -> RunningBench:
@@ -142,4 +128,4 @@ def start(host: Host, job: BenchJob) -> RunningBench:
     socket, log = base / "s", base / "words"
     env = configure(host, base, {"admin_socket": str(socket)})
     process = host.spawn(["rados", *job.arguments()], log=log, env=env)
-    return RunningBench(job, host, process, log, socket)
+    return RunningBench(host, process, log, job, socket)

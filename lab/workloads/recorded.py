@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from lab import clock, operations
-from lab.ceph import conf
-from lab.cluster import Cluster
-from lab.errors import LabBroken, SpecError
-from lab.history import Recorder
-from lab.host import Host, HostProcess
-from lab.operations import Act, Operation, Outcome
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.ceph import conf
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history import operations
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.operations import Act, Operation, Outcome
+from cephlab.lab.providers.host import Host, HostProcess
 
 PROGRAM = Path(__file__).with_name("load_program.py")
 _START_S = 60.0
@@ -197,7 +198,7 @@ class RecordedLoad:
 
     def _finish(self, timeout_s: float) -> None:
         """Wait for every client's end and record what each did, also of those that do not end: LabBroken names them."""
-        endless = [one for one in self._clients if not one.process.wait(timeout_s * self.cluster.patience)]
+        endless = [client for client in self._clients if not client.process.wait(timeout_s * self.cluster.patience)]
         for client in self._clients:
             self._collect(client)
         self._clients = []
@@ -208,8 +209,8 @@ class RecordedLoad:
     def _collect(self, client: Running) -> None:
         offset, error_s = self._clock(client.node)
         text = client.host.read(client.log).decode() if client.host.exists(client.log) else ""
-        found = parse_log(text, load=self.load.name, client=client.node)
-        moved = [replace(_moved(operation, offset), clock_error_s=error_s, run=self._runs) for operation in found]
+        logged = parse_log(text, load=self.load.name, client=client.node)
+        moved = [replace(_moved(operation, offset), clock_error_s=error_s, run=self._runs) for operation in logged]
         for data in operations.pack(moved):
             self.recorder.record(operations.EVENT, **data)
         if "\nended " not in text:
@@ -218,12 +219,12 @@ class RecordedLoad:
     def _clock(self, node: str) -> tuple[float, float]:
         """(what to add to a client's times, by how much that may be wrong): 0.0 wrong where the kernel is our own."""
         before = clock.SYSTEM.monotonic()
-        found = self.cluster.client_on(node).call("clock")
+        answer = self.cluster.client_on(node).call("clock")
         after = clock.SYSTEM.monotonic()
         began = self.recorder.history.began_s
-        if found["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
+        if answer["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip():
             return -began, 0.0
-        return (before + after) / 2 - found["monotonic_s"] - began, (after - before) / 2
+        return (before + after) / 2 - answer["monotonic_s"] - began, (after - before) / 2
 
     def _wait_for_operation(self, client: Running) -> None:
         def look() -> bytes:
@@ -236,7 +237,7 @@ class RecordedLoad:
             lambda text: _END.search(text) is not None,
             what=f"the first operation of the load on {client.node}",
             timeout_s=_START_S * self.cluster.patience,
-            show=lambda text: text[-200:].decode(),
+            timed_out=clock.not_reached_with(lambda text: text[-200:].decode()),
         )
 
     def _words(self, client: Running) -> str:
@@ -248,7 +249,7 @@ def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
 
     A last line that was cut off in the middle is left out. SpecError where an end has no beginning.
     """
-    found: list[Operation] = []
+    ended: list[Operation] = []
     pending: dict[int, Operation] = {}
     for number, line in enumerate(text[: text.rfind("\n") + 1].splitlines(), 1):
         fields = line.split(" ", 5)
@@ -261,8 +262,8 @@ def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
         elif fields[1] == "o":
             if int(fields[0]) not in pending:
                 raise SpecError(f"line {number} of the log of {client} ends what never began", line)
-            found.append(_ended(pending.pop(int(fields[0])), fields[2:]))
-    return [*found, *pending.values()]
+            ended.append(_ended(pending.pop(int(fields[0])), fields[2:]))
+    return [*ended, *pending.values()]
 
 
 def _ended(operation: Operation, fields: Sequence[str]) -> Operation:

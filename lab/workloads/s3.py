@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lab.errors import CephTrouble, LabBroken
-from lab.gateway import Gateway
-from lab.host import Host, HostProcess
-from lab.workloads.fio import NOTHING, Done, FioResult, Progress
+from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.cluster.gateway import Gateway
+from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram
 
 PROGRAM = Path(__file__).with_name("s3_program.py")
 OPERATIONS = ("put", "get")
@@ -36,56 +35,38 @@ class S3Job:
 
 
 @dataclass(frozen=True)
-class RunningS3:
-    """A client that runs; `process` is what its cost is accounted to. It is no client of Ceph's: it has no socket."""
+class RunningS3(RunningProgram):
+    """An S3 client with a job. It is no client of Ceph, so it has no admin socket."""
 
     job: S3Job
-    host: Host
-    process: HostProcess
     output: PurePosixPath
-    log: PurePosixPath
     times: PurePosixPath
     socket: PurePosixPath | None = None
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
         """Wait for its end and read what it did; CephTrouble when the gateway refused or failed a request."""
-        if not self.process.wait(timeout_s):
-            self.kill()
-            raise LabBroken(f"the S3 client on {self.host.name} did not end within {timeout_s:g} s", self.words())
+        self.await_end(timeout_s, "the S3 client")
         if not self.host.exists(self.output):
             raise LabBroken(f"the S3 client on {self.host.name} left no result", self.words())
         return parse(self.host.read(self.output), self.job)
-
-    def stop(self) -> FioResult:
-        """Let it end now, with the result so far."""
-        self.process.signal(signal.SIGINT)
-        return self.finish()
 
     def progress(self) -> Progress:
         """When each operation ended; of a client that has ended."""
         return Progress(sorted(map(float, self.host.read(self.times).split())))
 
-    def kill(self) -> None:
-        """End it without a result; nothing happens when it has ended."""
-        self.process.signal(signal.SIGKILL)
-
-    def words(self) -> str:
-        """The end of what it printed."""
-        return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
-
 
 def parse(text: bytes, job: S3Job) -> FioResult:
     """What the program wrote at its end, as fio's result: one direction did all. CephTrouble when a request failed."""
-    found: dict[str, Any] = json.loads(text)
-    if found["errors"]:
-        raise CephTrouble(f"the gateway failed {found['errors']} request(s) of the S3 load", found["words"])
-    operations, seconds = int(found["operations"]), float(found["seconds"])
+    report: dict[str, Any] = json.loads(text)
+    if report["errors"]:
+        raise CephTrouble(f"the gateway failed {report['errors']} request(s) of the S3 load", report["words"])
+    operations, seconds = int(report["operations"]), float(report["seconds"])
     done = Done(
         operations=operations,
         bytes=operations * job.object_bytes,
         seconds=seconds,
         iops=operations / seconds,
-        latency_mean_s=float(found["waited_s"]) / max(1, operations),
+        latency_mean_s=float(report["waited_s"]) / max(1, operations),
     )
     return FioResult(NOTHING, done) if job.operation == "put" else FioResult(done, NOTHING)
 
@@ -104,7 +85,7 @@ def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
     """Start a client on a host. Every object must be there (`fill`)."""
     base = _prepared(host, gateway, job, job.operation)
     log = base / "words"
-    return RunningS3(job, host, host.spawn(_argv(base), log=log), base / "out.json", log, base / "times")
+    return RunningS3(host, host.spawn(_argv(base), log=log), log, job, base / "out.json", base / "times")
 
 
 def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PurePosixPath:

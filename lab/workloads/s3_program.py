@@ -102,7 +102,7 @@ class Work:
                 STOP.set()
 
     def names(self, number: int) -> Iterator[str]:
-        """What a thread asks for: objects that nobody has put yet, or any of those that were filled in.
+        """What a thread asks for: a new object to put, or any of those that were filled in.
 
         An object that is there already is sent to its OSD twice: the gateway first tries to create it.
         """
@@ -145,8 +145,8 @@ def main() -> int:
         thread.join()
     seconds = time.monotonic() - began
     Path(config["log"]).write_text("".join(f"{ended:.3f}\n" for ended in work.times))
-    found = {"operations": work.operations, "seconds": seconds, "waited_s": work.waited_s, "errors": work.errors}
-    Path(config["output"]).write_text(json.dumps({**found, "words": work.words}))
+    report = {"operations": work.operations, "seconds": seconds, "waited_s": work.waited_s, "errors": work.errors}
+    Path(config["output"]).write_text(json.dumps({**report, "words": work.words}))
     return 0 if not work.errors else 1
 
 

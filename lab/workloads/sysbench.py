@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.host import Host
 
 _MARGIN_S = 120.0
 _SAMPLE = re.compile(
@@ -89,8 +89,8 @@ def run(host: Host, job: Oltp) -> SysbenchResult:
 
 def parse(text: str) -> SysbenchResult:
     """Read sysbench 1.0's report; LabBroken where it is cut short."""
-    found = [pattern.search(text) for pattern in (_TRANSACTIONS, _ERRORS, _RECONNECTS, _TIME, _MEAN, _P95)]
-    done, errors, reconnects, seconds, mean, p95 = found
+    matches = [pattern.search(text) for pattern in (_TRANSACTIONS, _ERRORS, _RECONNECTS, _TIME, _MEAN, _P95)]
+    done, errors, reconnects, seconds, mean, p95 = matches
     if not (done and errors and reconnects and seconds and mean and p95):
         raise LabBroken("sysbench did not report to its end", text[-2000:])
     return SysbenchResult(
@@ -107,5 +107,5 @@ def parse(text: str) -> SysbenchResult:
 
 def samples(text: str) -> tuple[Sample, ...]:
     """The seconds that a run has reported so far."""
-    found = [match for line in text.splitlines() if (match := _SAMPLE.match(line))]
-    return tuple(Sample(int(match["at"]), float(match["tps"]), float(match["p95"])) for match in found)
+    matches = [match for line in text.splitlines() if (match := _SAMPLE.match(line))]
+    return tuple(Sample(int(match["at"]), float(match["tps"]), float(match["p95"])) for match in matches)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.workers import Workers
-from lab.workloads import fio, fioserver
-from lab.workloads.fio import FioJob, FioResult
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads import fio, fioserver
+from cephlab.lab.workloads.fio import FioJob, FioResult
 
 Jobs = Sequence[tuple[Host, FioJob]]
 
@@ -61,6 +61,6 @@ def _side_by_side(jobs: Jobs, timeout_s: float) -> Together:
 
     with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
         done = dict(enumerate(workers.map(one, jobs)))
-    results = {place: found for place, found in done.items() if isinstance(found, FioResult)}
-    failed = {place: found for place, found in done.items() if isinstance(found, str)}
+    results = {place: ended for place, ended in done.items() if isinstance(ended, FioResult)}
+    failed = {place: ended for place, ended in done.items() if isinstance(ended, str)}
     return Together(jobs, results, failed)

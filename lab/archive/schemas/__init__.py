@@ -9,17 +9,19 @@ from typing import Any
 
 import jsonschema
 
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
 
 VERSION = 1
 """Version of the archive's layout and files; a change that an older cephlab cannot read raises it."""
 
+WITH_SCHEMA = ("figure", "limit", "step")
+"""Kinds of events whose data has a schema too."""
+
 
 @cache
 def schema(kind: str) -> dict[str, Any]:
-    """The schema of `manifest`, `verdicts` or `event`."""
-    found: dict[str, Any] = json.loads(Path(__file__).with_name(f"{kind}-{VERSION}.json").read_text())
-    return found
+    """The schema of `manifest`, `verdicts`, `event`, or of the data of an event of some kinds."""
+    return dict(json.loads(Path(__file__).with_name(f"{kind}-{VERSION}.json").read_text()))
 
 
 def validate(kind: str, value: Any, source: str) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.ceph.client import RadosClient
-from lab.errors import SpecError
-from lab.inventory import Inventory, Machine, Role
-from lab.spec import ClusterSpec, DiskClass, Node, Osd
-from lab.spec import Disk as SpecDisk
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.spec.clusterspec import ClusterSpec, DiskClass, Node, Osd
+from cephlab.lab.spec.clusterspec import Disk as SpecDisk
+from cephlab.lab.spec.inventory import Inventory, Machine, Role
 
 _ADDRESS = re.compile(r"(?:v[12]:)?(\[[0-9a-fA-F:]+\]|\d+\.\d+\.\d+\.\d+):\d+/\d+")
 _RELEASE = re.compile(r"ceph version \S+ \([0-9a-f]+\) (\w+)")
@@ -36,7 +36,6 @@ class Census:
 
     fsid: str
     release: str
-    mon_addresses: Mapping[str, str]
     daemons: tuple[Found, ...]
     placed: Mapping[str, str]
     pools: frozenset[str]
@@ -45,7 +44,7 @@ class Census:
     changed_weights: tuple[str, ...] = ()
 
     def on(self, machine: str) -> list[Found]:
-        return [found for found in self.daemons if self.placed[found.name] == machine]
+        return [daemon for daemon in self.daemons if self.placed[daemon.name] == machine]
 
 
 def take_census(client: RadosClient, inventory: Inventory) -> Census:
@@ -56,9 +55,6 @@ def take_census(client: RadosClient, inventory: Inventory) -> Census:
     return Census(
         fsid=str(osd_map["fsid"]),
         release=_release(client.mon("versions")),
-        mon_addresses={
-            found.name.removeprefix("mon."): min(found.addresses, default="") for found in daemons if _is(found, "mon")
-        },
         daemons=daemons,
         placed=place(daemons, inventory),
         pools=frozenset(pool["pool_name"] for pool in osd_map["pools"]),
@@ -69,25 +65,25 @@ def take_census(client: RadosClient, inventory: Inventory) -> Census:
 
 
 def place(daemons: Iterable[Found], inventory: Inventory) -> dict[str, str]:
-    """Daemon -> machine, by address, else by the name that its machine has for itself, else by its own.
+    """Daemon -> machine: by address, else by host name, else by the daemon's own name.
 
-    SpecError names every daemon without a machine, and every machine whose role or architecture the cluster denies.
+    SpecError names every daemon without a machine, and every machine whose role or architecture is wrong.
     """
     placed: dict[str, str] = {}
     wrong = []
-    for found in daemons:
-        machine = _machine_of(found, inventory)
+    for daemon in daemons:
+        machine = _machine_of(daemon, inventory)
         if machine is None:
-            wrong.append(f"{found.name} is on {found.hostname} ({', '.join(sorted(found.addresses))}): not there")
+            wrong.append(f"{daemon.name} is on {daemon.hostname} ({', '.join(sorted(daemon.addresses))}): not there")
             continue
-        placed[found.name] = machine.name
-        if _KINDS[found.name.partition(".")[0]] not in machine.roles:
+        placed[daemon.name] = machine.name
+        if _KINDS[daemon.name.partition(".")[0]] not in machine.roles:
             has = ", ".join(sorted(machine.roles))
             wrong.append(
-                f"roles of {machine.name}: got {has}, wanted: {found.name.partition('.')[0]} too ({found.name})"
+                f"roles of {machine.name}: got {has}, wanted: {daemon.name.partition('.')[0]} too ({daemon.name})"
             )
-        if found.arch and found.arch != machine.arch.value:
-            wrong.append(f"architecture of {machine.name}: got {machine.arch}, {found.name} says {found.arch}")
+        if daemon.arch and daemon.arch != machine.arch.value:
+            wrong.append(f"architecture of {machine.name}: got {machine.arch}, {daemon.name} says {daemon.arch}")
     for machine in inventory.machines:
         kinds = {_KINDS[name.partition(".")[0]] for name, where in placed.items() if where == machine.name}
         spare = sorted(machine.roles - kinds - {Role.CLIENT})
@@ -98,15 +94,15 @@ def place(daemons: Iterable[Found], inventory: Inventory) -> dict[str, str]:
     return placed
 
 
-def _machine_of(found: Found, inventory: Inventory) -> Machine | None:
+def _machine_of(daemon: Found, inventory: Inventory) -> Machine | None:
     for machine in inventory.machines:
-        if found.addresses & {machine.address, machine.cluster_address}:
+        if daemon.addresses & {machine.address, machine.cluster_address}:
             return machine
-    kind, _, ident = found.name.partition(".")
+    kind, _, ident = daemon.name.partition(".")
     # Monitors and managers are called after their machines; cephadm adds a word to a manager's name.
     called = () if kind == "osd" else (ident, ident.partition(".")[0])
-    names = (found.hostname, found.hostname.partition(".")[0], *called)
-    return next((one for one in inventory.machines if one.name in names), None)
+    names = (daemon.hostname, daemon.hostname.partition(".")[0], *called)
+    return next((machine for machine in inventory.machines if machine.name in names), None)
 
 
 def _daemons(client: RadosClient) -> Iterable[Found]:
@@ -131,23 +127,23 @@ def _release(versions: Mapping[str, Mapping[str, int]]) -> str:
     return "+".join(names) or "unknown"
 
 
-def _is(found: Found, kind: str) -> bool:
-    return found.name.startswith(f"{kind}.")
+def _is(daemon: Found, kind: str) -> bool:
+    return daemon.name.startswith(f"{kind}.")
 
 
 def spec_of(census: Census, inventory: Inventory) -> ClusterSpec:
-    """The cluster as a spec: its OSDs' devices are named `osd-N`, and are nobody's to take."""
+    """The cluster as a spec. Its OSDs' devices are named `osd-N`; scenarios may not use them."""
     nodes = []
     for machine in inventory.machines:
         here = census.on(machine.name)
-        disks = tuple(_disk(found) for found in here if _is(found, "osd"))
-        mon, mgr = (any(_is(found, kind) for found in here) for kind in ("mon", "mgr"))
+        disks = tuple(_disk(daemon) for daemon in here if _is(daemon, "osd"))
+        mon, mgr = (any(_is(daemon, kind) for daemon in here) for kind in ("mon", "mgr"))
         osds = tuple(Osd(disk.name) for disk in disks)
         nodes.append(Node(machine.name, machine.arch, disks, osds, mon=mon, mgr=mgr))
     return ClusterSpec(tuple(nodes), release=census.release)
 
 
-def _disk(found: Found) -> SpecDisk:
-    known = {one.value for one in DiskClass}
-    device_class = DiskClass(found.device_class) if found.device_class in known else DiskClass.SSD
-    return SpecDisk(found.name.replace(".", "-"), max(1, found.size_bytes), device_class)
+def _disk(osd: Found) -> SpecDisk:
+    known = {device_class.value for device_class in DiskClass}
+    device_class = DiskClass(osd.device_class) if osd.device_class in known else DiskClass.SSD
+    return SpecDisk(osd.name.replace(".", "-"), max(1, osd.size_bytes), device_class)

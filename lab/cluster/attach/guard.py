@@ -1,4 +1,4 @@
-"""The one place that says what a run may do to a cluster that exists. What is not known to be harmless is refused."""
+"""Decides what a run may do to a cluster that exists. Whatever is not known to be harmless is refused."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lab.attach.permit import Permit
-from lab.errors import Unavailable
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.cluster.attach.permit import Permit
 
 _MON_READS = (
     "crash info",
@@ -97,7 +97,7 @@ _DAEMON_READS = (
     "status",
     "version",
 )
-"""Commands of one daemon, or of a PG's primary, that change nothing; statistics are sent a moment earlier."""
+"""Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier."""
 
 _POOL_COMMANDS = {
     "osd pool application enable": "pool",
@@ -132,25 +132,25 @@ _PROFILE_COMMANDS = {
     "osd erasure-code-profile rm",
     "osd erasure-code-profile set",
 }
-"""Commands about a profile or a rule, which go by the name of the pool that they are for."""
+"""Commands about a profile or a rule. Its name is that of the pool that it is for."""
 
 _PG_COMMANDS = {"deep-scrub", "deep_scrub", "pg deep-scrub", "pg repair", "pg scrub", "repair", "scrub"}
 
 _FREE_OPERATIONS = {"about", "clock", "forget_pool", "pgs"}
-"""What the agent on a client does without changing or reading anybody's data."""
+"""Operations of a client's agent that neither change nor read data."""
 
 
 class NotPermitted(Unavailable):
-    """A step would touch what is not on the list. It was not done."""
+    """A step was refused because it would touch something that is not on the list."""
 
-    def __init__(self, what: str, key: str = "", name: str = "") -> None:
-        hint = f"allow it by --may-break, {key} = [{name!r}]" if key else "run it on a cluster of the lab's own"
-        super().__init__(f"not permitted on the attached cluster: {what}", "nothing was done", hint)
+    def __init__(self, what: str, key: str = "", name: str = "", *, hint: str = "") -> None:
+        allow = f"allow it by --may-break, {key} = [{name!r}]" if key else "run it on a cluster of the lab's own"
+        super().__init__(f"not permitted on the attached cluster: {what}", "nothing was done", hint or allow)
 
 
 @dataclass(frozen=True)
 class Existing:
-    """What the cluster had when the run began: never made, changed or removed, whatever the list says."""
+    """What the cluster had when the run began. The run never changes or removes it, whatever the list says."""
 
     pools: frozenset[str] = frozenset()
     profiles: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class Existing:
 
 @dataclass(frozen=True)
 class Guard:
-    """Judges each step before it is done. pool_names: ids of pools that there are now -> their names."""
+    """Judges each step before it is done. pool_names: gives id -> name of the pools that exist now."""
 
     permit: Permit
     existing: Existing
@@ -183,7 +183,7 @@ class Guard:
             raise NotPermitted(f"{program} on {host}, which is not on the list", "hosts", host)
 
     def disk(self, host: str, name: str) -> str:
-        """Path of a disk on a machine; NotPermitted unless its content may be lost."""
+        """Path of a disk on a machine; NotPermitted unless the list allows its content to be lost."""
         for disk in self.permit.disks:
             if disk.host == host and disk.name == name:
                 return disk.path
@@ -231,7 +231,7 @@ class Guard:
 
     def _osds(self, prefix: str, named: Any) -> None:
         several = named if isinstance(named, Iterable) and not isinstance(named, str) else [named]
-        names = [f"osd.{str(one).removeprefix('osd.')}" for one in several]
+        names = [f"osd.{str(osd).removeprefix('osd.')}" for osd in several]
         if not names:
             raise NotPermitted(f"the command {prefix!r}, which names no OSD")
         for name in names:

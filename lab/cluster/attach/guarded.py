@@ -1,4 +1,4 @@
-"""Hosts as a scenario gets them: whatever it does on a machine, or asks of Ceph from there, passes the guard first."""
+"""Hosts as a scenario gets them. The guard judges everything that it does on a machine or asks of Ceph from there."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lab.arch import Arch
-from lab.attach.guard import Guard, NotPermitted
-from lab.errors import LabBroken, Unavailable
-from lab.host import Channel, Facts, Host, HostProcess, Result
-from lab.providers.guest.wire import Refused
-from lab.providers.ssh.host import SshHost
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.ceph.client import Started, start_agent
+from cephlab.lab.cluster.attach.guard import Guard, NotPermitted
+from cephlab.lab.cluster.attach.offered import Offered
+from cephlab.lab.providers.agent.wire import Refused
+from cephlab.lab.providers.host import Channel, Facts, Host, HostProcess, Result
+from cephlab.lab.providers.ssh.host import SshHost
+from cephlab.lab.spec.arch import Arch
 
-AGENT = "agent.py"
-"""The client's agent, below a host's own directory (see RadosClient)."""
+_RESOLVE_S = 60.0
 
-_ADMIN = ("client.admin", "--name=client.admin", "--id=admin", "--clientname=admin")
-_ADMIN_VARIABLE = {"CEPH_CLIENT_ID": "admin"}
+
+def own_folder(host: Host) -> PurePosixPath:
+    """The scenarios' folder on a machine. The folder above is the lab's, with its agents and its keyring."""
+    return host.directory / "own"
 
 
 def not_installed(error: LabBroken) -> bool:
@@ -31,7 +34,7 @@ def not_installed(error: LabBroken) -> bool:
 
 
 class GuardedChannel:
-    """A client's agent, whose every request is judged before it is sent."""
+    """A client's agent. Every request is judged before it is sent."""
 
     def __init__(self, channel: Channel, guard: Guard) -> None:
         self._channel = channel
@@ -51,13 +54,15 @@ class GuardedChannel:
 class GuardedHost:
     """A machine of a cluster that exists.
 
-    Below its own directory, which the run made, anything may be read and written. Programs run, and files elsewhere are
-    looked at, where the list names the machine; the guard's clients run wherever they can.
+    Anything below its own directory may be read and written. If the list names the machine, programs may run as the
+    run's own Ceph entity, and files elsewhere may be used. Files of the lab are never read or written. The guard's own
+    clients may run on any machine. entity: empty where there is none.
     """
 
-    def __init__(self, host: Host, guard: Guard) -> None:
+    def __init__(self, host: Host, guard: Guard, entity: str = "") -> None:
         self._host = host
         self._guard = guard
+        self._offered = Offered(host.name, own_folder(host), entity)
 
     @property
     def name(self) -> str:
@@ -73,7 +78,7 @@ class GuardedHost:
 
     @property
     def directory(self) -> PurePosixPath:
-        return self._host.directory
+        return self._offered.own
 
     @property
     def root(self) -> PurePosixPath:
@@ -98,14 +103,12 @@ class GuardedHost:
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         check: bool = True,
-        preload: Sequence[PurePosixPath] = (),
         cwd: PurePosixPath | None = None,
     ) -> Result:
-        self._program(argv, env)
+        self._program(argv, env, stdin, cwd)
+        env = self._offered.environment(env)
         try:
-            return self._host.run(
-                argv, timeout_s=timeout_s, stdin=stdin, env=env, check=check, preload=preload, cwd=cwd
-            )
+            return self._host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env, check=check, cwd=cwd)
         except LabBroken as error:
             raise self._missing(argv[0], error) from error
 
@@ -115,29 +118,32 @@ class GuardedHost:
         *,
         log: PurePosixPath,
         env: Mapping[str, str] | None = None,
-        preload: Sequence[PurePosixPath] = (),
     ) -> HostProcess:
         self._program(argv, env)
         self._file(log, f"writing {log}")
         try:
-            return self._host.spawn(argv, log=log, env=env, preload=preload)
+            return self._host.spawn(argv, log=log, env=self._offered.environment(env))
         except LabBroken as error:
             raise self._missing(argv[0], error) from error
 
     def find(self, ref: Mapping[str, Any]) -> HostProcess:
+        self._guard.program(self.name, "a process")
         return self._host.find(ref)
 
     def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Channel:
-        if self.is_agent(argv):
-            return GuardedChannel(self._host.channel(argv, env=env), self._guard)
         self._program(argv, env)
-        return self._host.channel(argv, env=env)
+        return self._host.channel(argv, env=self._offered.environment(env))
+
+    def start_agent(self, arguments: Sequence[str]) -> Started:
+        """The lab's own agent for a client (see RadosClient), in the lab's folder. Each request to it is judged."""
+        script, channel = start_agent(self._host, arguments)
+        return script, GuardedChannel(channel, self._guard)
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
         self._program(argv, env)
-        return self._host.interactive(argv, env=env, terminal=terminal)
+        return self._host.interactive(argv, env=self._offered.environment(env), terminal=terminal)
 
     @contextmanager
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
@@ -145,24 +151,27 @@ class GuardedHost:
         if not isinstance(other, GuardedHost):
             raise NotPermitted(f"reaching {other.name}, which is no machine of its inventory")
         for host, place in ((other, path), (self, near)):
-            host._program((f"a socket at {place}",), None)
-        self._file(near, f"making {near}")
+            host._guard.program(host.name, f"a socket at {place}")
+            host._file(place, f"a socket at {place}")
         if not isinstance(self._host, SshHost):
             raise LabBroken(f"{self.name} is entered without ssh")
         with self._host.reaching(other._host, path, near):
             yield
 
-    def is_agent(self, argv: Sequence[str]) -> bool:
-        """Whether a command is a client's agent."""
-        return tuple(argv[:2]) == ("python3", str(self.directory / AGENT))
-
-    def _program(self, argv: Sequence[str], env: Mapping[str, str] | None) -> None:
+    def _program(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        stdin: bytes = b"",
+        cwd: PurePosixPath | None = None,
+    ) -> None:
         self._guard.program(self.name, argv[0])
-        if _ADMIN_VARIABLE.items() <= dict(env or {}).items() or any(word in _ADMIN for word in argv):
-            raise NotPermitted(f"{argv[0]} on {self.name} as client.admin, whom nothing limits")
+        if cwd is not None:
+            self._file(cwd, f"{argv[0]} in {cwd}")
+        self._offered.judge(argv, env, stdin, cwd)
 
     def _missing(self, program: str, error: LabBroken) -> LabBroken | Unavailable:
-        """A program that a machine does not have is a capability that is missing, not a broken lab."""
+        """The error to raise: a program that is not installed is a missing capability, not a broken lab."""
         if not_installed(error):
             what = f"{self.name} of the attached cluster has no program {program}"
             return Unavailable(what, error.detail, f"install the package that has it on {self.name}")
@@ -191,14 +200,28 @@ class GuardedHost:
         self._host.make_directory(path)
 
     def remove(self, path: PurePosixPath) -> None:
-        self._file(path, f"removing {path}")
+        # Removing a link does not remove its target.
+        self._file(path.parent, f"removing {path}")
+        self._file(PurePosixPath(posixpath.normpath(path)), f"removing {path}", follow=False)
         self._host.remove(path)
 
-    def _file(self, path: PurePosixPath, what: str) -> None:
-        """Below the run's own directory files are the run's; links are its own doing."""
+    def _file(self, path: PurePosixPath, what: str, *, follow: bool = True) -> None:
+        """Judge a file. Files in the scenarios' folder are allowed, unless a link leads out of it."""
         plain = PurePosixPath(posixpath.normpath(path))
-        if not plain.is_relative_to(self.directory):
+        self._place(plain, self.directory, what)
+        if follow:
+            own, real = self._real(self.directory, path)
+            self._place(real, own, f"{what}, which is {real}")
+
+    def _place(self, path: PurePosixPath, own: PurePosixPath, what: str) -> None:
+        self._offered.place(path, what, own)
+        if not path.is_relative_to(own):
             self._guard.program(self.name, what)
+
+    def _real(self, *paths: PurePosixPath) -> list[PurePosixPath]:
+        """Paths with every link followed. Parts that do not exist stay as they are."""
+        argv = ("realpath", "--canonicalize-missing", "--zero", "--", *map(str, paths))
+        return [PurePosixPath(path) for path in self._host.run(argv, timeout_s=_RESOLVE_S).stdout.split("\0")[:-1]]
 
     # The machine
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from lab.errors import SpecError
-from lab.inventory import Inventory
-from lab.specfile import explain
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.inventory import Inventory, matching
+from cephlab.lab.spec.specfile import explain
 
 HINT = "see docs/attach.md: may-break"
 _KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"}
@@ -37,10 +36,11 @@ class Disk:
 
 @dataclass(frozen=True)
 class Permit:
-    """pools: names of those that a run may make, write to and delete; none of them exists when it begins.
+    """What a run may touch, by exact names. The default is nothing: read-only.
 
-    daemons: may be stopped, started, killed and told what changes them; hosts: where a scenario's own programs may run
-    and write; disks: whose content may be lost. All by exact name. Nothing of any is the default: read-only.
+    pools: the run may make, write to and delete them, and none may exist before; daemons: may be stopped, started,
+    killed and changed by commands; hosts: a scenario's programs may run and write there; disks: their content may be
+    lost.
     """
 
     pools: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class Permit:
         return self == Permit()
 
     def describe(self) -> list[str]:
-        """What is printed before anything is touched."""
+        """Lines to print before anything is touched."""
         if self.read_only:
             return ["read-only: no pool, daemon, disk or machine may be touched (--may-break allows some)"]
         words = {
@@ -84,11 +84,11 @@ def read_permit(given: str | None, inventory: Inventory) -> Permit:
     listed = ":" in given and not path.exists()
     raw, source = (_listed(given), "--may-break") if listed else (_read(path), str(path))
     try:
-        found = _permit(_File.model_validate(raw))
+        permit = _permit(_File.model_validate(raw))
     except ValidationError as error:
         raise SpecError(f"{source} is not a list of what may be touched", explain(error), HINT) from None
-    _refuse_strangers(found, inventory, source)
-    return found
+    _refuse_strangers(permit, inventory, source)
+    return permit
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -101,7 +101,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _listed(given: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for word in given.split(","):
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
@@ -109,24 +109,15 @@ def _listed(given: str) -> dict[str, list[str]]:
             raise SpecError(
                 f"--may-break: {word.strip()!r} names nothing", f"got {word.strip()!r}, wanted: {wanted}", HINT
             )
-        found.setdefault(_KINDS[kind], []).append(name)
-    return found
-
-
-def _matching(pattern: str, wanted: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(wanted)
-        return value
-
-    return AfterValidator(check)
+        names.setdefault(_KINDS[kind], []).append(name)
+    return names
 
 
 # A pool's name becomes part of a cephx capability, where a space or a comma would begin another one.
-_Pool = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "one pool's exact name: letters, digits, - and _")]
-_Daemon = Annotated[str, _matching(r"(osd\.\d+|(mon|mgr|mds)\.[A-Za-z0-9_.-]+)", "KIND.ID, such as osd.3 or mon.a")]
-_Host = Annotated[str, _matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a machine's name in the inventory")]
-_Disk = Annotated[str, _matching(r"[A-Za-z0-9_-]+:/[A-Za-z0-9_./:-]+", "HOST:/dev/NAME")]
+_Pool = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "one pool's exact name: letters, digits, - and _")]
+_Daemon = Annotated[str, matching(r"(osd\.\d+|(mon|mgr|mds)\.[A-Za-z0-9_.-]+)", "KIND.ID, such as osd.3 or mon.a")]
+_Host = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a machine's name in the inventory")]
+_Disk = Annotated[str, matching(r"[A-Za-z0-9_-]+:/[A-Za-z0-9_./:-]+", "HOST:/dev/NAME")]
 
 
 class _File(BaseModel):
@@ -143,10 +134,10 @@ def _permit(written: _File) -> Permit:
     return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), frozenset(disks))
 
 
-def _refuse_strangers(found: Permit, inventory: Inventory, source: str) -> None:
+def _refuse_strangers(permit: Permit, inventory: Inventory, source: str) -> None:
     known = {machine.name for machine in inventory.machines}
-    named = [("hosts", host) for host in sorted(found.hosts)]
-    named += [("disks", disk.host) for disk in sorted(found.disks, key=str)]
+    named = [("hosts", host) for host in sorted(permit.hosts)]
+    named += [("disks", disk.host) for disk in sorted(permit.disks, key=str)]
     wrong = [
         f"{key}: got {name!r}, wanted: one of {', '.join(sorted(known))}" for key, name in named if name not in known
     ]

@@ -1,4 +1,4 @@
-"""Daemons that systemd keeps: found among a machine's units, asked and told through systemctl."""
+"""Daemons that systemd runs: found among a machine's units, and handled through systemctl."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import Signals
 from typing import Any
 
-from lab import clock
-from lab.attach.guard import NotPermitted
-from lab.attach.guarded import not_installed
-from lab.ceph.daemon import Daemon, Wanted
-from lab.errors import CommandFailed, LabBroken, NotReached, Unavailable
-from lab.host import Host, HostProcess
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, LabBroken, NotReached, SpecError, Unavailable
+from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.attach.guarded import not_installed
+from cephlab.lab.providers.host import Host, HostProcess
 
 Permitted = Callable[[str, str], None]
 """(daemon, verb) -> nothing; raises NotPermitted."""
@@ -32,22 +32,36 @@ _CEPHADM = re.compile(r"ceph-([0-9a-f-]{36})@(osd|mon|mgr|mds)\.(.+)\.service")
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit that runs a daemon. contained: cephadm's, whose first process is a container engine's client."""
+    """A unit that runs a daemon. contained: made by cephadm, so that its first process is a container engine's client.
+
+    rival: an active unit of packages for a daemon of the same name, where this unit is not active.
+    """
 
     name: str
     daemon: str
     active: bool
     contained: bool
+    rival: str = ""
 
 
 def parse_units(text: str, fsid: str) -> dict[str, Unit]:
-    """Daemon -> unit, from `systemctl list-units --all --output=json` (systemd 246 and later). Others' are left out."""
-    found = {}
+    """Daemon -> unit, from `systemctl list-units --all --output=json` (systemd 246 and later). Others' are left out.
+
+    A unit of packages does not name its cluster. A unit that names this cluster takes precedence.
+    """
+    packaged: dict[str, Unit] = {}
+    contained: dict[str, Unit] = {}
     for entry in json.loads(text or "[]"):
         unit = _unit(str(entry["unit"]), active=entry["active"] in ("active", "activating", "reloading"), fsid=fsid)
         if unit is not None and entry.get("load") != "not-found":
-            found[unit.daemon] = unit
-    return found
+            (contained if unit.contained else packaged)[unit.daemon] = unit
+    return {**packaged, **{name: _beside(unit, packaged.get(name)) for name, unit in contained.items()}}
+
+
+def _beside(unit: Unit, packaged: Unit | None) -> Unit:
+    if packaged is None or unit.active or not packaged.active:
+        return unit
+    return replace(unit, rival=packaged.name)
 
 
 def _unit(name: str, *, active: bool, fsid: str) -> Unit | None:
@@ -91,14 +105,24 @@ class Units:
 
     def get(self, daemon: str) -> Unit:
         """A daemon's unit; Unavailable where systemd keeps none of that name."""
-        found = self.all()
-        if daemon not in found:
-            has = ", ".join(sorted(found)) or "none"
+        units = self.all()
+        if daemon not in units:
+            has = ", ".join(sorted(units)) or "none"
             raise Unavailable(
                 f"the attached cluster has no unit of systemd on {self._host.name} for {daemon}",
                 f"daemons with units: {has}",
             )
-        return found[daemon]
+        return units[daemon]
+
+    def refuse_rival(self, daemon: str) -> None:
+        """SpecError where this cluster's unit is not active and a unit of packages is, which may be a leftover."""
+        unit = self.all().get(daemon)
+        if unit is not None and unit.rival:
+            raise SpecError(
+                f"{daemon} has two units on {self._host.name}, and the one that runs may be another cluster's",
+                f"{unit.name}: not active; {unit.rival}: active",
+                f"start the one, or `systemctl disable --now` the other: only {unit.name} names this cluster",
+            )
 
     def main_pid(self, daemon: str) -> int:
         """The process that is a daemon, as its machine counts; 0 while it does not run."""
@@ -116,7 +140,7 @@ class Units:
 
 @dataclass(frozen=True)
 class UnitProcess:
-    """A daemon's process as systemd names it: looked at, and told nothing. main_pid: as its machine counts."""
+    """A daemon's process by systemd, to look at only. main_pid: the pid on its machine."""
 
     daemon: UnitDaemon
     main_pid: int
@@ -147,7 +171,7 @@ class UnitProcess:
 
 @dataclass
 class UnitDaemon(Daemon):
-    """A daemon whose process is systemd's. units: of its machine; None where systemd does not keep it."""
+    """A daemon that systemd runs. units: of its machine; None where systemd does not run it."""
 
     units: Units | None = None
     permitted: Permitted = field(default=lambda _name, _verb: None)
@@ -187,14 +211,14 @@ class UnitDaemon(Daemon):
         self._units().tell("kill", "--signal=SIGCONT", unit)
 
     def alive(self) -> bool:
-        """By systemd; one that it does not keep is taken to live, and Ceph's own maps say when it does not."""
+        """What systemd says. A daemon that it does not run counts as alive: Ceph's maps show when it is not."""
         if self.units is None:
             return self.wanted is not Wanted.STOPPED
         unit = self.units.all().get(self.name)
         return unit is not None and unit.active
 
     def accounted(self) -> HostProcess | None:
-        """The unit's own process; None where systemd does not keep the daemon, or only a container engine's client."""
+        """The unit's process; None where systemd does not run the daemon itself."""
         unit = self.units.all().get(self.name) if self.units is not None else None
         if self.units is None or unit is None or unit.contained:
             return None
@@ -205,7 +229,7 @@ class UnitDaemon(Daemon):
         return f"look at {self.host.name}: journalctl -u 'ceph*{self.id}*' -n {lines}"
 
     def crashes(self) -> list[str]:
-        """None here: `ceph crash ls` has those of a cluster that exists."""
+        """Empty: on a cluster that exists `ceph crash ls` has them."""
         return []
 
     def _bare(self, verb: str) -> str:

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.deploy.microceph import MicroCeph, Source, remove_from
-from lab.errors import CleanupFailed, LabError, SpecError
-from lab.inventory import Inventory, Machine, Role, machine_to_json
-from lab.providers.ssh.lab import SshLab, recorded
-from lab.runs import Run, write_private
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.runs import Run, write_private
+from cephlab.lab.cluster.deploy.microceph import MicroCeph, Source, remove_from
+from cephlab.lab.providers.ssh.lab import SshLab, recorded
+from cephlab.lab.spec.inventory import Inventory, Machine, Role, machine_to_json
 
 MARKER = "microceph"
-"""In a run's directory: its machines got MicroCeph from it, and lose it with it. Empty."""
+"""Empty file in a run's directory: the run put MicroCeph onto its machines, and removing the run removes it."""
 
 _INVENTORY = "inventory.toml"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What stands after it. inventory, conf, keyring: files on this machine; disks: path of each OSD by its number."""
+    """The cluster that was made. inventory, conf, keyring: files on this machine; disks: OSD number -> path."""
 
     inventory: Path
     conf: Path
@@ -32,10 +32,10 @@ class Standing:
 
 def servers_of(inventory: Inventory) -> tuple[Machine, ...]:
     """The machines that Ceph is put onto; SpecError where there is none."""
-    found = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
-    if not found:
+    servers = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
+    if not servers:
         raise SpecError(f"{inventory.source} has no machine for Ceph", "all of them are clients only", "add `osd`")
-    return found
+    return servers
 
 
 def raise_on_machines(
@@ -49,7 +49,7 @@ def raise_on_machines(
 ) -> Standing:
     """Put MicroCeph onto an inventory's machines; the run is not kept yet.
 
-    disks: per machine what `disk add` takes. Where it fails, what was installed is gone again.
+    disks: per machine what `disk add` takes. After a failure, what was installed is removed again.
     """
     if inventory.ceph is not None:
         raise SpecError(f"{inventory.source} says where its Ceph is", "it stands already", "leave [ceph] out")
@@ -90,7 +90,7 @@ def inventory_text(inventory: Inventory, conf: Path, keyring: Path) -> str:
 
 
 def _keys(machine: Machine) -> dict[str, Any]:
-    found = {
+    keys = {
         "name": machine.name,
         "address": machine.address,
         "cluster_address": machine.cluster_address,
@@ -103,13 +103,13 @@ def _keys(machine: Machine) -> dict[str, Any]:
         "directory": machine.directory,
         "python": machine.python,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def _quoted(value: Any) -> str:
     """A value of TOML: strings, numbers and lists of strings."""
     if isinstance(value, list):
-        return f"[{', '.join(_quoted(one) for one in value)}]"
+        return f"[{', '.join(_quoted(item) for item in value)}]"
     if isinstance(value, int):
         return str(value)
     escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
@@ -117,14 +117,19 @@ def _quoted(value: Any) -> str:
 
 
 def remove_from_machines(run: Run) -> list[str]:
-    """Take MicroCeph off the machines that got it from a run; in words. CleanupFailed at the end."""
+    """Remove MicroCeph from the machines that got it from a run; what was removed, in words.
+
+    Goes on after an error, and raises CleanupFailed at the end.
+    """
     if not (run.directory / MARKER).exists():
         return []
     removed: list[str] = []
     errors: list[str] = []
     machines = recorded(run.directory)
     lab = SshLab(run, tuple(machines.values()))
-    lab.restore({"nodes": {name: {"machine": machine_to_json(one), "disks": []} for name, one in machines.items()}})
+    lab.restore(
+        {"nodes": {name: {"machine": machine_to_json(machine), "disks": []} for name, machine in machines.items()}}
+    )
     try:
         for host in lab.hosts.values():
             try:

@@ -14,9 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lab.errors import CephTrouble, CommandFailed, CommandTimedOut, LabBroken, LabError, SpecError, Unavailable
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.base.errors import (
+    CephTrouble,
+    CommandFailed,
+    CommandTimedOut,
+    LabBroken,
+    LabError,
+    SpecError,
+    Unavailable,
+)
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers.host import Host
 
 SNAP = "microceph"
 CONF = PurePosixPath("/var/snap/microceph/current/conf/ceph.conf")
@@ -95,10 +103,10 @@ def parse_token(output: str, name: str) -> str:
     """The token of `cluster add`, which is for one name; LabBroken when that is not what came."""
     token = output.strip().splitlines()[-1].strip() if output.strip() else ""
     try:
-        found = json.loads(base64.b64decode(token, validate=True))
+        claims = json.loads(base64.b64decode(token, validate=True))
     except (binascii.Error, ValueError):
         raise LabBroken(f"microceph cluster add {name} printed no token", f"{len(output)} characters") from None
-    if not isinstance(found, dict) or found.get("name") != name:
+    if not isinstance(claims, dict) or claims.get("name") != name:
         raise LabBroken(f"microceph cluster add {name} printed the token of another")
     return token
 
@@ -108,16 +116,16 @@ def parse_status(output: str) -> tuple[Member, ...]:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if not lines or lines[0] != "MicroCeph deployment summary:":
         raise LabBroken("microceph status printed no summary", output)
-    found: list[Member] = []
+    members: list[Member] = []
     for head, services, disks in zip(*(iter(lines[1:]),) * 3, strict=False):
         match = _MEMBER.match(head)
         if match is None or not services.startswith("Services:") or not disks.startswith("Disks:"):
             raise LabBroken("microceph status has another form", "\n".join((head, services, disks)))
-        names = tuple(one.strip() for one in services.partition(":")[2].split(",") if one.strip())
-        found.append(Member(match["name"], match["address"], names, int(disks.partition(":")[2])))
-    if len(lines) != 1 + 3 * len(found):
+        names = tuple(service.strip() for service in services.partition(":")[2].split(",") if service.strip())
+        members.append(Member(match["name"], match["address"], names, int(disks.partition(":")[2])))
+    if len(lines) != 1 + 3 * len(members):
         raise LabBroken("microceph status has another form", output)
-    return tuple(found)
+    return tuple(members)
 
 
 def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:

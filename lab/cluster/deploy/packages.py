@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from lab import clock
-from lab.ceph import conf, keyring
-from lab.ceph.client import RadosClient
-from lab.ceph.daemon import Daemon
-from lab.ceph.offline import run_tool
-from lab.host import Host, has_own_kernel, lacks_aio
-from lab.spec import ClusterSpec, Disk, Node, Osd
+from cephlab.lab.base import clock
+from cephlab.lab.ceph import conf, keyring
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import Host, has_own_kernel, preloading
+from cephlab.lab.services import SERVICES, daemons_on, service_of
+from cephlab.lab.services.osd import SHIM_NAME
+from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node, Osd
 
-MGR_SHADOW = Path(conf.__file__).with_name("mgr_python")
-SHIM_NAME = "libcephlab-aio.so"
 _MKFS_PATIENCE_S = 120.0
 _LOOK_S = 0.25
 _MGR_BEACON_GRACE_S = 30.0
@@ -59,8 +59,8 @@ class Deployer:
     def deploy(self, deployment: Deployment | None = None, *, abort: Abort | None = None) -> RadosClient:
         """Bring every daemon of the spec up; returns the lab's client once all of them have been started.
 
-        deployment: filled with the daemons as they come. abort: called when a step fails or is interrupted, before
-        what still runs in other threads is waited for; it should end that. Raises DaemonDied as soon as one does.
+        deployment: gets the daemons as they are made. abort: called when a step fails or is interrupted; it should end
+        what other threads still do, which is waited for next. Raises DaemonDied as soon as one does.
         """
         pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="deploy")
         try:
@@ -95,6 +95,11 @@ class Deployer:
                 register_osd(client, plan)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
             _all([*managers, *started], deployment)
+            names = [(node, daemon) for node in self.spec.nodes for daemon in daemons_on(node)]
+            for kind in dict.fromkeys(service_of(daemon).kind for _, daemon in names):
+                SERVICES[kind].prepare(client)
+            others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
+            _all(others, deployment)
             undo.pop_all()
         return client
 
@@ -103,24 +108,21 @@ class Deployer:
         if options is None:
             osd_hosts = sum(1 for node in self.spec.nodes if node.osds)
             options = conf.cluster_options(self.sizing, hosts=osd_hosts, patience=self.patience)
+        # A key as the image's own tool makes it.
+        argv = ["ceph-authtool", "--gen-print-key"]
+        sample_key = run_tool(self.client_host(), argv, timeout_s=60 * self.patience).stdout.strip()
         return Deployment(
             fsid=str(uuid.uuid4()),
             mon_addresses={node.name: self.hosts[node.name].address for node in self.spec.mons},
             options={**options, **self.spec.options},
             sizing=self.sizing,
             patience=self.patience,
-            admin=keyring.admin_entity(self._sample_key()),
+            admin=keyring.admin_entity(sample_key),
         )
 
-    def _sample_key(self) -> str:
-        """A key as the image's own tool makes it."""
-        argv = ["ceph-authtool", "--gen-print-key"]
-        made = run_tool(self.client_host(), argv, timeout_s=60 * self.patience)
-        return made.stdout.strip()
-
     def client_host(self) -> Host:
-        """The host that the lab's own client runs on: native where there is one, and without daemons likewise."""
-        known = {node.name: bool(node.osds or node.mon or node.mgr) for node in self.spec.nodes}
+        """The host for the lab's own client: a native one if possible, and one without daemons if possible."""
+        known = {node.name: node.has_daemons for node in self.spec.nodes}
         hosts = [host for host in self.hosts.values() if host.name in known]
         return min(hosts, key=lambda host: (host.emulated, known[host.name]))
 
@@ -136,42 +138,47 @@ class Deployer:
     def push_conf(self, deployment: Deployment, host: Host) -> None:
         """Write a host's ceph.conf as it has to be now."""
         own = conf.host_options(host, self.identities.get(host.name), pulled=self.spec.image is not None)
-        host.push(conf.render(deployment.fsid, deployment.mon_addresses, deployment.options, own), conf.conf_path(host))
+        sections = {"global": own}
+        for node in self.spec.nodes:
+            for daemon in daemons_on(node) if node.name == host.name else ():
+                service, ident = service_of(daemon), daemon.partition(".")[2]
+                sections[service.entity(ident)] = dict(service.section(host, ident))
+        text = conf.render(deployment.fsid, deployment.mon_addresses, deployment.options, sections)
+        host.push(text, conf.conf_path(host))
 
     def make_osd(self, deployment: Deployment, client: RadosClient, plan: OsdPlan) -> Daemon:
         """Add one OSD to a running cluster: key, id, store, daemon (not started)."""
-        entity = keyring.osd_entity(plan.id, deployment.admin.key)
-        client.command("mon", "auth import", data=keyring.render([entity]))
+        entity = self.new_entity(deployment, plan.name)
+        client.command("mon", "auth import", payload=keyring.render([entity]))
         register_osd(client, plan)
         monmap = client.command("mon", "mon getmap")
         self.make_store(deployment, plan, monmap, {entity.name: entity})
         return deployment.daemons[plan.name]
-
-    def osd_daemon(self, host: Host, osd_id: int, disks: tuple[str, ...]) -> Daemon:
-        """An OSD's daemon on a host, whatever made its store."""
-        return self._daemon(host, f"osd.{osd_id}", disks=disks)
 
     def prime_osd(self, daemon: Daemon) -> None:
         """Fill an OSD's directory from the labels of its disks, as after moving them from another node."""
         data = daemon.host.directory / daemon.name
         device = daemon.host.disk(daemon.disks[0])
         argv = ["ceph-bluestore-tool", "prime-osd-dir", "--dev", str(device), "--path", str(data)]
-        run_tool(daemon.host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, preload=daemon.preload)
+        run_tool(daemon.host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, env=preloading(daemon.preload))
         self.link_disks(daemon)
 
     def link_disks(self, daemon: Daemon) -> None:
-        """Point an OSD's directory to its disks, which may be found under other paths than before."""
+        """Point an OSD's directory to its disks, whose paths may have changed."""
         data = daemon.host.directory / daemon.name
         for link, disk in zip(("block", "block.db", "block.wal"), daemon.disks, strict=False):
             daemon.host.run(["ln", "-sfn", str(daemon.host.disk(disk)), str(data / link)])
 
     def entities(self, deployment: Deployment, plans: Iterable[OsdPlan]) -> dict[str, keyring.Entity]:
         """Every cephx entity of the cluster, by name."""
-        sample = deployment.admin.key
-        entities = [keyring.mon_entity(sample), deployment.admin]
-        entities += [keyring.mgr_entity(node.name, sample) for node in self.spec.nodes if node.mgr]
-        entities += [keyring.osd_entity(plan.id, sample) for plan in plans]
-        return {entity.name: entity for entity in entities}
+        names = ["mon.", *(f"mgr.{node.name}" for node in self.spec.nodes if node.mgr), *(plan.name for plan in plans)]
+        names += [daemon for node in self.spec.nodes for daemon in daemons_on(node)]
+        made = [self.new_entity(deployment, name) for name in names if service_of(name).caps]
+        return {entity.name: entity for entity in (deployment.admin, *made)}
+
+    def new_entity(self, deployment: Deployment, daemon: str) -> keyring.Entity:
+        """A daemon's identity with a fresh key of the cluster's kind."""
+        return service_of(daemon).new_entity(daemon.partition(".")[2], deployment.admin.key)
 
     def build_monmap(self, deployment: Deployment) -> bytes:
         """The monitor map, made once, by the image's own monmaptool."""
@@ -195,7 +202,7 @@ class Deployer:
         host.make_directory(data)
         argv = ["ceph-mon", "--mkfs", "-i", node.name, "-c", str(conf.conf_path(host))]
         argv += ["--monmap", str(map_path), "--keyring", str(seed)]
-        daemon = self._daemon(host, f"mon.{node.name}")
+        daemon = self.daemon(host, f"mon.{node.name}")
         run_tool(host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, log=daemon.log)
         host.remove(seed)
         deployment.daemons[daemon.name] = daemon
@@ -203,32 +210,34 @@ class Deployer:
         self.progress(f"{daemon.name} started")
 
     def confine_managers(self, client: RadosClient) -> None:
-        """Modules listen on every address of the machine unless told otherwise before they start."""
+        """Bind the managers' modules to their node's address. They would listen on every address of the machine."""
         for node in self.spec.nodes:
             if node.mgr:
                 where = f"mgr/prometheus/{node.name}/server_addr"
                 address = self.hosts[node.name].address
                 client.mon("config set", who="mgr", name=where, value=address, force=True)
 
-    def start_mgr(self, deployment: Deployment, node: Node, entities: Mapping[str, keyring.Entity]) -> None:
-        """Start one manager."""
-        host = self.hosts[node.name]
-        data = host.directory / f"mgr.{node.name}"
-        host.push(keyring.render([entities[f"mgr.{node.name}"]]), data / "keyring", mode=0o600)
-        daemon = self.daemon(host, f"mgr.{node.name}")
+    def start_service(
+        self, deployment: Deployment, node: Node, name: str, entities: Mapping[str, keyring.Entity]
+    ) -> None:
+        """Start a daemon that needs no store: its directory, its key, itself."""
+        host, service = self.hosts[node.name], service_of(name)
+        ident = name.partition(".")[2]
+        data = service.data(host, ident)
+        host.make_directory(data)
+        if service.caps:
+            host.push(keyring.render([entities[service.entity(ident)]]), data / "keyring", mode=0o600)
+        daemon = self.daemon(host, name)
         deployment.daemons[daemon.name] = daemon
         daemon.start()
         self.progress(f"{daemon.name} started")
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
-        """A daemon on a host, with all that it needs there beside its directory; not started."""
-        found = self._daemon(host, name, disks=disks)
-        if found.kind != "mgr":
-            return found
-        shadow = host.directory / MGR_SHADOW.stem
-        host.push(MGR_SHADOW / "bcrypt.py", shadow / "bcrypt.py")
-        packages = host.root / "usr/lib/python3/dist-packages"
-        return replace(found, env={"PYTHONPATH": f"{shadow}:{packages}"})
+        """A daemon on a host, with the files that it needs beside its directory; not started."""
+        service, ident = service_of(name), name.partition(".")[2]
+        return Daemon(
+            name, host, service.argv(host, ident), env=service.env(host), preload=service.preload(host), disks=disks
+        )
 
     def make_store(
         self, deployment: Deployment, plan: OsdPlan, monmap: bytes, entities: Mapping[str, keyring.Entity]
@@ -245,9 +254,9 @@ class Deployer:
         for option, disk in (("block", plan.osd.block), ("block-db", plan.osd.db), ("block-wal", plan.osd.wal)):
             if disk is not None:
                 argv += [f"--bluestore-{option}-path", str(host.disk(disk))]
-        daemon = self._daemon(host, plan.name, disks=plan.osd.disks)
+        daemon = self.daemon(host, plan.name, disks=plan.osd.disks)
         patience_s = _MKFS_PATIENCE_S * self.patience
-        run_tool(host, argv, timeout_s=patience_s, preload=daemon.preload, log=daemon.log)
+        run_tool(host, argv, timeout_s=patience_s, env=preloading(daemon.preload), log=daemon.log)
         deployment.daemons[plan.name] = daemon
 
     def _await_monitors(self, deployment: Deployment) -> None:
@@ -259,20 +268,12 @@ class Deployer:
         self, deployment: Deployment, node: Node, entities: Mapping[str, keyring.Entity], aged: Future[None]
     ) -> None:
         aged.result()
-        self.start_mgr(deployment, node, entities)
+        self.start_service(deployment, node, f"mgr.{node.name}", entities)
 
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()
         deployment.daemons[plan.name].start()
         self.progress(f"{plan.name} started")
-
-    def _daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
-        kind, _, ident = name.partition(".")
-        preload: tuple[PurePosixPath, ...] = ()
-        if kind == "osd" and lacks_aio(host):
-            preload = (host.directory / SHIM_NAME,)
-        argv = (f"ceph-{kind}", "-f", "-i", ident, "-c", str(conf.conf_path(host)))
-        return Daemon(name, host, argv, preload=preload, disks=disks)
 
 
 @dataclass(frozen=True)
@@ -311,13 +312,11 @@ def await_age(hosts: Iterable[Host], age_s: float, *, patience: float = 1.0, tim
     and so calls every manager unresponsive before (MgrMonitor::tick; seen with Reef 18.2.7).
     """
     for host in hosts:
-        clock.wait(
+        clock.Deadline.after(2 * age_s * patience, time).wait(
             partial(_uptime_s, host),
             lambda uptime_s: uptime_s > age_s,
             what=f"{host.name} to have been up for {age_s:g} s",
-            timeout_s=2 * age_s * patience,
             interval_s=0.5,
-            clock=time,
         )
 
 

@@ -1,13 +1,13 @@
-"""The streams of a line server in a guest: one connection to its agent."""
+"""The streams of a line server on an agent's machine: one connection to it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-from lab.errors import LabBroken
-from lab.providers.guest.wire import Link
-from lab.providers.lines import LineServer, Tail
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.agent.wire import Link
+from cephlab.lab.providers.dialogue import LineServer, Tail
 
 _KILLED = -9
 
@@ -28,13 +28,13 @@ class _Streams:
                     yield frame.payload
             self._code = int(json.loads(frame.payload)["code"])
         except OSError:
-            return  # the guest went down, or this side hung up
+            return  # the machine went down, or this side hung up
 
     def send(self, data: bytes) -> None:
         try:
             self._link.send(b"0", data)
         except OSError:
-            return  # it has ended; its last words are in the queue
+            return  # it has ended; what it wrote last is in the queue
 
     def end_input(self) -> None:
         self.send(b"")
@@ -43,7 +43,7 @@ class _Streams:
         try:
             self._end()
         except LabBroken:
-            self._link.hang_up()  # the guest is down: so is the program
+            self._link.hang_up()  # the machine is down: so is the program
 
     def errors(self) -> str:
         return self._errors.text()

@@ -1,4 +1,4 @@
-"""A guest's clock, set to this machine's as closely as the way there and back lets it be told."""
+"""The clock of an agent's machine, set to this machine's as closely as the round trip of a message allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ask = Callable[..., Any]
 
 
 def set_clock(ask: Ask, now: Callable[[], float] = time.time) -> float:
-    """Move the clock that `ask("clock", step_s=...)` answers for, until it is right; how far off it may still be, in s.
+    """Move the clock that `ask("clock", step_s=...)` answers for, until it is right; how far off it may be then, in s.
 
     A guest that waits for a CPU between the message and the setting of its clock is late by as long as it waited, and
     would stay so until it is off: a monitor there then warns of its clock for good.

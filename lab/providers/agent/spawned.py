@@ -1,4 +1,4 @@
-"""A daemon in a guest, known by pid, birth and the boot that it was started in."""
+"""A daemon on an agent's machine, known by pid, birth and the boot that it was started in."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from signal import Signals
 from typing import Any, Protocol
 
-from lab import clock
-from lab.errors import LabBroken, NotReached
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, NotReached
 
 
 class _Host(Protocol):
@@ -18,8 +18,8 @@ class _Host(Protocol):
     def boot(self) -> str: ...
 
 
-class GuestProcess:
-    """Polling it costs one short exchange with the guest's agent."""
+class AgentProcess:
+    """Polling it costs one short exchange with the agent."""
 
     pid = 0
 
@@ -31,7 +31,7 @@ class GuestProcess:
 
     @property
     def ref(self) -> dict[str, Any]:
-        """pid, birth: in the guest; boot: which of its boots."""
+        """pid, birth: on its machine; boot: which of its boots."""
         return dict(self._ref)
 
     def alive(self) -> bool:
@@ -40,7 +40,7 @@ class GuestProcess:
         try:
             self._look()
         except LabBroken:
-            # The guest may go down while it is asked.
+            # The machine may go down while it is asked.
             if self._host.up():
                 raise
             return False
@@ -50,12 +50,12 @@ class GuestProcess:
         if self._host.boot() != self._ref["boot"]:
             self._ended = True
             return
-        found = self._host.ask("state", pid=self._ref["pid"], birth=self._ref["birth"])
-        self._ended = not found["alive"]
-        self._code = found["code"]
+        state = self._host.ask("state", pid=self._ref["pid"], birth=self._ref["birth"])
+        self._ended = not state["alive"]
+        self._code = state["code"]
 
     def exit_code(self) -> int | None:
-        """Status once ended, -N after signal N; None while alive, and when its guest went down with it."""
+        """Status once ended, -N after signal N; None while alive, and when its machine went down with it."""
         self.alive()
         return self._code
 
@@ -67,7 +67,9 @@ class GuestProcess:
     def wait(self, timeout_s: float) -> bool:
         """Whether it ended within timeout_s seconds."""
         try:
-            clock.wait(self.alive, lambda alive: not alive, what="an end", timeout_s=timeout_s, interval_s=0.02)
+            clock.wait(
+                self.alive, lambda alive: not alive, what="the end of a process", timeout_s=timeout_s, interval_s=0.02
+            )
         except NotReached:
             return False
         return True

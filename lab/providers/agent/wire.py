@@ -1,4 +1,4 @@
-"""The lab's side of a connection to a guest's agent: frames, requests, and programs whose streams come over it."""
+"""The lab's side of a connection to an agent: frames, requests, and programs whose streams come over it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from lab import clock
-from lab.errors import LabBroken
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
 
 HEAD = struct.Struct(">cI")
 CHUNK = 1 << 17
 PORT = 7
-"""Where an agent listens; see its own file for the frames."""
+"""Where a guest's agent listens; see its own file for the frames."""
+
+AGENT = Path(__file__).with_name("inside")
+"""A folder that Python runs."""
+READY = b"cephlab: the agent listens"
+"""What the agent says on its standard output once it can be connected to."""
 
 
 class Refused(LabBroken):
@@ -37,7 +43,7 @@ class Frame:
 
 
 class Link:
-    """One connection. Errors of the connection are OSError, of what is asked `Refused`."""
+    """One connection. Raises OSError when the connection fails, Refused when the agent cannot do what it is asked."""
 
     def __init__(self, made: socket.socket, node: str) -> None:
         self.socket = made
@@ -57,10 +63,10 @@ class Link:
 
     def answer(self, operation: str) -> Any:
         frame = self.receive()
-        found = json.loads(frame.payload)
-        if "error" in found:
-            raise Refused(self.node, operation, found["error"])
-        return found["ok"]
+        reply = json.loads(frame.payload)
+        if "error" in reply:
+            raise Refused(self.node, operation, reply["error"])
+        return reply["ok"]
 
     def send(self, kind: bytes, payload: bytes = b"") -> None:
         self.socket.sendall(HEAD.pack(kind, len(payload)) + payload)
@@ -121,7 +127,7 @@ class Link:
             yield frame
 
     def hang_up(self) -> None:
-        """End the connection for a thread that waits at it as well."""
+        """End the connection, also for a thread that waits for an answer."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -1,5 +1,5 @@
 """Provider `container`: nodes as containers of Docker or Podman, through testcontainers."""
 
-from lab.providers.container.provider import ContainerProvider
+from cephlab.lab.providers.container.provider import ContainerProvider
 
 __all__ = ["ContainerProvider"]

@@ -1,22 +1,25 @@
-"""The streams of a line server in a container: those of one exec."""
+"""The streams of a line server in a container."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from lab.errors import LabError
-from lab.providers.container import execs
-from lab.providers.container.execs import Where
-from lab.providers.container.stream import STDERR, ExecStream
-from lab.providers.lines import LineServer, Tail
-from lab.providers.marks import TOKEN_VARIABLE, new_token
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.providers.container import execs
+from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.stream import STDERR, ExecStream
+from cephlab.lab.providers.dialogue import Tail
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.marks import new_token
 
 
-class _Streams:
-    def __init__(self, where: Where, argv: Sequence[str], env: Mapping[str, str]) -> None:
+class ExecStreams:
+    """Those of one exec (see Streams)."""
+
+    def __init__(self, where: Where, order: Order) -> None:
         self._where = where
         self._token = new_token()
-        self._exec = execs.create(where, argv, env={**env, TOKEN_VARIABLE: self._token}, stdin=True)
+        self._exec = execs.create(where, order.marked(self._token), stdin=True)
         self._stream = ExecStream(where.client, self._exec)
         self._errors = Tail()
 
@@ -49,8 +52,3 @@ class _Streams:
 
     def close(self) -> None:
         self._stream.close()
-
-
-def open_channel(where: Where, argv: Sequence[str], env: Mapping[str, str]) -> LineServer:
-    """Start a program to talk to line by line."""
-    return LineServer(_Streams(where, argv, env), argv, where.node)

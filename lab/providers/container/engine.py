@@ -16,10 +16,13 @@ import docker
 import docker.errors
 import requests.exceptions
 
-from lab.arch import Arch, parse_arch
-from lab.errors import LabBroken, LabError, Unavailable
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.providers.base import Silent, nobody_listens
+from cephlab.lab.providers.engine.answers import NoSocket, refuse_socket
+from cephlab.lab.spec.arch import Arch, parse_arch
 
 _PATIENCE_S = 3.0
+_ANSWER_S = 10  # an engine may greet and then hang at the first question about its containers
 _CALL_TIMEOUT_S = 300  # loading an image is one call
 _POOL = 32  # calls at once: every node's daemons start in parallel
 _START_IT = "start one (root: ci/engine, or `systemctl start docker`), or set DOCKER_HOST, or use --lab local"
@@ -50,19 +53,16 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
             tried.append(reason)
     present = [reason for reason in tried if not isinstance(reason, NoSocket)]
     if present:
-        raise present[0]
+        raise next((reason for reason in present if isinstance(reason, Silent)), present[0])
     raise Unavailable("no container engine is running", "; ".join(reason.detail for reason in tried), _START_IT)
 
 
-class NoSocket(Unavailable):
-    """There is nothing at an endpoint."""
-
-
 def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patience_s: float = _PATIENCE_S) -> Engine:
-    """The engine at an endpoint; Unavailable when it is absent, forbidden or silent for patience_s seconds."""
+    """The engine at an endpoint; Unavailable when it is absent or forbidden, Silent after patience_s seconds."""
     path = _socket_path(endpoint)
     if path is not None:
-        _refuse_socket(path)
+        absent = f"there is no container engine at {path}"
+        refuse_socket(path, "container engine", absent, group="docker", start_it=_START_IT)
     settings = {**environment, "DOCKER_HOST": endpoint}
     try:
         if path is not None:
@@ -70,15 +70,18 @@ def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patie
         _ping(settings, patience_s)
         client = docker.DockerClient.from_env(environment=settings, timeout=_CALL_TIMEOUT_S, max_pool_size=_POOL)
     except _ENGINE_ERRORS as error:
-        raise Unavailable(f"the container engine at {endpoint} does not answer", str(error), _START_IT) from error
+        kind = Unavailable if nobody_listens(error) else Silent
+        raise kind(f"the container engine at {endpoint} does not answer", str(error), _START_IT) from error
     return Engine(endpoint, settings, client)
 
 
 def _knock(path: Path, patience_s: float) -> None:
-    # The engine's library leaves its socket open when the connection is refused.
+    # The engine's library leaves its socket open when the connection is refused, or nothing is answered.
     with socket.socket(socket.AF_UNIX) as knock:
         knock.settimeout(patience_s)
         knock.connect(str(path))
+        knock.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+        knock.recv(1)
 
 
 def _ping(settings: dict[str, str], patience_s: float) -> None:
@@ -92,21 +95,6 @@ def _ping(settings: dict[str, str], patience_s: float) -> None:
 
 def _socket_path(endpoint: str) -> Path | None:
     return Path(endpoint.removeprefix("unix://")) if endpoint.startswith("unix://") else None
-
-
-def _refuse_socket(path: Path) -> None:
-    try:
-        present = path.is_socket()
-    except PermissionError:
-        present = True
-    if not present:
-        raise NoSocket(f"there is no container engine at {path}", f"{path} is not there", _START_IT)
-    if not os.access(path, os.R_OK | os.W_OK):
-        raise Unavailable(
-            f"this user may not use the container engine at {path}",
-            f"user id {os.getuid()} has no write permission",
-            "join its group (`sudo usermod -aG docker $USER`, then log in again), or use --lab local",
-        )
 
 
 @contextmanager
@@ -169,10 +157,14 @@ class Engine:
         """Where the engine keeps its volumes, on its own machine."""
         return Path(str(self.info.get("DockerRootDir") or "/var/lib/docker"))
 
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Inside, every answer has to come soon."""
+        self.client.api.timeout = _ANSWER_S
+        try:
+            yield
+        finally:
+            self.client.api.timeout = _CALL_TIMEOUT_S
+
     def close(self) -> None:
         self.client.close()
-
-
-def as_unavailable(error: LabError) -> Unavailable:
-    """Any trouble of the lab, as the reason why a provider cannot serve."""
-    return error if isinstance(error, Unavailable) else Unavailable(error.what, error.detail, error.hint)

@@ -1,22 +1,21 @@
-"""Running commands inside a container: to the end, with a deadline that kills for real."""
+"""Running commands inside a container: to the end, or to a deadline at which it is killed with its children."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from signal import SIGKILL, Signals
 from typing import Any
 
 import docker
 import docker.errors
 
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken, LabError
-from lab.process import LocalProcess, Result, birth_of
-from lab.providers.container.engine import engine_errors
-from lab.providers.container.stream import STDERR, ExecStream
-from lab.providers.marks import TOKEN_VARIABLE, new_token, signalling
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken, LabError
+from cephlab.lab.base.process import LocalProcess, Result, birth_of
+from cephlab.lab.providers.container.engine import engine_errors
+from cephlab.lab.providers.container.stream import STDERR, ExecStream
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.marks import new_token, signalling
 
 _DRAIN_S = 2.0
 _NOT_FOUND = 127
@@ -36,18 +35,17 @@ class Where:
     podman: bool = False
 
 
-def create(
-    where: Where, argv: Sequence[str], *, env: Mapping[str, str], stdin: bool, cwd: PurePosixPath | None = None
-) -> str:
+def create(where: Where, order: Order, *, stdin: bool) -> str:
     """Make an exec, not started yet; LabBroken when the node is down."""
+    directory = str(order.cwd) if order.cwd else None
     try:
-        with engine_errors(f"preparing {argv[0]} on {where.node}"):
+        with engine_errors(f"preparing {order.program} on {where.node}"):
             made: dict[str, Any] = where.client.api.exec_create(
-                where.container, list(argv), environment=dict(env), stdin=stdin, workdir=str(cwd) if cwd else None
+                where.container, list(order.argv), environment=dict(order.env), stdin=stdin, workdir=directory
             )
     except LabBroken as error:
         if isinstance(error.__cause__, docker.errors.APIError) and error.__cause__.status_code in {404, 409}:
-            raise LabBroken(f"{where.node} is down", f"{argv[0]} was not run: {error.detail}") from error
+            raise LabBroken(f"{where.node} is down", f"{order.program} was not run: {error.detail}") from error
         raise
     return str(made["Id"])
 
@@ -68,13 +66,13 @@ def signal_marked(where: Where, token: str, number: int) -> None:
 
     It does not see a daemon that has dropped root, as that hides its environment; `signal_here` does.
     """
-    exec_id = create(where, signalling(token, number), env={}, stdin=False)
+    exec_id = create(where, Order(signalling(token, number)), stdin=False)
     with engine_errors(f"signalling on {where.node}"):
         where.client.api.exec_start(exec_id)
 
 
 def here(where: Where, exec_id: str) -> LocalProcess | None:
-    """An exec's process as one of this machine; None when it has ended or is elsewhere."""
+    """An exec's process as this machine sees it; None when it has ended or runs elsewhere."""
     state = inspect(where.client, exec_id) if where.local else None
     if state is None or not state["Running"] or not state["Pid"]:
         return None
@@ -100,33 +98,17 @@ def kill_all(where: Where, exec_id: str, token: str) -> None:
     signal_marked(where, token, int(SIGKILL))
 
 
-def run(
-    where: Where,
-    argv: Sequence[str],
-    *,
-    timeout_s: float,
-    stdin: bytes,
-    env: Mapping[str, str],
-    check: bool,
-    cwd: PurePosixPath | None = None,
-) -> Result:
-    """Run to the end. A command that a signal ended has status 128 plus the signal's number.
-
-    Raises CommandFailed when check and the status is not 0, CommandTimedOut after killing all that the
-    command started, LabBroken when the node is down.
-    """
+def run(where: Where, order: Order, timeout_s: float) -> Result:
+    """See EngineHost.execute."""
     token = new_token()
-    exec_id = create(where, argv, env={**env, TOKEN_VARIABLE: token}, stdin=bool(stdin), cwd=cwd)
+    exec_id = create(where, order.marked(token), stdin=bool(order.stdin))
     watch = _Watch(where, exec_id, token, timeout_s)
-    stdout, stderr = watch.collect(stdin)
+    stdout, stderr = watch.collect(order.stdin)
     if watch.expired:
         raise CommandTimedOut(
-            argv, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), where.node
+            order.argv, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), where.node
         )
-    result = _result(where, exec_id, tuple(argv), stdout, stderr)
-    if check and result.code != 0:
-        raise CommandFailed(argv, result.code, result.stdout, result.stderr, where.node)
-    return result
+    return _result(where, exec_id, tuple(order.argv), stdout, stderr)
 
 
 def _result(where: Where, exec_id: str, argv: tuple[str, ...], stdout: bytes, stderr: bytes) -> Result:

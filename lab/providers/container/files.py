@@ -12,9 +12,9 @@ from typing import IO, Any
 
 import docker.errors
 
-from lab.errors import LabBroken
-from lab.providers.container.engine import engine_errors
-from lab.providers.container.execs import Where
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.container.engine import engine_errors
+from cephlab.lab.providers.container.execs import Where
 
 _CHUNK = 1 << 20
 _MAX_LINKS = 10

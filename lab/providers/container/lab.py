@@ -1,31 +1,32 @@
-"""The nodes of one run as containers: raised, killed, moved between, partitioned, removed."""
+"""The nodes of one run as containers: made, killed, given other disks, partitioned, removed."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lab import clock
-from lab.arch import Arch
-from lab.errors import CleanupFailed, LabBroken, SpecError
-from lab.host import Host
-from lab.providers import addresses
-from lab.providers.container import execs, imported, names, nodes, strain
-from lab.providers.container.engine import Engine, engine_errors
-from lab.providers.container.host import ContainerHost
-from lab.providers.container.removal import Removal
-from lab.runs import Run
-from lab.spec import DiskLimits, Node
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.runs import Run
+from cephlab.lab.providers import addresses
+from cephlab.lab.providers.container import execs, imported, names, nodes, strain
+from cephlab.lab.providers.container.engine import Engine, engine_errors
+from cephlab.lab.providers.container.host import ContainerHost
+from cephlab.lab.providers.container.removal import Removal
+from cephlab.lab.providers.engine.lab import EngineLab
+from cephlab.lab.providers.engine.state import node_from, node_state
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import DiskLimits, Node
 
 _DOWN_S = 30.0
 _SETTLE_S = 5.0
 _RAISE_AT_ONCE = 4
 
 
-class ContainerLab:
+class ContainerLab(EngineLab[ContainerHost]):
     """Containers on a bridge network of their own.
 
     Every container mounts the one volume with all disks of the run, as engines cannot plug a volume into a
@@ -33,13 +34,10 @@ class ContainerLab:
     Ceph uses no other, but nothing stops a program from opening a disk of another node below /cephlab/disks.
     """
 
-    def __init__(self, engine: Engine, run: Run, subnet: str, images: Mapping[Arch, str]) -> None:
+    def __init__(self, engine: Engine, run: Run, subnet: str, images: Mapping[Arch, imported.Held]) -> None:
+        super().__init__(run, subnet, tuple(images))
         self._engine = engine
-        self._run = run
-        self._home = names.home_of(run)
-        self._subnet = ipaddress.IPv4Network(subnet)
         self._images = dict(images)
-        self._hosts: dict[str, ContainerHost] = {}
 
     @property
     def hosts(self) -> Mapping[str, Host]:
@@ -50,62 +48,36 @@ class ContainerLab:
         return {
             "engine": self._engine.endpoint,
             "subnet": str(self._subnet),
-            "images": {arch.value: image for arch, image in self._images.items()},
+            "images": {arch.value: image.name for arch, image in self._images.items()},
+            "digests": {arch.value: list(image.digests) for arch, image in self._images.items()},
             "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take the nodes from `state`; they exist already."""
-        for name, found in state["nodes"].items():
-            disks = {disk: nodes.disk_from(disk, raw) for disk, raw in found["disks"].items()}
-            node = Node(
-                name,
-                Arch(found["arch"]),
-                tuple(disks.values()),
-                (),
-                cores=found["cores"],
-                memory_bytes=found["memory_bytes"],
-            )
-            host = self._open(node, str(found["address"]))
-            host.devices.update({d: Path(raw["device"]) for d, raw in found["disks"].items() if raw["device"]})
+        for name, known in state["nodes"].items():
+            host = self._open(node_from(name, known), str(known["address"]))
+            host.devices.update({d: Path(raw["device"]) for d, raw in known["disks"].items() if raw["device"]})
 
     def pulled_image(self, arch: Arch) -> tuple[str, tuple[str, ...]]:
-        return imported.identity(self._engine, self._images[arch])
-
-    def add_node(self, node: Node) -> Host:
-        return self.add_nodes([node])[0]
+        image = self._images[arch]
+        return image.name, image.digests
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        self._refuse(node)
-        if any(host.address == address and host.up() for host in self._hosts.values()):
-            raise SpecError(f"{node.name} cannot have {address}", "a machine that is on has it", "switch that one off")
+        self.refuse_at(node, address)
         made = self._open(node, address)
         self._raise_with_disks(made)
         return made
 
     def add_nodes(self, wanted: Sequence[Node]) -> list[ContainerHost]:
-        """Raise several machines at once, with their disks."""
         for node in wanted:
-            self._refuse(node)
-        made = [self._open(node, addresses.free_address(self._subnet, self._addresses())) for node in wanted]
+            self.refuse(node)
+        made = [self._open(node, self.free_address()) for node in wanted]
         # Once, before all: Podman refuses one of two that make the same volume at once.
         nodes.make_volume(self._engine, names.disks_volume(self._run.id), names.labels(self._run.id, self._home))
         with ThreadPoolExecutor(max_workers=_RAISE_AT_ONCE) as pool:
             list(pool.map(self._raise_with_disks, made))
         return made
-
-    def _refuse(self, node: Node) -> None:
-        if node.name in self._hosts:
-            raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
-        if node.arch not in self._images:
-            raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(self._images)}")
-        known = {disk for host in self._hosts.values() for disk in host.disks}
-        for disk in node.disks:
-            if disk.name in known:
-                raise SpecError(f"there is a disk {disk.name!r} already", hint="choose another name")
-
-    def _addresses(self) -> list[str]:
-        return [host.address for host in self._hosts.values()]
 
     def _open(self, node: Node, address: str) -> ContainerHost:
         host = ContainerHost(
@@ -119,19 +91,14 @@ class ContainerLab:
         return host
 
     def _raise(self, host: ContainerHost) -> None:
-        nodes.raise_container(host, self._run.id, self._home, self._images[host.arch])
+        nodes.raise_container(host, self._run.id, self._home, self._images[host.arch].name)
 
     def _raise_with_disks(self, host: ContainerHost) -> None:
         self._raise(host)
         nodes.make_disks(host)
 
-    def _host(self, name: str) -> ContainerHost:
-        if name not in self._hosts:
-            raise SpecError(f"there is no node {name!r}", f"nodes: {', '.join(self._hosts)}")
-        return self._hosts[name]
-
     def kill_node(self, name: str) -> None:
-        host = self._host(name)
+        host = self.host(name)
         if not host.up():
             return
         with engine_errors(f"killing {name}"):
@@ -139,7 +106,7 @@ class ContainerLab:
         clock.wait(host.up, lambda up: not up, what=f"the end of {name}", timeout_s=_DOWN_S, interval_s=0.02)
 
     def start_node(self, name: str) -> Host:
-        host = self._host(name)
+        host = self.host(name)
         if self._exists(host):
             with engine_errors(f"starting {name}"):
                 self._engine.client.api.start(host.container)
@@ -157,10 +124,7 @@ class ContainerLab:
         But for a disk with limits: those are the container's, so that both containers are made anew with their
         directories and addresses, and nothing may run in them.
         """
-        sources = [host for host in self._hosts.values() if disk in host.disks]
-        if not sources:
-            raise LabBroken(f"no node has a disk {disk!r}")
-        source, goal = sources[0], self._host(target)
+        source, goal = self.holder(disk), self.host(target)
         bounded = source.disks[disk].limits.any()
         if bounded:
             self._refuse_busy(source)
@@ -174,20 +138,17 @@ class ContainerLab:
             self._renew(goal)
 
     def _refuse_busy(self, host: ContainerHost) -> None:
-        def busy(found: int) -> LabBroken:
-            return LabBroken(
-                f"{host.name} must be idle while a disk with limits is moved",
-                f"{found} command(s) run on it",
-                "stop its daemons first",
-            )
-
         # The engine hears of a process's end a moment after the process has ended.
         clock.wait(
             lambda: self._commands(host),
-            lambda found: found == 0,
+            lambda commands: commands == 0,
             what=f"an idle {host.name}",
             timeout_s=_SETTLE_S,
-            timed_out=lambda _what, _timeout, last: busy(int(last)),
+            timed_out=lambda _what, _timeout_s, commands: LabBroken(
+                f"{host.name} must be idle while a disk with limits is moved",
+                f"{commands} command(s) run on it",
+                "stop its daemons first",
+            ),
         )
 
     def _commands(self, host: ContainerHost) -> int:
@@ -211,13 +172,13 @@ class ContainerLab:
 
     def disconnect(self, name: str) -> None:
         """Take a node off the network; its processes go on."""
-        host = self._host(name)
+        host = self.host(name)
         with engine_errors(f"disconnecting {name}"):
             self._engine.client.api.disconnect_container_from_network(host.container, names.network_name(self._run.id))
 
     def connect(self, name: str) -> None:
         """Put a disconnected node back on the network, under its address."""
-        host = self._host(name)
+        host = self.host(name)
         with engine_errors(f"connecting {name}"):
             self._engine.client.api.connect_container_to_network(
                 host.container,
@@ -227,46 +188,32 @@ class ContainerLab:
                 mac_address=addresses.mac_address(host.address),
             )
 
-    # What else can be made worse; see the protocols in `lab.providers.base`. Each is the kernel's, and ends with it.
-
-    def cut(self, source: str, target: str) -> None:
-        strain.links(self._host(target)).drop(self._host(source).address, self._host(target).address)
-
-    def cut_packets(self) -> int:
-        return sum(strain.links(host).dropped() for host in self._hosts.values() if host.up())
-
-    def mend_links(self) -> None:
-        for host in self._hosts.values():
-            if host.up():
-                strain.links(host).clear()
+    # What else can be made worse; see the protocols in lab/providers/base.py. It ends with the container.
 
     def slow_network(self, node: str, bytes_s: int | None) -> None:
-        strain.slow_network(self._host(node), bytes_s)
+        strain.slow_network(self.host(node), bytes_s)
 
     def held_packets(self, node: str) -> int:
-        return strain.held_packets(self._host(node))
+        return strain.held_packets(self.host(node))
 
     def slow_disks(self, node: str, limits: DiskLimits | None) -> None:
-        strain.slow_disks(self._host(node), limits)
+        strain.slow_disks(self.host(node), limits)
 
     def memory_used(self, node: str) -> int:
-        return strain.memory_used(self._host(node))
+        return strain.memory_used(self.host(node))
 
     def squeeze_memory(self, node: str, limit_bytes: int | None) -> None:
-        strain.squeeze_memory(self._host(node), limit_bytes)
+        strain.squeeze_memory(self.host(node), limit_bytes)
 
     def close(self) -> None:
-        removal = Removal(self._engine, self._home, self._run.id).everything()
-        self._engine.close()
-        if removal.errors:
-            raise CleanupFailed(removal.errors)
+        try:
+            Removal(self._engine, self._home, self._run.id).everything()
+        finally:
+            self._engine.close()
 
 
 def _node_state(host: ContainerHost) -> dict[str, Any]:
-    return {
-        "arch": host.arch.value,
-        "address": host.address,
-        "cores": host.node.cores,
-        "memory_bytes": host.node.memory_bytes,
-        "disks": {name: nodes.disk_state(disk, host.devices.get(name)) for name, disk in host.disks.items()},
-    }
+    state = node_state(host)
+    for name, disk in state["disks"].items():
+        disk["device"] = str(host.devices[name]) if name in host.devices else None
+    return state

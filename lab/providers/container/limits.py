@@ -10,10 +10,10 @@ from typing import Any
 
 import docker.types
 
-from lab import process
-from lab.errors import LabError, Unavailable
-from lab.providers.blockdevices import BlockDevices, limited
-from lab.spec import Disk, DiskLimits, Node
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabError, Unavailable
+from cephlab.lab.providers.blockdevices import BlockDevices, limited
+from cephlab.lab.spec.clusterspec import Disk, DiskLimits, Node
 
 _DISK_OPTIONS = {
     "read_iops": "device_read_iops",
@@ -22,6 +22,7 @@ _DISK_OPTIONS = {
     "write_bytes_s": "device_write_bps",
 }
 _MOST_PROCESSES = Path("/proc/sys/kernel/pid_max")
+_SYSTEM_CALLS = Path(__file__).with_name("seccomp.json")
 
 
 def machine_options(node: Node) -> dict[str, Any]:
@@ -55,9 +56,13 @@ def process_options(*, podman_as_root: bool) -> dict[str, Any]:
     }
 
 
-def system_call_options(*, podman: bool) -> dict[str, Any]:
-    """No filter of system calls on Podman: that of 4.3 forbids io_pgetevents, without which BlueStore aborts."""
-    return {"security_opt": ["seccomp=unconfined"]} if podman else {}
+def system_call_options(*, podman_here: bool) -> dict[str, Any]:
+    """A filter of system calls for Podman on this machine: its default one of 4.3, and io_pgetevents with it.
+
+    The default forbids that call, and BlueStore aborts. Docker allows it, and later ones of Podman may; a filter can
+    only be a file on the engine's machine.
+    """
+    return {"security_opt": [f"seccomp={_SYSTEM_CALLS}"]} if podman_here else {}
 
 
 def disk_options(limits: Mapping[Path, DiskLimits]) -> dict[str, Any]:

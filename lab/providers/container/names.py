@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from lab.home import Home
-from lab.runs import LABEL, Run
-
-HOME_LABEL = "cephlab.home"
-"""Label with the folder of the run, because two folders may each have a run of the same name."""
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import LABEL
+from cephlab.lab.providers.engine.places import HOME_LABEL
 
 NODE_LABEL = "cephlab.node"
 
-NODE_DIRECTORY = PurePosixPath("/cephlab/node")
-DISKS_DIRECTORY = PurePosixPath("/cephlab/disks")
 DEVICES_DIRECTORY = PurePosixPath("/cephlab/devices")
 
 
 def labels(run_id: str, home: Home) -> dict[str, str]:
     """On everything that a run makes in the engine; nothing without both is ever touched."""
     return {LABEL: run_id, HOME_LABEL: str(home.path)}
-
-
-def home_of(run: Run) -> Home:
-    """The home that a run is in."""
-    return Home(run.directory.parent.parent)
 
 
 # A dot cannot be part of a run's name, so that run `a`, disk `b-c` and run `a-b`, disk `c` stay apart.
@@ -46,11 +37,6 @@ def node_volume(run_id: str, node: str) -> str:
 def disks_volume(run_id: str) -> str:
     """The volume with all disks of the run."""
     return f"cephlab-{run_id}.disks"
-
-
-def disk_file(disk: str) -> PurePosixPath:
-    """A disk's sparse file inside every container."""
-    return DISKS_DIRECTORY / disk / "block"
 
 
 def disk_device(disk: str) -> PurePosixPath:

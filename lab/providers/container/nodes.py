@@ -9,15 +9,16 @@ from typing import Any
 
 import docker.types
 
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.providers import addresses
-from lab.providers.blockdevices import BlockDevices, limited
-from lab.providers.container import limits, names
-from lab.providers.container.engine import Engine, engine_errors
-from lab.providers.container.host import ContainerHost
-from lab.runs import LABEL, RUN_VARIABLE
-from lab.spec import Disk, DiskClass, DiskLimits
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import LABEL, RUN_VARIABLE
+from cephlab.lab.providers import addresses
+from cephlab.lab.providers.blockdevices import BlockDevices, limited
+from cephlab.lab.providers.container import limits, names
+from cephlab.lab.providers.container.engine import Engine, engine_errors
+from cephlab.lab.providers.container.host import ContainerHost
+from cephlab.lab.providers.engine import places
+from cephlab.lab.spec.clusterspec import Disk
 
 # The shell is process 1 and reaps what daemons leave behind; an engine's own init is not on every machine.
 _INIT = "while :; do sleep 2147483647 & wait; done"
@@ -31,7 +32,7 @@ done
 """
 
 
-# Podman 4.3 answers 500 where Docker says 409. Of a subnet that is taken it says other words, and another one does.
+# Podman 4.3 answers 500 where Docker says 409. For a taken subnet it says something else; another subnet is tried then.
 _PODMAN_TAKEN = ("network already exists", "that name is already in use")
 
 
@@ -61,11 +62,11 @@ def raise_container(host: ContainerHost, run_id: str, home: Home, image: str) ->
     engine = host.engine
     make_volume(engine, names.node_volume(run_id, host.name), marks)
     disks = make_volume(engine, names.disks_volume(run_id), marks)
-    podman = engine.kind == "podman"
+    podman_here = engine.kind == "podman" and engine.local
     options = {
         **limits.machine_options(host.node),
-        **limits.process_options(podman_as_root=podman and engine.local and not engine.rootless),
-        **limits.system_call_options(podman=podman),
+        **limits.process_options(podman_as_root=podman_here and not engine.rootless),
+        **limits.system_call_options(podman_here=podman_here),
         **_disk_options(host, disks),
     }
     _start(host, image, {**marks, names.NODE_LABEL: host.name}, options)
@@ -93,8 +94,8 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
             .with_command(["-c", _INIT])
             .with_env(RUN_VARIABLE, run_id)
             .with_envs(**({"QEMU_CPU": host.arch.qemu_cpu} if host.emulated and host.arch.qemu_cpu else {}))
-            .with_volume_mapping(names.node_volume(run_id, host.name), str(names.NODE_DIRECTORY), "rw")
-            .with_volume_mapping(names.disks_volume(run_id), str(names.DISKS_DIRECTORY), "rw")
+            .with_volume_mapping(names.node_volume(run_id, host.name), str(places.NODE_DIRECTORY), "rw")
+            .with_volume_mapping(names.disks_volume(run_id), str(places.DISKS_DIRECTORY), "rw")
             .with_kwargs(
                 entrypoint=["bash"],
                 hostname=host.name,
@@ -112,7 +113,7 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
 
 def make_disks(host: ContainerHost) -> None:
     """Make the sparse files of the node's disks that do not exist yet."""
-    pairs = [text for disk in host.disks.values() for text in (str(names.disk_file(disk.name)), str(disk.size_bytes))]
+    pairs = [text for disk in host.disks.values() for text in (str(places.disk_file(disk.name)), str(disk.size_bytes))]
     if pairs:
         host.run(("bash", "-c", _MAKE_DISKS, "bash", *pairs))
 
@@ -132,21 +133,6 @@ def _disk_options(host: ContainerHost, disks_folder: Path) -> dict[str, Any]:
 
 def _loop(host: ContainerHost, disk: Disk, disks_folder: Path) -> Path:
     if disk.name not in host.devices:
-        file = disks_folder / names.disk_file(disk.name).relative_to(names.DISKS_DIRECTORY)
+        file = disks_folder / places.disk_file(disk.name).relative_to(places.DISKS_DIRECTORY)
         host.devices[disk.name] = limits.attach_loop(file, disk.size_bytes)
     return host.devices[disk.name]
-
-
-def disk_state(disk: Disk, device: Path | None) -> dict[str, Any]:
-    """A disk as JSON values."""
-    return {
-        "size_bytes": disk.size_bytes,
-        "device_class": disk.device_class.value,
-        "limits": vars(disk.limits),
-        "device": None if device is None else str(device),
-    }
-
-
-def disk_from(name: str, state: Mapping[str, Any]) -> Disk:
-    """The disk that `disk_state` described."""
-    return Disk(name, int(state["size_bytes"]), DiskClass(state["device_class"]), DiskLimits(**state["limits"]))

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import Any
 
-from lab import clock
-from lab.errors import LabError, NotReached
-from lab.process import recall
-from lab.providers.container import execs
-from lab.providers.container.engine import engine_errors
-from lab.providers.container.execs import Where
-from lab.providers.container.stream import ExecStream
-from lab.providers.marks import TOKEN_VARIABLE, new_token
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import NotReached
+from cephlab.lab.base.process import LocalProcess
+from cephlab.lab.providers.container import execs
+from cephlab.lab.providers.container.engine import engine_errors
+from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.stream import ExecStream
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.process import EngineProcess, seen_as
+from cephlab.lab.providers.marks import new_token
 
 _SETTLE_S = 10.0
 _STARTED_S = 1.0
 
-# $1: the log; the rest is the command. No fork where the log's directory exists: emulated forks are dear.
+# $1: the log; the rest is the command. No fork where the log's directory exists: emulated forks are slow.
 _SCRIPT = '[[ -d ${1%/*} ]] || mkdir -p -- "${1%/*}"; exec 0</dev/null 1>>"$1" 2>&1; shift; exec "$@"'
 
 
-class ContainerProcess:
-    """An exec of the engine that nobody is attached to. On a local engine, polling it costs one look into /proc."""
+class ContainerProcess(EngineProcess):
+    """An exec of the engine."""
 
     def __init__(self, where: Where, ref: Mapping[str, Any]) -> None:
+        super().__init__(ref)
         self._where = where
         self._exec = str(ref["exec"])
-        self._token = str(ref["token"])
-        self._code: int | None = None
-        self._here = recall(ref) if ref["pid"] else None
-
-    @property
-    def ref(self) -> dict[str, Any]:
-        """exec: the engine's id; token: mark in the environment; pid, birth: on this machine, or 0 and empty."""
-        here = self._here
-        return {
-            "container": self._where.container,
-            "exec": self._exec,
-            "token": self._token,
-            "pid": here.pid if here else 0,
-            "birth": here.birth if here else "",
-        }
-
-    @property
-    def pid(self) -> int:
-        return self._here.pid if self._here else 0
 
     def alive(self) -> bool:
         if self._code is not None:
@@ -68,7 +52,7 @@ class ContainerProcess:
         try:
             state = clock.wait(
                 lambda: execs.inspect(self._where.client, self._exec),
-                lambda found: found is None or not found["Running"],
+                lambda state: state is None or not state["Running"],
                 what="the engine's notice that a process ended",
                 timeout_s=_SETTLE_S,
                 interval_s=0.01,
@@ -77,47 +61,20 @@ class ContainerProcess:
             return None
         return None if state is None or state["ExitCode"] is None else int(state["ExitCode"])
 
-    def signal(self, number: Signals) -> None:
-        """Send a signal to it and its children; nothing happens when it has ended."""
-        if not self.alive():
-            return
-        if not execs.signal_here(self._here, number):
-            self._signal_inside(number)
+    def signal_here(self, process: LocalProcess, number: Signals) -> bool:
+        return execs.signal_here(process, number)
 
-    def _signal_inside(self, number: Signals) -> None:
-        try:
-            execs.signal_marked(self._where, self._token, int(number))
-        except LabError:
-            if self.alive():
-                raise
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within timeout_s seconds."""
-        if self._here is not None:
-            return self._here.wait(timeout_s)
-        try:
-            clock.wait(self.alive, lambda alive: not alive, what="the end of a process", timeout_s=timeout_s)
-        except NotReached:
-            return False
-        return True
+    def signal_inside(self, number: Signals) -> None:
+        execs.signal_marked(self._where, self._token, int(number))
 
 
-def spawn(
-    where: Where,
-    argv: Sequence[str],
-    *,
-    log: PurePosixPath,
-    env: Mapping[str, str],
-) -> ContainerProcess:
+def spawn(where: Where, order: Order, log: PurePosixPath) -> ContainerProcess:
     """Start a daemon whose outputs are appended to `log`."""
     token = new_token()
-    marked = {**env, TOKEN_VARIABLE: token}
-    command = ("bash", "-c", _SCRIPT, "bash", str(log), *argv)
-    exec_id = execs.create(where, command, env=marked, stdin=False)
-    _start(where, exec_id, argv[0])
-    here = execs.here(where, exec_id)
-    found = here.ref if here else {"pid": 0, "birth": ""}
-    return ContainerProcess(where, {"exec": exec_id, "token": token, **found})
+    exec_id = execs.create(where, order.marked(token).under(_SCRIPT, str(log)), stdin=False)
+    _start(where, exec_id, order.program)
+    known = {"container": where.container, "exec": exec_id, "token": token}
+    return ContainerProcess(where, known | seen_as(execs.here(where, exec_id)))
 
 
 def _start(where: Where, exec_id: str, name: str) -> None:
@@ -125,7 +82,7 @@ def _start(where: Where, exec_id: str, name: str) -> None:
         with engine_errors(f"starting {name} on {where.node}"):
             where.client.api.exec_start(exec_id, detach=True)
         return
-    # Podman never notices the end of what it started detached; of this it does, although nobody stays to listen.
+    # Podman never notices the end of a detached exec, but does of one whose streams were closed.
     stream = ExecStream(where.client, exec_id)
     try:
         clock.wait(

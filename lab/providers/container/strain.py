@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import process
-from lab.errors import LabBroken
-from lab.providers.blockdevices import BlockDevices
-from lab.providers.container.engine import Engine, engine_errors
-from lab.providers.container.host import ContainerHost
-from lab.providers.packets import PacketFilter, obstacle
-from lab.spec import Capability, DiskLimits
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.blockdevices import BlockDevices
+from cephlab.lab.providers.container.engine import Engine
+from cephlab.lab.providers.container.host import ContainerHost
+from cephlab.lab.providers.packets import obstacle
+from cephlab.lab.spec.clusterspec import Capability, DiskLimits
 
-_MARK = "cephlab"
 _INTERFACE = "eth0"
 _QUEUE = ("burst", "32kbit", "limit", "1mb")
 """32 kbit holds a frame of 1500 bytes; a queue of 1 MB holds what a TCP connection sends ahead."""
@@ -34,24 +33,10 @@ def capabilities(engine: Engine) -> frozenset[Capability]:
     """What can be made worse on this engine's containers: all of it needs root on its own machine."""
     if not engine.local or engine.rootless or obstacle(("iptables", "nsenter")) is not None:
         return frozenset()
-    found = {Capability.CUT_LINKS, Capability.SLOW_DISK, Capability.SQUEEZE_MEMORY}
+    able = {Capability.CUT_LINKS, Capability.SLOW_DISK, Capability.SQUEEZE_MEMORY}
     if shutil.which("tc"):
-        found.add(Capability.SLOW_NETWORK)
-    return frozenset(found)
-
-
-def links(host: ContainerHost) -> PacketFilter:
-    """The packet filter inside a container's network; it ends with the container."""
-    return PacketFilter(_MARK, inside=pid_of(host))
-
-
-def pid_of(host: ContainerHost) -> int:
-    """Process id of the container's first process on this machine; LabBroken when it is down."""
-    with engine_errors(f"looking at {host.name}"):
-        pid = int(host.engine.client.api.inspect_container(host.container)["State"]["Pid"])
-    if pid == 0:
-        raise LabBroken(f"{host.name} is down")
-    return pid
+        able.add(Capability.SLOW_NETWORK)
+    return frozenset(able)
 
 
 # Network
@@ -72,7 +57,7 @@ def held_packets(host: ContainerHost) -> int:
 
 
 def _tc(host: ContainerHost, *arguments: str) -> str:
-    return process.run(("nsenter", "--net", "--target", str(pid_of(host)), "--", "tc", *arguments)).stdout
+    return process.run(("nsenter", "--net", "--target", str(host.first_process()), "--", "tc", *arguments)).stdout
 
 
 # Disks
@@ -84,7 +69,7 @@ def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
     numbers = (BlockDevices().sys / "class/block" / device.name / "dev").read_text().strip()
     own = [disk.limits for disk in host.disks.values() if disk.limits.any() and disk.name not in host.devices]
     wanted = limits or (own[0] if own else DiskLimits())
-    group = Group.of(pid_of(host), "blkio")
+    group = Group.of(host.first_process(), "blkio")
     for field, name in _CEILINGS.items():
         rate = getattr(wanted, field)
         if group.unified:
@@ -98,15 +83,15 @@ def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
 
 def memory_used(host: ContainerHost) -> int:
     """Anonymous memory of the container, which the kernel cannot take back without swap."""
-    group = Group.of(pid_of(host), "memory")
-    found = group.fields("memory.stat")
-    return found["anon"] if group.unified else found["total_rss"]
+    group = Group.of(host.first_process(), "memory")
+    used = group.fields("memory.stat")
+    return used["anon"] if group.unified else used["total_rss"]
 
 
 def squeeze_memory(host: ContainerHost, limit_bytes: int | None) -> None:
     """Another ceiling on what the container holds, with no swap beyond it; None is what its spec says."""
     limit = limit_bytes or host.node.memory_bytes
-    group = Group.of(pid_of(host), "memory")
+    group = Group.of(host.first_process(), "memory")
     if group.unified:
         group.write("memory.swap.max", "max" if limit is None else "0")
         group.write("memory.max", "max" if limit is None else str(limit))

@@ -9,7 +9,7 @@ from typing import Any
 
 import docker
 
-from lab.providers.container.engine import engine_errors
+from cephlab.lab.providers.container.engine import engine_errors
 
 STDOUT = 1
 STDERR = 2

@@ -72,8 +72,8 @@ def relay(link: socket.socket) -> int:
 
 def size() -> tuple[int, int]:
     """Rows and columns of the terminal."""
-    found = shutil.get_terminal_size()
-    return found.lines, found.columns
+    terminal = shutil.get_terminal_size()
+    return terminal.lines, terminal.columns
 
 
 def main() -> int:

@@ -8,17 +8,12 @@ import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lab.errors import LabBroken
-from lab.home import Home
-from lab.images.cache import Cache
-from lab.images.kernels import Kernel
-from lab.images.tools import SystemTools, require
-from lab.providers.guest.wire import PORT
-
-AGENT = Path(__file__).with_name("inside")
-"""A folder that Python runs."""
-READY = b"cephlab: the agent listens"
-"""What the agent says on the console once it can be connected to."""
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.images.tools import SystemTools, require
+from cephlab.lab.providers.agent.wire import AGENT, PORT
 
 STORE_BYTES = 8 << 30
 """Size of the sparse disk with a node's own directory and what it writes to its root."""

@@ -28,7 +28,7 @@ def serve(link: socket.socket) -> None:
 
 def main() -> None:
     """Listen on a socket in the folder that is named, and tell of it on the standard output."""
-    os.chdir(sys.argv[1])  # a socket's own path may hold but 107 bytes
+    os.chdir(sys.argv[1])  # a socket's path holds 107 bytes at most
     server = socket.socket(socket.AF_UNIX)
     server.bind(sys.argv[2])
     server.listen(64)

@@ -12,18 +12,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lab import clock, process
-from lab.arch import Arch
-from lab.errors import CleanupFailed, LabBroken, LabError, SpecError
-from lab.home import Home
-from lab.host import Host
-from lab.providers.guest import boot, network
-from lab.providers.guest.host import GuestHost
-from lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Machines, Make, Parts, Running
-from lab.providers.guest.network import Network
-from lab.providers.guest.removal import marks, remove_run
-from lab.runs import Run, remove_tree, write_json
-from lab.spec import GIB, Disk, Node
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, remove_tree, write_json
+from cephlab.lab.providers.agent.host import Way
+from cephlab.lab.providers.agent.wire import PORT, READY
+from cephlab.lab.providers.guest import boot, network
+from cephlab.lab.providers.guest.host import Endpoint, GuestHost
+from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Machines, Make, Parts, Running
+from cephlab.lab.providers.guest.network import Network
+from cephlab.lab.providers.guest.removal import marks, remove_run
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB, Disk, Node
 
 DEFAULT_MEMORY_BYTES = 2 * GIB
 """A guest's memory where the spec says nothing; what it does not touch is not taken from this machine."""
@@ -64,7 +66,7 @@ class GuestLab:
         self._machines = dict(machines)
         self._parts = dict(parts)
         self._patience = patience
-        self._marks = marks(home_of(run), run.id)
+        self._marks = marks(run.home, run.id)
         self._network = Network(run.directory / "network", subnet, self._marks)
         self._guests: dict[str, Guest] = {}
 
@@ -87,12 +89,12 @@ class GuestLab:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take the nodes from `state`; they exist already."""
-        for name, found in state["nodes"].items():
-            disks = tuple(Disk(disk, size_bytes=1) for disk in found["slots"])
-            given = {key: found[key] for key in ("cores", "memory_bytes", "page_bytes") if key in found}
-            node = Node(name, Arch(found["arch"]), disks, **given)
-            guest = self._open(node, int(found["index"]), str(found["address"]))
-            guest.slots.update(found["slots"])
+        for name, known in state["nodes"].items():
+            disks = tuple(Disk(disk, size_bytes=1) for disk in known["slots"])
+            given = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes") if key in known}
+            node = Node(name, Arch(known["arch"]), disks, **given)
+            guest = self._open(node, int(known["index"]), str(known["address"]))
+            guest.slots.update(known["slots"])
             record = guest.folder / _RECORD
             if record.exists():
                 guest.process = process.recall(json.loads(record.read_text()))
@@ -146,17 +148,16 @@ class GuestLab:
     def _open(self, node: Node, index: int, address: str) -> Guest:
         folder = self._run.directory / "guests" / node.name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        control = network.control_address(index)
         host = GuestHost(
             node.name,
             node.arch,
             address,
-            control=network.control_address(index),
             emulated=self._machines[node.arch].emulated(node.arch),
-            connect=self._network.connect,
-            running=partial(self._running, node.name),
-            folder=self._network.folder,
-            patience=self._patience,
+            way=Way(partial(self._network.connect, control, PORT), partial(self._running, node.name), self._patience),
+            endpoint=Endpoint(self._network.folder, control),
         )
+        host.distortion = self._machines[node.arch].distortion
         guest = Guest(node, index, host, folder)
         self._guests[node.name] = guest
         return guest
@@ -234,7 +235,7 @@ class GuestLab:
     def _said_ready(guest: Guest, console: Path) -> bool:
         if not guest.running():
             raise LabBroken(f"{guest.node.name} ended while it was starting", boot.why_not_ready(console))
-        return console.exists() and boot.READY in console.read_bytes()
+        return console.exists() and READY in console.read_bytes()
 
     def _meet(self, guest: Guest) -> None:
         """Set the guest's clock and tell it where its disks are."""
@@ -340,18 +341,13 @@ class GuestLab:
         self.hang_up()
         errors = []
         try:
-            remove_run(home_of(self._run), self._run.id)
+            remove_run(self._run.home, self._run.id)
         except LabError as error:
             errors.append(str(error))
         for name in ("guests", "disks", "network"):
             errors += remove_tree(self._run.directory / name)
         if errors:
             raise CleanupFailed(errors)
-
-
-def home_of(run: Run) -> Home:
-    """The home that a run is in."""
-    return Home(run.directory.parent.parent)
 
 
 def subnets_taken(home: Home) -> list[str]:
@@ -361,7 +357,7 @@ def subnets_taken(home: Home) -> list[str]:
 
 def claim_subnet(run: Run) -> str:
     """A subnet for a run, claimed by a file; call it under a lock."""
-    subnet = network.free_subnet(subnets_taken(home_of(run)))
+    subnet = network.free_subnet(subnets_taken(run.home))
     (run.directory / f"guests-{subnet.replace('/', '_')}").touch()
     return subnet
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from lab.arch import Arch
-from lab.home import Home
-from lab.images.kernels import Kernel
-from lab.process import LocalProcess
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import LocalProcess
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.spec.arch import Arch
 
 FIRST_DISK = 3
 """Slots below hold the root, the store and the modules."""
@@ -87,6 +87,11 @@ class Machines(Protocol):
     @property
     def modules(self) -> Sequence[str]:
         """What has to be loaded before there is a root."""
+        ...
+
+    @property
+    def distortion(self) -> str:
+        """Why the CPU time of guests that are not emulated says nothing of hardware; empty where it does."""
         ...
 
     @property

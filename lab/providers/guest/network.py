@@ -5,21 +5,23 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lab import clock, process
-from lab.errors import LabBroken, Unavailable
-from lab.process import LocalProcess, recall
-from lab.runs import write_json
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.process import Command, LocalProcess, recall
+from cephlab.lab.base.runs import write_json
 
 POOL = ipaddress.IPv4Network("10.78.0.0/16")
 KEEPER = Path(__file__).with_name("keeper.py")
 KEEPER_ADDRESS = "169.254.77.1"
 BRIDGE = "lab"
+PROGRAMS = ("unshare", "nsenter", "ip")
+"""Of this machine: guests are on a network namespace of their own."""
+
 _FIRST = 10  # the bridge has .1; the rest below is room for what tests put beside the nodes
 _READY_S = 15.0
 _RECORD = "keeper.json"
@@ -32,14 +34,7 @@ def privileged() -> bool:
 
 
 def obstacle() -> Unavailable | None:
-    """Why a network of one's own cannot be had here, or None. Tried with a namespace that goes at once."""
-    missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
-    if missing:
-        return Unavailable(
-            f"{', '.join(missing)} is not installed",
-            "guests are on a network namespace of their own",
-            "install the packages util-linux and iproute2",
-        )
+    """Why a network of one's own cannot be had here, where PROGRAMS are, or None. Tried with a namespace that goes."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return Unavailable(
             "/dev/net/tun cannot be opened", "guests' interfaces are made with it", "load the module tun: modprobe tun"
@@ -89,12 +84,12 @@ class Network:
     @property
     def _keeper(self) -> LocalProcess:
         try:
-            found = recall(json.loads((self.folder / _RECORD).read_text()))
+            keeper = recall(json.loads((self.folder / _RECORD).read_text()))
         except FileNotFoundError as error:
             raise LabBroken("the run has no network", str(error)) from error
-        if not found.alive():
+        if not keeper.alive():
             raise LabBroken("the run's network is gone: its keeper has ended", hint="remove the run: cephlab down")
-        return found
+        return keeper
 
     def inside(self, folder: Path | None = None) -> tuple[str, ...]:
         """What to put before a command that shall be in the network, and in a working directory."""
@@ -105,7 +100,8 @@ class Network:
     def ip(self, commands: Iterable[str]) -> None:
         """Run commands of `ip` in the network, all in one go."""
         batch = "".join(f"{command}\n" for command in commands)
-        process.run((*self.inside(), "ip", "-batch", "-"), stdin=batch.encode(), shown=("ip", "-batch", batch))
+        command = Command((*self.inside(), "ip", "-batch", "-"), shown=("ip", "-batch", batch))
+        process.run_command(command, stdin=batch.encode())
 
     def add_guest(self, index: int) -> None:
         """Interfaces of a guest: one on the bridge, and one for its agent alone, whose neighbour is known at once."""
@@ -159,10 +155,10 @@ def mac(address: str) -> str:
 
 def free_subnet(taken: Sequence[str]) -> str:
     """The pool's first /24 that no run of the home has; namespaces keep those of other homes apart."""
-    found = next((net for net in POOL.subnets(new_prefix=24) if str(net) not in taken), None)
-    if found is None:
+    subnet = next((net for net in POOL.subnets(new_prefix=24) if str(net) not in taken), None)
+    if subnet is None:
         raise LabBroken("no subnet is left", f"all of {POOL} are taken", "run `cephlab prune`")
-    return str(found)
+    return str(subnet)
 
 
 def address_of(subnet: ipaddress.IPv4Network, index: int) -> str:

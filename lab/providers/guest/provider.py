@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,22 +10,22 @@ from typing import Any
 
 import filelock
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, Unavailable
-from lab.home import Home
-from lab.images.cache import Cache
-from lab.images.export import export_image
-from lab.images.image import Image
-from lab.images.kernels import Kernel, KernelStore
-from lab.images.recipe import read_recipes
-from lab.images.tools import SystemTools
-from lab.providers.base import Images, Progress, untold
-from lab.providers.guest import boot, network
-from lab.providers.guest.lab import GuestLab, claim_subnet, home_of
-from lab.providers.guest.machine import Machines, Make, Parts
-from lab.providers.guest.removal import remove_run, runs_present
-from lab.runs import Run
-from lab.spec import Capability, ClusterSpec, Node
+from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.export import export_image
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import TOOLS, Kernel, KernelStore
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.images.tools import SystemTools, missing
+from cephlab.lab.providers.base import Images, Progress, untold
+from cephlab.lab.providers.guest import boot, network
+from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
+from cephlab.lab.providers.guest.machine import Machines, Make, Parts
+from cephlab.lab.providers.guest.removal import remove_run, runs_present
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
 
 ALWAYS = frozenset(
     {
@@ -42,8 +41,6 @@ ALWAYS = frozenset(
 
 _EMULATED_PATIENCE = 3.0
 """Factor on the deadlines of a guest's start and of its agent, where it may be emulated."""
-
-_TOOLS = {"mke2fs": "e2fsprogs", "depmod": "kmod", "mmdebstrap": "mmdebstrap"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,12 @@ class GuestProvider:
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         archs = spec.archs if spec else (host_arch(),)
         nodes = spec.nodes if spec else ()
-        return self.missing(archs) or self._without_kernel(nodes) or missing_tools() or network.obstacle()
+        reason = self.missing(archs)
+        if reason is not None and not isinstance(reason, NotInstalled):
+            return reason
+        lacking = missing(SystemTools(), (*TOOLS, *network.PROGRAMS)) | (reason.missing if reason else {})
+        absent = NotInstalled(lacking, "guests, their disks or their network need it") if lacking else None
+        return self._without_kernel(nodes) or absent or network.obstacle()
 
     def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
         """The first node that asks for pages which no kernel for it has."""
@@ -81,19 +83,19 @@ class GuestProvider:
         usual = self.kernels[make.arch]
         if make.page_bytes is None:
             return usual
-        found = read_recipes().kernels_with(make.arch, make.page_bytes)
-        return usual if usual in found else next(iter(found), None)
+        fitting = read_recipes().kernels_with(make.arch, make.page_bytes)
+        return usual if usual in fitting else next(iter(fitting), None)
 
     @contextmanager
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[GuestLab]:
         boot.refuse_odd_path(run.directory)
-        home = home_of(run)
+        home = run.home
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
-        # All kernels first, the odd ones before others: one that cannot be had is found out before anything is made.
+        # All kernels first, the odd ones before others: one that is missing is noticed before anything is made.
         kernels = self._asked_for(home, spec) | {Make(arch): self._kernel(home, Make(arch)) for arch in archs}
         parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
-        for make, found in parts.items():
-            self.machines[make.arch].prepare(home, found)
+        for make, made in parts.items():
+            self.machines[make.arch].prepare(home, made)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
         lab = GuestLab(run, self.machines, parts, subnet, self._patience(archs))
@@ -112,17 +114,17 @@ class GuestProvider:
 
     def _asked_for(self, home: Home, spec: ClusterSpec) -> dict[Make, Kernel]:
         """Kernels of nodes that ask for a size of pages; Unavailable names the node whose kernel cannot be had."""
-        found: dict[Make, Kernel] = {}
+        kernels: dict[Make, Kernel] = {}
         for node in spec.nodes:
             if node.page_bytes is None:
                 continue
             make = Make(node.arch, node.page_bytes)
             try:
-                found[make] = self._kernel(home, make)
+                kernels[make] = self._kernel(home, make)
             except Unavailable as error:
                 error.detail = f"{node.name} asks for pages of {node.page_bytes} bytes; {error.detail}"
                 raise
-        return found
+        return kernels
 
     def _kernel(self, home: Home, make: Make) -> Kernel:
         name = self._kernel_for(make)
@@ -135,43 +137,31 @@ class GuestProvider:
         return Parts(kernel, boot.initramfs(home, kernel, self.machines[image.arch].modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:
-        store = KernelStore(home_of(run))
+        store = KernelStore(run.home)
         parts = {}
-        for name, found in state["parts"].items():
+        for name, record in state["parts"].items():
             make = Make.parse(name)
-            kernel = store.cached(found["kernel"], make.arch)
+            kernel = store.cached(record["kernel"], make.arch)
             if kernel is None:
-                raise LabBroken(f"the kernel {found['kernel']} for {name} is gone from the cache")
-            parts[make] = Parts(kernel, Path(found["initramfs"]), Path(found["root"]))
+                raise LabBroken(f"the kernel {record['kernel']} for {name} is gone from the cache")
+            parts[make] = Parts(kernel, Path(record["initramfs"]), Path(record["root"]))
         for make, known in parts.items():
-            self.machines[make.arch].prepare(home_of(run), known)
+            self.machines[make.arch].prepare(run.home, known)
         lab = GuestLab(run, self.machines, parts, str(state["subnet"]), float(state["patience"]))
         lab.restore(state)
         return lab
 
-    def prune(self, home: Home, run_id: str) -> list[str]:
+    def prune(self, home: Home, run_id: RunId) -> list[str]:
         return remove_run(home, run_id)
 
-    def leftovers(self, home: Home) -> frozenset[str]:
+    def leftovers(self, home: Home) -> frozenset[RunId]:
         return runs_present(home)
-
-
-def missing_tools() -> Unavailable | None:
-    """A tool of this machine that making a guest's disks needs and that is not here, or None."""
-    tools = SystemTools()
-    lacking = [name for name in _TOOLS if tools.locate(name) is None]
-    if not lacking:
-        return None
-    packages = ", ".join(sorted({_TOOLS[name] for name in lacking}))
-    return Unavailable(
-        f"{', '.join(lacking)} is not installed", "disks of guests are made with it", f"install {packages}"
-    )
 
 
 def uml() -> GuestProvider:
     """User-Mode Linux for nodes of x86_64; QEMU, where it is installed, for those of aarch64 beside them."""
-    from lab.providers.guest.qemu import QemuMachines
-    from lab.providers.guest.uml import UmlMachines
+    from cephlab.lab.providers.guest.qemu import QemuMachines
+    from cephlab.lab.providers.guest.uml import UmlMachines
 
     mixed = _missing_qemu((Arch.AARCH64,)) is None
     return GuestProvider(
@@ -186,7 +176,7 @@ def uml() -> GuestProvider:
 
 def qemu() -> GuestProvider:
     """QEMU guests of either architecture."""
-    from lab.providers.guest.qemu import QemuMachines
+    from cephlab.lab.providers.guest.qemu import QemuMachines
 
     foreign = next(arch for arch in Arch if arch is not host_arch())
     extra = {Capability.CPU_LIMIT} | ({Capability.FOREIGN_ARCH} if _missing_qemu((foreign,)) is None else set())
@@ -202,12 +192,8 @@ def qemu() -> GuestProvider:
 
 
 def _missing_qemu(archs: tuple[Arch, ...]) -> Unavailable | None:
-    for arch in archs:
-        name = f"qemu-system-{arch}"
-        if shutil.which(name) is None:
-            package = {Arch.X86_64: "qemu-system-x86", Arch.AARCH64: "qemu-system-arm"}[arch]
-            return Unavailable(f"{name} is not installed", f"{arch} guests run in it", f"apt-get install {package}")
-    return None
+    lacking = missing(SystemTools(), (f"qemu-system-{arch}" for arch in archs))
+    return NotInstalled(lacking, "guests run in it") if lacking else None
 
 
 def _missing_uml(archs: tuple[Arch, ...]) -> Unavailable | None:

@@ -13,14 +13,14 @@ from typing import Any
 from qemu.qmp import QMPError
 from qemu.qmp.legacy import QEMUMonitorProtocol
 
-from lab import clock, process
-from lab.arch import Arch, host_arch
-from lab.errors import CommandTimedOut, LabBroken
-from lab.home import Home
-from lab.images.kernels import Kernel
-from lab.process import LocalProcess, Result
-from lab.providers.guest.machine import Boot, Parts, Running
-from lab.runs import write_json
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import LocalProcess, Result
+from cephlab.lab.base.runs import write_json
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.providers.guest.machine import Boot, Parts, Running
+from cephlab.lab.spec.arch import Arch, host_arch
 
 _SLOTS = 32
 _EMULATED_CORES = 2
@@ -54,6 +54,7 @@ class QemuMachines:
         *("ext4", "overlay"),
     )
     slots = _SLOTS
+    distortion = ""
 
     def __init__(self) -> None:
         self._kvm: dict[str, bool] = {}
@@ -179,7 +180,7 @@ def _disk(slot: int) -> dict[str, Any]:
 @contextmanager
 def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
     """A session with a guest's monitor; LabBroken when it does not take or answer what it is asked."""
-    holder = os.open(folder, os.O_RDONLY)  # a socket's own path may hold but 107 bytes
+    holder = os.open(folder, os.O_RDONLY)  # a socket's path holds 107 bytes at most
     qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
     try:
         qmp.connect()
@@ -213,8 +214,8 @@ def kvm_boots(home: Home, parts: Parts) -> bool:
 
 def known_kvm(home: Home) -> bool | None:
     """What attempts since this machine was booted have said of KVM; None where nobody has tried."""
-    found = [json.loads(record.read_text())["boots"] for record in home.images.glob(_record_of("*"))]
-    return any(found) if found else None
+    booted = [json.loads(record.read_text())["boots"] for record in home.images.glob(_record_of("*"))]
+    return any(booted) if booted else None
 
 
 def _record_of(key: str) -> str:

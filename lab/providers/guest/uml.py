@@ -6,12 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab import process
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.home import Home
-from lab.process import LocalProcess
-from lab.providers.guest.machine import Boot, Parts, Running
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import LocalProcess
+from cephlab.lab.providers.guest.machine import Boot, Parts, Running
+from cephlab.lab.spec.arch import Arch
 
 _SLOTS = 16  # MAX_DEV of arch/um/drivers/ubd_kern.c
 _UMID = "uml"
@@ -28,6 +28,7 @@ class UmlMachines:
 
     modules: Sequence[str] = ("overlay",)
     slots = _SLOTS
+    distortion = "User-Mode Linux: the time is that of its system calls as well, which cost many times a kernel's"
 
     def interface_names(self) -> tuple[str, str]:
         return "vec0", "vec1"

@@ -6,19 +6,19 @@ import os
 import platform
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import psutil
 
-from lab import process
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.host import Facts
-from lab.process import LocalProcess, Pipe, Result
-from lab.providers.local.programs import RESPAWNING, Command, Programs, respawning
-from lab.runs import HOME_MARK, RUN_VARIABLE, write_private
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.process import Command, LocalProcess, Pipe, Result
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, write_private
+from cephlab.lab.providers.host import PRELOAD, Facts
+from cephlab.lab.providers.local.programs import RESPAWNING, Programs, respawning
+from cephlab.lab.spec.arch import Arch
 
 NODE_VARIABLE = "CEPHLAB_NODE"
 """Environment variable `RUN/NODE` on every process of a node: killing the node is killing those."""
@@ -62,21 +62,10 @@ class LocalHost:
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
         check: bool = True,
-        preload: Sequence[PurePosixPath] = (),
         cwd: PurePosixPath | None = None,
     ) -> Result:
-        command = self._command(argv, env, preload)
-        return process.run(
-            command.argv,
-            timeout_s=timeout_s,
-            stdin=stdin,
-            env=command.env,
-            inherit_env=False,
-            cwd=Path(cwd) if cwd else None,
-            check=check,
-            where=self.name,
-            shown=tuple(argv),
-        )
+        command = replace(self._command(argv, env), cwd=Path(cwd) if cwd else None)
+        return process.run_command(command, timeout_s=timeout_s, stdin=stdin, check=check)
 
     def spawn(
         self,
@@ -84,19 +73,17 @@ class LocalHost:
         *,
         log: PurePosixPath,
         env: Mapping[str, str] | None = None,
-        preload: Sequence[PurePosixPath] = (),
     ) -> LocalProcess:
-        command = self._command(argv, env, preload)
+        command = self._command(argv, env)
         again = PurePosixPath(argv[0]).name in RESPAWNING and not self.emulated
-        started = respawning(command.argv) if again else command.argv
-        return process.start_detached(started, log=Path(log), env=command.env, inherit_env=False)
+        started = replace(command, argv=respawning(command.argv)) if again else command
+        return process.start_command(started, Path(log))
 
     def find(self, ref: Mapping[str, Any]) -> LocalProcess:
         return process.recall(ref)
 
     def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Pipe:
-        command = self._command(argv, env)
-        return Pipe(command.argv, env=command.env, where=self.name, inherit_env=False)
+        return Pipe(self._command(argv, env))
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
@@ -115,10 +102,10 @@ class LocalHost:
         write_private(path, content, mode=mode)
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
-        found = self._seen(source)
-        if not found.is_file():
+        file = self._seen(source)
+        if not file.is_file():
             raise LabBroken(f"{source} is not a file on {self.name}")
-        shutil.copyfile(found, target)
+        shutil.copyfile(file, target)
 
     def read(self, source: PurePosixPath) -> bytes:
         try:
@@ -170,11 +157,11 @@ class LocalHost:
         wanted = {NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)}
         return process.find_marked(wanted)
 
-    def _command(
-        self, argv: Sequence[str], env: Mapping[str, str] | None, preload: Sequence[PurePosixPath] = ()
-    ) -> Command:
+    def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
         if not self.up():
             raise LabBroken(f"{self.name} is down", f"asked to run: {' '.join(argv)}")
+        own = dict(env or {})
+        preload = [PurePosixPath(library) for library in own.pop(PRELOAD, "").split(":") if library]
         command = self.programs.command(argv, preload=preload)
         marks = {RUN_VARIABLE: self.run_id, HOME_MARK: str(self.home), NODE_VARIABLE: self.mark}
-        return Command(command.argv, {**command.env, **(env or {}), **marks})
+        return replace(command, env={**command.env, **own, **marks}, where=self.name, shown=tuple(argv))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, Unavailable
+from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
+from cephlab.lab.base.process import Command
+from cephlab.lab.spec.arch import Arch, host_arch
 
 _SEARCH = ("usr/bin", "usr/sbin", "usr/local/bin")
 _MAX_LINKS = 16
@@ -40,14 +41,6 @@ arguments for a program. So it ends with the loader's 127 where it wanted to beg
 def respawning(argv: Sequence[str]) -> tuple[str, ...]:
     """The command under a shell that starts it again where it wanted to execute itself."""
     return ("/bin/sh", "-c", _RESPAWN, "cephlab-respawn", *argv)
-
-
-@dataclass(frozen=True)
-class Command:
-    """What to execute, and the whole environment to execute it in."""
-
-    argv: tuple[str, ...]
-    env: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -99,9 +92,9 @@ class Programs:
             inside = self._resolve(name.lstrip("/"))
             return inside if inside.exists() else outside
         for directory in _SEARCH:
-            found = self._resolve(f"{directory}/{name}")
-            if found.is_file():
-                return found
+            program = self._resolve(f"{directory}/{name}")
+            if program.is_file():
+                return program
         raise LabBroken(f"the image has no program {name!r}", f"looked in {self.root}: {', '.join(_SEARCH)}")
 
     def _resolve(self, relative: str) -> Path:
@@ -142,16 +135,12 @@ class Programs:
 
 def find_emulator(arch: Arch) -> str | None:
     """The user-mode emulator for an architecture, where installed."""
-    return next((found for name in arch.qemu_user_names if (found := shutil.which(name))), None)
+    return next((path for name in arch.qemu_user_names if (path := shutil.which(name))), None)
 
 
 def missing_emulator(arch: Arch) -> Unavailable:
     """The error to raise where there is none."""
-    return Unavailable(
-        f"{arch} programs cannot run here: {arch.qemu_user} is missing",
-        f"this machine is {host_arch()}",
-        "install the package qemu-user-static",
-    )
+    return NotInstalled({arch.qemu_user: "qemu-user-static"}, f"{arch} programs need it on this {host_arch()} machine")
 
 
 def _plain_environment() -> dict[str, str]:

@@ -1,5 +1,5 @@
 """Provider `lxd`: nodes as LXD instances, on this machine or on several, through pylxd."""
 
-from lab.providers.lxd.provider import LxdProvider
+from cephlab.lab.providers.lxd.provider import LxdProvider
 
 __all__ = ["LxdProvider"]

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import LabBroken, LabError
-from lab.providers.lxd.server import Server, lxd_errors, status_of
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.providers.lxd.server import Server, lxd_errors, status_of
 
 _log = logging.getLogger(__name__)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
-from lab import clock
-from lab.errors import LabError
-from lab.providers.lines import CLOSE_S, LineServer, Tail
-from lab.providers.lxd import execs, files, names
-from lab.providers.lxd.stream import ExecStream
-from lab.providers.lxd.where import Where
-from lab.providers.marks import TOKEN_VARIABLE, new_token
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.providers.dialogue import CLOSE_S, Tail
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.lxd import execs, files
+from cephlab.lab.providers.lxd.stream import ExecStream
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.marks import new_token
 
 _log = logging.getLogger(__name__)
 
@@ -20,14 +22,15 @@ _log = logging.getLogger(__name__)
 _ERRORS_TO_FILE = 'exec 2>"$1"; shift; exec "$@"'
 
 
-class _Streams:
-    def __init__(self, where: Where, argv: Sequence[str], env: Mapping[str, str]) -> None:
+class ExecStreams:
+    """Those of one command (see Streams)."""
+
+    def __init__(self, where: Where, order: Order) -> None:
         self._where = where
         self._token = new_token()
-        self._errors = names.NODE_DIRECTORY / f".errors-{self._token}"
-        command = ("bash", "-c", _ERRORS_TO_FILE, "bash", str(self._errors), *argv)
-        marked = {**env, TOKEN_VARIABLE: self._token}
-        self._exec = execs.begin(where, command, env=marked, mode=execs.Mode.STREAMED)
+        self._errors = places.NODE_DIRECTORY / f".errors-{self._token}"
+        started = order.under(_ERRORS_TO_FILE, str(self._errors)).marked(self._token)
+        self._exec = execs.begin(where, started, execs.Mode.STREAMED)
         self._stream = ExecStream(where.server, self._exec.operation, self._exec.secrets)
 
     def output(self) -> Iterator[bytes]:
@@ -64,8 +67,3 @@ class _Streams:
             files.delete(self._where, self._errors)
         except LabError as error:
             _log.debug("%s", error)  # the node is gone, and the file with it
-
-
-def open_channel(where: Where, argv: Sequence[str], env: Mapping[str, str]) -> LineServer:
-    """Start a program to talk to line by line."""
-    return LineServer(_Streams(where, argv, env), argv, where.node)

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.home import Home
-from lab.host import Facts
-from lab.images.image import Image
-from lab.providers import binfmt, packets
-from lab.providers.base import Images, Progress
-from lab.providers.blockdevices import BlockDevices, limited
-from lab.providers.lxd import execs, imported, limits, names, placement
-from lab.providers.lxd.kind import Supply
-from lab.providers.lxd.placement import Machine
-from lab.providers.lxd.server import Server
-from lab.providers.lxd.where import Where
-from lab.spec import Capability, ClusterSpec, Disk, Node
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.providers import binfmt, packets
+from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.blockdevices import BlockDevices, limited
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.engine.images import Exporter, exporter
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.lxd import execs, imported, limits, placement
+from cephlab.lab.providers.lxd.kind import Supply
+from cephlab.lab.providers.lxd.placement import Machine
+from cephlab.lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
 
 _ALWAYS = frozenset({Capability.OWN_NETWORK, Capability.TAKE_OVER, Capability.CPU_LIMIT, Capability.MEMORY_LIMIT})
 
@@ -46,7 +48,7 @@ done
 class Containers:
     """For a foreign architecture also qemu-user and binfmt_misc. export: gives the tarball of an image."""
 
-    export: imported.Exporter | None = None
+    export: Exporter | None = None
     name = "lxd"
     cost = 3
     type = imported.CONTAINER
@@ -56,16 +58,16 @@ class Containers:
         return _ALWAYS | {Capability.MOVE_DISK}
 
     def capabilities(self, servers: Sequence[Server]) -> frozenset[Capability]:
-        found = set(self.usual())
+        able = set(self.usual())
         if len(servers) == 1:
             if _limits_disks(servers[0]):
-                found.add(Capability.DISK_LIMIT)
+                able.add(Capability.DISK_LIMIT)
             if servers[0].sees_processes and packets.obstacle(("iptables", "nsenter")) is None:
-                found.add(Capability.CUT_LINKS)
+                able.add(Capability.CUT_LINKS)
         present = {server.arch for server in servers}
         if len(present) > 1 or any(_emulates(server) - {server.arch} for server in servers):
-            found.add(Capability.FOREIGN_ARCH)
-        return frozenset(found)
+            able.add(Capability.FOREIGN_ARCH)
+        return frozenset(able)
 
     def obstacle(self, servers: Sequence[Server]) -> Unavailable | None:
         return None
@@ -91,7 +93,7 @@ class Containers:
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
     ) -> Supply:
-        export = self.export or _exporter(home)
+        export = self.export or exporter(home, "lxd")
         foreign = [arch for arch in spec.archs if not any(server.arch is arch for server in servers)]
         for arch in foreign:
             binfmt.ensure(arch, progress)
@@ -105,15 +107,15 @@ class Containers:
 
     def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
         """The address is set by LXC as it starts: the images have no DHCP client."""
-        found = {"raw.lxc": f"lxc.net.0.ipv4.address = {interface} {interface.network.broadcast_address}"}
+        settings = {"raw.lxc": f"lxc.net.0.ipv4.address = {interface} {interface.network.broadcast_address}"}
         if node.arch is not server.arch and node.arch.qemu_cpu:
-            found["environment.QEMU_CPU"] = node.arch.qemu_cpu
+            settings["environment.QEMU_CPU"] = node.arch.qemu_cpu
         if node.cores is not None:
-            found["limits.cpu.allowance"] = f"{max(1, round(node.cores * _PERIOD_MS))}ms/{_PERIOD_MS}ms"
+            settings["limits.cpu.allowance"] = f"{max(1, round(node.cores * _PERIOD_MS))}ms/{_PERIOD_MS}ms"
         if node.memory_bytes is not None:
-            found["limits.memory"] = str(node.memory_bytes)
-            found["limits.memory.swap"] = "false"
-        return found
+            settings["limits.memory"] = str(node.memory_bytes)
+            settings["limits.memory.swap"] = "false"
+        return settings
 
     def volume(self, disk: Disk) -> dict[str, Any]:
         """It will hold the disk's sparse file: block volumes cannot be given to containers."""
@@ -123,34 +125,29 @@ class Containers:
         return f"disk-{disk}"
 
     def device(self, server: Server, disk: Disk) -> dict[str, str]:
-        found = {"type": "disk", "pool": server.pool, "source": disk.name, "path": str(names.disk_directory(disk.name))}
-        return found | limits.options(disk.limits)
+        device = {
+            "type": "disk",
+            "pool": server.pool,
+            "source": disk.name,
+            "path": str(places.disk_directory(disk.name)),
+        }
+        return device | limits.options(disk.limits)
 
     def facts(self, where: Where, node: Node) -> Facts:
-        found = where.server.resources()
+        resources = where.server.resources()
         return Facts(
             arch=node.arch,
             emulated=node.arch is not where.server.arch,
             kernel=str(where.server.environment["kernel_version"]),
-            cores=node.cores or float(found["cpu"]["total"]),
-            memory_bytes=node.memory_bytes or int(found["memory"]["total"]),
+            cores=node.cores or float(resources["cpu"]["total"]),
+            memory_bytes=node.memory_bytes or int(resources["memory"]["total"]),
         )
 
     def settle(self, where: Where, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
         """Make the sparse files that do not exist yet. LXD has seen to the interface's MTU."""
-        pairs = [text for disk in disks.values() for text in (str(names.disk_file(disk.name)), str(disk.size_bytes))]
-        argv = ("bash", "-c", _MAKE_DISKS, "bash", str(names.NODE_DIRECTORY), *pairs)
-        execs.run(where, argv, timeout_s=_SETTLED_S, stdin=b"", env={}, check=True)
-
-
-def _exporter(home: Home) -> imported.Exporter:
-    def export(image: Image) -> Path:
-        # Building images takes modules that a lab of cached ones never needs.
-        from lab.images.store import ImageStore
-
-        return ImageStore(home).export(image, "lxd")
-
-    return export
+        pairs = [text for disk in disks.values() for text in (str(places.disk_file(disk.name)), str(disk.size_bytes))]
+        argv = ("bash", "-c", _MAKE_DISKS, "bash", str(places.NODE_DIRECTORY), *pairs)
+        execs.run(where, Order(argv), _SETTLED_S).checked(where.node)
 
 
 def _emulates(server: Server) -> frozenset[Arch]:

@@ -1,21 +1,22 @@
-"""Running commands inside an instance: to the end, with a deadline that kills for real."""
+"""Running commands inside an instance: to the end, or to a deadline at which it is killed with its children."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import PurePosixPath
 from signal import SIGKILL
 from typing import Any
 
-from lab import clock
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken
-from lab.process import LocalProcess, Result, find_marked
-from lab.providers.lxd import files, names
-from lab.providers.lxd.server import lxd_errors, status_of
-from lab.providers.lxd.where import Where
-from lab.providers.marks import TOKEN_VARIABLE, new_token, signalling
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.lab.base.process import LocalProcess, Result, find_marked
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.lxd import files
+from cephlab.lab.providers.lxd.server import lxd_errors, status_of
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.marks import TOKEN_VARIABLE, new_token, signalling
 
 _DRAIN_S = 2.0
 _PASSES = 5
@@ -45,31 +46,24 @@ class Exec:
     secrets: Mapping[str, str]
 
 
-def begin(
-    where: Where,
-    argv: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    mode: Mode,
-    cwd: PurePosixPath | None = None,
-) -> Exec:
+def begin(where: Where, order: Order, mode: Mode) -> Exec:
     """Have a command begun. LabBroken when the node is down."""
-    order = {
-        "command": list(argv),
-        "environment": dict(env),
+    wanted = {
+        "command": list(order.argv),
+        "environment": dict(order.env),
         "wait-for-websocket": mode is Mode.STREAMED,
         "interactive": False,
         "record-output": mode is Mode.RECORDED,
-        "cwd": str(cwd) if cwd else "",
+        "cwd": str(order.cwd) if order.cwd else "",
     }
     try:
-        with lxd_errors(f"starting {argv[0]} on {where.node}"):
-            found = where.api["exec"].post(json=order).json()["metadata"]
+        with lxd_errors(f"starting {order.program} on {where.node}"):
+            begun = where.api["exec"].post(json=wanted).json()["metadata"]
     except LabBroken as error:
         if status_of(error) in {400, 404}:
-            raise LabBroken(f"{where.node} is down", f"{argv[0]} was not run: {error.detail}") from error
+            raise LabBroken(f"{where.node} is down", f"{order.program} was not run: {error.detail}") from error
         raise
-    return Exec(str(found["id"]), dict((found.get("metadata") or {}).get("fds") or {}))
+    return Exec(str(begun["id"]), dict((begun.get("metadata") or {}).get("fds") or {}))
 
 
 def look(where: Where, operation: str) -> dict[str, Any] | None:
@@ -96,7 +90,7 @@ def code_of(state: Mapping[str, Any] | None) -> int | None:
 
 def marked_here(where: Where, token: str) -> list[LocalProcess]:
     """A command's processes as those of this machine; none where they cannot be seen."""
-    return find_marked({TOKEN_VARIABLE: token}) if where.sees_processes else []
+    return find_marked({TOKEN_VARIABLE: token}, of_all=True) if where.sees_processes else []
 
 
 def signal_marked(where: Where, token: str, number: int) -> None:
@@ -104,7 +98,7 @@ def signal_marked(where: Where, token: str, number: int) -> None:
 
     It does not see a daemon that has dropped root, as that hides its environment.
     """
-    begun = begin(where, signalling(token, number), env={}, mode=Mode.SILENT)
+    begun = begin(where, Order(signalling(token, number)), Mode.SILENT)
     with lxd_errors(f"signalling on {where.node}"):
         where.server.api(where.project).operations[begun.operation].wait.get()
 
@@ -115,82 +109,54 @@ def kill_all(where: Where, token: str) -> None:
         signal_marked(where, token, int(SIGKILL))
         return
     for _ in range(_PASSES):
-        found = marked_here(where, token)
-        for process in found:
+        processes = marked_here(where, token)
+        for process in processes:
             process.kill()
-        if not found:
+        if not processes:
             return
 
 
-def run(
-    where: Where,
-    argv: Sequence[str],
-    *,
-    timeout_s: float,
-    stdin: bytes,
-    env: Mapping[str, str],
-    check: bool,
-    cwd: PurePosixPath | None = None,
-) -> Result:
-    """Run to the end. A command that a signal ended has status 128 plus the signal's number.
+def run(where: Where, order: Order, timeout_s: float) -> Result:
+    """See EngineHost.execute.
 
     LXD keeps the outputs in files, which are fetched afterwards: before 5.14 it loses those of a short command now and
     then when they are streamed (https://github.com/canonical/lxd/issues/11890).
-    Raises CommandFailed when check and the status is not 0, CommandTimedOut after killing all that the
-    command started, LabBroken when the node is down.
     """
-    if not stdin:
-        return _run(where, argv, argv, timeout_s=timeout_s, env=env, check=check, cwd=cwd)
-    source = names.NODE_DIRECTORY / f".stdin-{new_token()}"
-    files.put(where, stdin, source, _PRIVATE)
+    if not order.stdin:
+        return _run(where, order, order, timeout_s)
+    source = places.NODE_DIRECTORY / f".stdin-{new_token()}"
+    files.put(where, order.stdin, source, _PRIVATE)
     try:
-        command = ("bash", "-c", _FROM_FILE, "bash", str(source), *argv)
-        return _run(where, argv, command, timeout_s=timeout_s, env=env, check=check, cwd=cwd)
+        return _run(where, order, order.under(_FROM_FILE, str(source)), timeout_s)
     finally:
         files.delete(where, source)
 
 
-def _run(
-    where: Where,
-    argv: Sequence[str],
-    command: Sequence[str],
-    *,
-    timeout_s: float,
-    env: Mapping[str, str],
-    check: bool,
-    cwd: PurePosixPath | None,
-) -> Result:
+def _run(where: Where, order: Order, wrapped: Order, timeout_s: float) -> Result:
+    """wrapped: what is really started; errors tell of the order."""
     token = new_token()
-    begun = begin(where, command, env={**env, TOKEN_VARIABLE: token}, mode=Mode.RECORDED, cwd=cwd)
+    begun = begin(where, wrapped.marked(token), Mode.RECORDED)
     try:
-        found = ended(where, begun.operation, clock.Deadline.after(timeout_s))
+        end = ended(where, begun.operation, clock.Deadline.after(timeout_s))
     except BaseException:
         kill_all(where, token)
         raise
-    if found is None:
+    if end is None:
         kill_all(where, token)
-        found = ended(where, begun.operation, clock.Deadline.after(_DRAIN_S)) or {}
-        stdout, stderr = _outputs(where, found, begun)
-        raise CommandTimedOut(argv, timeout_s, _text(stdout), _text(stderr), where.node)
-    return _judged(where, argv, code_of(found), _outputs(where, found, begun), check=check)
-
-
-def _judged(
-    where: Where, argv: Sequence[str], code: int | None, outputs: tuple[bytes, bytes], *, check: bool
-) -> Result:
+        end = ended(where, begun.operation, clock.Deadline.after(_DRAIN_S)) or {}
+        stdout, stderr = _outputs(where, end, begun)
+        raise CommandTimedOut(order.argv, timeout_s, _text(stdout), _text(stderr), where.node)
+    code, (stdout, stderr) = code_of(end), _outputs(where, end, begun)
     if code is None:
-        raise LabBroken(f"{where.node} went down while {argv[0]} ran", _text(outputs[1]))
-    result = Result(tuple(argv), code, *outputs)
-    if check and code != 0:
-        raise CommandFailed(argv, code, result.stdout, result.stderr, where.node)
-    return result
+        raise LabBroken(f"{where.node} went down while {order.program} ran", _text(stderr))
+    return Result(tuple(order.argv), code, stdout, stderr)
 
 
 def ended(where: Where, operation: str, deadline: clock.Deadline) -> dict[str, Any] | None:
     """How a command ended; None when it did not by the deadline. Empty when LXD has forgotten it already."""
     node = where.server.api(where.project).operations[operation].wait
     while True:
-        # LXD waits for whole seconds only; what is left of the last one is looked at again and again.
+        # LXD waits for whole seconds only, so the rest of the last second is polled.
         last, whole_s = deadline.passed(), int(deadline.remaining_s())
         try:
             state = where.server.get("waiting for a command", node, params={"timeout": whole_s})

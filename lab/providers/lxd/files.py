@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from lab import clock
-from lab.errors import LabBroken
-from lab.providers.lxd.server import lxd_errors, status_of
-from lab.providers.lxd.where import Where
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.lxd.server import lxd_errors, status_of
+from cephlab.lab.providers.lxd.where import Where
 
 _CHUNK = 1 << 20
 _MAX_LINKS = 10
@@ -58,7 +58,7 @@ def _make_directory(where: Where, path: PurePosixPath) -> None:
 
 
 def _owned(mode: int) -> dict[str, str]:
-    # Of a body without a type LXD takes a part for the parameters of the call.
+    # When the body has no type, LXD reads part of it as parameters of the call.
     return {
         "X-LXD-mode": f"{mode:04o}",
         "X-LXD-uid": "0",
@@ -127,10 +127,11 @@ def _helped(doing: str, call: Callable[[], Any]) -> Any:
 
     answer, _ = clock.wait(
         attempt,
-        lambda found: found[1] is None,
+        lambda outcome: outcome[1] is None,
         what=doing,
         timeout_s=_HELPER_S,
-        show=lambda found: found[1].detail if found[1] else "",
-        timed_out=lambda what, timeout_s, last: LabBroken(f"LXD failed at {what} for {timeout_s:g} s", last),
+        timed_out=lambda what, timeout_s, last: LabBroken(
+            f"LXD failed at {what} for {timeout_s:g} s", last[1].detail if last[1] else ""
+        ),
     )
     return answer

@@ -4,56 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
-from lab.host import Facts
-from lab.process import Result
-from lab.providers import fileverbs
-from lab.providers.lines import LineServer
-from lab.providers.lxd import execs, files, names, spawned
-from lab.providers.lxd.channel import open_channel
-from lab.providers.lxd.containers import Containers
-from lab.providers.lxd.kind import Kind
-from lab.providers.lxd.server import Server, status_of
-from lab.providers.lxd.spawned import LxdProcess
-from lab.providers.lxd.where import Where
-from lab.spec import Disk, Node
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers import fileverbs
+from cephlab.lab.providers.engine.host import EngineHost
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.places import disk_file
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.lxd import execs, files, names, spawned
+from cephlab.lab.providers.lxd.channel import ExecStreams
+from cephlab.lab.providers.lxd.containers import Containers
+from cephlab.lab.providers.lxd.kind import Kind
+from cephlab.lab.providers.lxd.server import Server, status_of
+from cephlab.lab.providers.lxd.spawned import LxdProcess
+from cephlab.lab.providers.lxd.where import Where
 
 _RUNNING = 103  # LXD's code for it
 _NOT_FOUND = 404
 
 
 @dataclass
-class LxdHost:
-    """One instance. disks: those in the node now; mtu: of its interface, where it has to be set from inside."""
+class LxdHost(EngineHost):
+    """One instance. mtu: of its interface, where it has to be set from inside."""
 
     server: Server
     project: str
-    node: Node
-    address: str
-    disks: dict[str, Disk]
     kind: Kind = field(default_factory=Containers)
     mtu: int | None = None
-
-    @property
-    def name(self) -> str:
-        return self.node.name
-
-    @property
-    def arch(self) -> Arch:
-        return self.node.arch
-
-    @property
-    def directory(self) -> PurePosixPath:
-        return names.NODE_DIRECTORY
-
-    @property
-    def root(self) -> PurePosixPath:
-        return PurePosixPath("/")
 
     @property
     def emulated(self) -> bool:
@@ -67,42 +47,17 @@ class LxdHost:
     def where(self) -> Where:
         return Where(self.server, self.project, self.instance, self.name, self.kind.own_kernel)
 
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        timeout_s: float = 60.0,
-        stdin: bytes = b"",
-        env: Mapping[str, str] | None = None,
-        check: bool = True,
-        preload: Sequence[PurePosixPath] = (),
-        cwd: PurePosixPath | None = None,
-    ) -> Result:
-        return execs.run(
-            self.where,
-            argv,
-            timeout_s=timeout_s,
-            stdin=stdin,
-            env=fileverbs.with_preload(env, preload),
-            check=check,
-            cwd=cwd,
-        )
+    def execute(self, order: Order, timeout_s: float) -> Result:
+        return execs.run(self.where, order, timeout_s)
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        log: PurePosixPath,
-        env: Mapping[str, str] | None = None,
-        preload: Sequence[PurePosixPath] = (),
-    ) -> LxdProcess:
-        return spawned.spawn(self.where, argv, log=log, env=fileverbs.with_preload(env, preload))
+    def start(self, order: Order, log: PurePosixPath) -> LxdProcess:
+        return spawned.spawn(self.where, order, log)
 
     def find(self, ref: Mapping[str, Any]) -> LxdProcess:
         return LxdProcess(self.where, ref)
 
-    def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> LineServer:
-        return open_channel(self.where, argv, dict(env or {}))
+    def streams(self, order: Order) -> ExecStreams:
+        return ExecStreams(self.where, order)
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
@@ -115,7 +70,7 @@ class LxdHost:
         if socket is None:
             raise Unavailable(
                 f"{self.name} is on {self.server.address.url}",
-                "a terminal is had on this machine's LXD only",
+                "a terminal is possible on this machine's LXD only",
                 f"lxc exec --project {self.project} REMOTE:{self.instance} -- {' '.join(argv)}",
             )
         options = ["--mode", "interactive" if terminal else "non-interactive"]
@@ -126,30 +81,17 @@ class LxdHost:
     def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
         files.put(self.where, source, target, mode)
 
-    def pull(self, source: PurePosixPath, target: Path) -> None:
-        fileverbs.pull(partial(files.get, self.where, source), target)
-
-    def read(self, source: PurePosixPath) -> bytes:
-        return fileverbs.read(partial(files.get, self.where, source))
-
-    def exists(self, path: PurePosixPath) -> bool:
-        return fileverbs.exists(self, path)
-
-    def make_directory(self, path: PurePosixPath) -> None:
-        fileverbs.make_directory(self, path)
-
-    def remove(self, path: PurePosixPath) -> None:
-        fileverbs.remove(self, path)
+    def get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
+        files.get(self.where, source, sink)
 
     def disk(self, name: str) -> PurePosixPath:
         fileverbs.require_disk(self.name, name, self.disks)
-        return names.disk_file(name)
+        return disk_file(name)
 
     def facts(self) -> Facts:
         return self.kind.facts(self.where, self.node)
 
     def first_process(self) -> int:
-        """Process id of the instance's first process on LXD's machine; LabBroken when it is down."""
         pid = int(self.server.get(f"looking at {self.name}", self.where.api.state)["pid"])
         if pid <= 0:
             raise LabBroken(f"{self.name} is down")
@@ -157,9 +99,9 @@ class LxdHost:
 
     def up(self) -> bool:
         try:
-            found = self.server.get(f"looking at {self.name}", self.where.api)
+            instance = self.server.get(f"looking at {self.name}", self.where.api)
         except LabBroken as error:
             if status_of(error) == _NOT_FOUND:
                 return False
             raise
-        return bool(found["status_code"] == _RUNNING)
+        return bool(instance["status_code"] == _RUNNING)

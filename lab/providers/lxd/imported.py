@@ -9,15 +9,16 @@ import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, SpecError
-from lab.images.image import Image
-from lab.providers.lxd.server import Server, lxd_errors
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.engine.images import Exporter
+from cephlab.lab.providers.lxd.server import Server, lxd_errors
+from cephlab.lab.spec.arch import Arch, host_arch
 
 if TYPE_CHECKING:
-    from lab.providers.lxd.machineimage import MachineImage
+    from cephlab.lab.providers.lxd.machineimage import MachineImage
 
 _log = logging.getLogger(__name__)
 
@@ -26,12 +27,6 @@ _STAMP = "cephlab.machine"
 CONTAINER, MACHINE = "container", "virtual-machine"
 """Types of images, as LXD calls them."""
 _CHUNK = 1 << 20
-
-
-class Exporter(Protocol):
-    """Gives the LXD tarball of an image of ours, made on first use."""
-
-    def __call__(self, image: Image) -> Path: ...
 
 
 def ensure(server: Server, image: Image, export: Exporter) -> str:
@@ -59,18 +54,18 @@ def ensure_machine(server: Server, made: MachineImage) -> str:
 
 
 def _ensure(server: Server, image: Image, wanted: Mapping[str, str], kind: str, upload: Callable[[], None]) -> str:
-    found = _find(server, wanted, kind)
-    if found is None:
+    fingerprint = _find(server, wanted, kind)
+    if fingerprint is None:
         _log.info("importing %s for %s into the LXD at %s", image.release, image.arch, server.address.url)
         try:
             upload()
         except LabBroken as error:
             if "same fingerprint already exists" not in error.detail:  # else another run was quicker
                 raise
-        found = _find(server, wanted, kind)
-    if found is None:
+        fingerprint = _find(server, wanted, kind)
+    if fingerprint is None:
         raise LabBroken("LXD imported an archive that is not the image", f"key {image.key}")
-    return found
+    return fingerprint
 
 
 def _post(server: Server, key: str, content: Any, content_type: str) -> None:
@@ -141,35 +136,35 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
 def forget(server: Server, image: Image, kind: str) -> list[str]:
     """Take an image of ours out of the LXD; instances made from it do not need it. In words."""
     said = []
-    for found in _ours(server, kind):
-        if found["properties"][_KEY] == image.key:
-            fingerprint = str(found["fingerprint"])
+    for copy in _ours(server, kind):
+        if copy["properties"][_KEY] == image.key:
+            fingerprint = str(copy["fingerprint"])
             with lxd_errors(f"removing image {fingerprint[:12]}"):
                 response = server.api().images[fingerprint].delete()
             server.wait(f"removing image {fingerprint[:12]}", response)
-            said.append(f"removed {_words(found)} from the LXD at {server.address.url}")
+            said.append(f"removed {_words(copy)} from the LXD at {server.address.url}")
     return said
 
 
 def others(server: Server, keys: Collection[str], kind: str) -> list[str]:
     """Images of ours in the LXD that have none of the keys, in words."""
     return [
-        f"the LXD at {server.address.url} holds {_words(found)}, which this cache has not; "
-        f"where no other home needs it: lxc image delete {found['fingerprint'][:12]}"
-        for found in _ours(server, kind)
-        if found["properties"][_KEY] not in keys
+        f"the LXD at {server.address.url} holds {_words(copy)}, which this cache has not; "
+        f"where no other home needs it: lxc image delete {copy['fingerprint'][:12]}"
+        for copy in _ours(server, kind)
+        if copy["properties"][_KEY] not in keys
     ]
 
 
-def _words(found: dict[str, Any]) -> str:
-    return f"image {found['fingerprint'][:12]} ({found['properties'].get('description', '')})"
+def _words(copy: dict[str, Any]) -> str:
+    return f"image {copy['fingerprint'][:12]} ({copy['properties'].get('description', '')})"
 
 
 def _find(server: Server, wanted: Mapping[str, str], kind: str) -> str | None:
     fitting = [
-        str(found["fingerprint"])
-        for found in _ours(server, kind)
-        if wanted.items() <= found["properties"].items() and found["architecture"] == server.arch.value
+        str(copy["fingerprint"])
+        for copy in _ours(server, kind)
+        if wanted.items() <= copy["properties"].items() and copy["architecture"] == server.arch.value
     ]
     return fitting[0] if fitting else None
 
@@ -177,4 +172,4 @@ def _find(server: Server, wanted: Mapping[str, str], kind: str) -> str | None:
 def _ours(server: Server, kind: str) -> list[dict[str, Any]]:
     """Images of a kind in the LXD that cephlab made, by the property that their metadata gives them."""
     listed = server.get("looking for images", server.api().images, params={"recursion": 1})
-    return [found for found in listed if (found.get("properties") or {}).get(_KEY) and found["type"] == kind]
+    return [copy for copy in listed if (copy.get("properties") or {}).get(_KEY) and copy["type"] == kind]

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.home import Home
-from lab.host import Facts
-from lab.providers.base import Images, Progress
-from lab.providers.lxd.server import Server
-from lab.providers.lxd.where import Where
-from lab.spec import Capability, ClusterSpec, Disk, Node
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
 
 Fingerprints = Mapping[tuple[str, Arch], str]
 """(URL of a machine, architecture) -> the image there."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lab.errors import SpecError
-from lab.spec import DiskLimits
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.clusterspec import DiskLimits
 
 
 def options(limits: DiskLimits) -> dict[str, str]:
     """Of a disk among an instance's devices; SpecError for both kinds in one direction, of which LXD knows one."""
-    found = {}
+    settings = {}
     for direction in ("read", "write"):
         iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
         if iops is not None and rate is not None:
@@ -18,7 +18,7 @@ def options(limits: DiskLimits) -> dict[str, str]:
                 "leave one of them out, or use --lab container",
             )
         if iops is not None:
-            found[f"limits.{direction}"] = f"{iops}iops"
+            settings[f"limits.{direction}"] = f"{iops}iops"
         elif rate is not None:
-            found[f"limits.{direction}"] = f"{rate}B"
-    return found
+            settings[f"limits.{direction}"] = f"{rate}B"
+    return settings

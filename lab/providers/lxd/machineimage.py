@@ -6,14 +6,14 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.home import Home, require_space
-from lab.images import bootdisk
-from lab.images.build import tree_bytes
-from lab.images.cache import Cache, Progress
-from lab.images.image import Image
-from lab.images.kernels import Kernel, KernelStore
-from lab.images.tools import SystemTools, require
-from lab.providers.guest import boot
+from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.images import bootdisk
+from cephlab.lab.images.build import tree_bytes
+from cephlab.lab.images.cache import Cache, Progress
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import Kernel, KernelStore
+from cephlab.lab.images.tools import SystemTools, require_all
+from cephlab.lab.providers.guest import boot
 
 KERNEL = "machine"
 DISK_BYTES = 10 << 30
@@ -97,8 +97,7 @@ def get(home: Home, image: Image, progress: Progress) -> MachineImage:
     Unavailable names the package of a missing tool.
     """
     tools = SystemTools()
-    for tool in TOOLS:
-        require(tools, tool)
+    require_all(tools, TOOLS)
     kernel = KernelStore(home).get(KERNEL, image.arch, progress=progress)
     begun = initramfs(home, kernel)
     stamp = hashlib.sha256(f"{bootdisk.FORM} {kernel.key} {begun.name} {DISK_BYTES}".encode()).hexdigest()[:16]

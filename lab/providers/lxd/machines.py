@@ -11,21 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import clock
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, SpecError, Unavailable
-from lab.home import Home, default_home
-from lab.host import Facts
-from lab.images.tools import SystemTools, require
-from lab.providers.base import Images, Progress
-from lab.providers.guest import qemu
-from lab.providers.guest.machine import Parts
-from lab.providers.lxd import execs, imported, limits, machineimage, names, placement
-from lab.providers.lxd.kind import Supply
-from lab.providers.lxd.placement import Machine
-from lab.providers.lxd.server import Server
-from lab.providers.lxd.where import Where
-from lab.spec import GIB, Capability, ClusterSpec, Disk, Node
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.home import Home, default_home
+from cephlab.lab.images.tools import SystemTools, missing
+from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.guest import qemu
+from cephlab.lab.providers.guest.machine import Parts
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.lxd import execs, imported, limits, machineimage, names, placement
+from cephlab.lab.providers.lxd.kind import Supply
+from cephlab.lab.providers.lxd.placement import Machine
+from cephlab.lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Node
 
 _ALWAYS = frozenset(
     {
@@ -80,7 +82,7 @@ while (( $# )); do
   mkdir -p -- "$folder/$1" && ln -sfn -- "/dev/$device" "$folder/$1/FILE" || exit 1
   shift 2
 done
-""".replace("FILE", names.FILE)
+""".replace("FILE", places.FILE)
 
 FACTS = "uname -r; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo"
 
@@ -98,12 +100,12 @@ class Machines:
         return _ALWAYS
 
     def capabilities(self, servers: Sequence[Server]) -> frozenset[Capability]:
-        found = set(_ALWAYS)
+        able = set(_ALWAYS)
         if all(_DISK_LIMITS in server.info["api_extensions"] for server in servers):
-            found.add(Capability.DISK_LIMIT)
+            able.add(Capability.DISK_LIMIT)
         if len({server.arch for server in servers}) > 1:
-            found.add(Capability.FOREIGN_ARCH)
-        return frozenset(found)
+            able.add(Capability.FOREIGN_ARCH)
+        return frozenset(able)
 
     def obstacle(self, servers: Sequence[Server]) -> Unavailable | None:
         refused = [reason for server in servers if (reason := _refusal(server)) is not None]
@@ -118,7 +120,7 @@ class Machines:
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
     ) -> Supply:
-        found: dict[tuple[str, Arch], str] = {}
+        fingerprints: dict[tuple[str, Arch], str] = {}
         for arch, image in images.items():
             able = [server for server in servers if server.arch is arch]
             if not able:
@@ -127,8 +129,8 @@ class Machines:
                 raise SpecError("LXD cannot pull an image by its name", str(image.reference), "leave --image out")
             made = machineimage.get(home, image, progress)
             _try_kvm(able, home, made)
-            found |= {(server.address.url, arch): imported.ensure_machine(server, made) for server in able}
-        return Supply(found, frozenset())
+            fingerprints |= {(server.address.url, arch): imported.ensure_machine(server, made) for server in able}
+        return Supply(fingerprints, frozenset())
 
     def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
         """The machine finds its address in its interface's hardware address."""
@@ -154,7 +156,7 @@ class Machines:
 
     def facts(self, where: Where, node: Node) -> Facts:
         """The machine's own, as it says them."""
-        said = execs.run(where, ("bash", "-c", FACTS), timeout_s=_SETTLED_S, stdin=b"", env={}, check=True)
+        said = execs.run(where, Order(("bash", "-c", FACTS)), _SETTLED_S).checked(where.node)
         kernel, cores, memory_kib = said.stdout.split()
         return Facts(node.arch, False, kernel, float(cores), int(memory_kib) << 10)
 
@@ -171,9 +173,9 @@ class Machines:
             ),
         )
         pairs = [text for disk in disks for text in (disk, names.machine_serial(disk))]
-        folders = (str(names.NODE_DIRECTORY), str(names.DISKS_DIRECTORY))
+        folders = (str(places.NODE_DIRECTORY), str(places.DISKS_DIRECTORY))
         argv = ("bash", "-c", SETTLE, "bash", where.instance, str(mtu or ""), *folders, *pairs)
-        execs.run(where, argv, timeout_s=_SETTLED_S, stdin=b"", env={}, check=True)
+        execs.run(where, Order(argv), _SETTLED_S).checked(where.node)
 
 
 def _agent_answers(where: Where) -> bool:
@@ -204,8 +206,8 @@ def _refusal(server: Server) -> Unavailable | None:
 
 
 def _absent(server: Server) -> list[str]:
-    found = [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
-    return [*found, *([_DEAD_KVM] if _kvm_failed(server) else [])]
+    missing = [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
+    return [*missing, *([_DEAD_KVM] if _kvm_failed(server) else [])]
 
 
 def _kvm_failed(server: Server) -> bool:
@@ -216,17 +218,13 @@ def _kvm_failed(server: Server) -> bool:
 def _warnings(server: Server) -> list[str]:
     """What LXD has said itself of types that it cannot make."""
     listed = server.get("listing its warnings", server.api().warnings, params={"recursion": 1})
-    return [f"LXD says: {found['last_message']}" for found in listed if found.get("type") == _NOT_OPERATIONAL]
+    return [f"LXD says: {warning['last_message']}" for warning in listed if warning.get("type") == _NOT_OPERATIONAL]
 
 
 def _missing_tool() -> Unavailable | None:
     """A tool that making their disk image takes and that is not here, or None."""
-    try:
-        for tool in machineimage.TOOLS:
-            require(SystemTools(), tool)
-    except Unavailable as reason:
-        return reason
-    return None
+    lacking = missing(SystemTools(), machineimage.TOOLS)
+    return NotInstalled(lacking, "their disk image is made with it") if lacking else None
 
 
 def _try_kvm(servers: Sequence[Server], home: Home, made: machineimage.MachineImage) -> None:

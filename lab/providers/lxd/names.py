@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from pathlib import PurePosixPath
 
-from lab.home import Home
-from lab.runs import LABEL, Run
-
-HOME_LABEL = "cephlab.home"
-NODE_DIRECTORY = PurePosixPath("/cephlab/node")
-DISKS_DIRECTORY = PurePosixPath("/cephlab/disks")
-FILE = "block"
-"""The sparse file that is the disk, in the volume of that name."""
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import LABEL
+from cephlab.lab.providers.engine.places import HOME_LABEL
 
 _HOST = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 
@@ -21,11 +15,6 @@ _HOST = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 def labels(run_id: str, home: Home) -> dict[str, str]:
     """On the project, the network and whatever else a run makes; nothing without both is ever touched."""
     return {f"user.{LABEL}": run_id, f"user.{HOME_LABEL}": str(home.path)}
-
-
-def home_of(run: Run) -> Home:
-    """The home that a run is in."""
-    return Home(run.directory.parent.parent)
 
 
 def project_name(run_id: str) -> str:
@@ -41,16 +30,6 @@ def bridge_name(run_id: str) -> str:
 def instance_name(node: str) -> str:
     """A node's instance, and its host name: the node's own name where that can be one."""
     return node if _HOST.fullmatch(node) else f"n-{_digest(node, 12)}"
-
-
-def disk_directory(disk: str) -> PurePosixPath:
-    """Where a disk's volume is mounted in the instance that has it."""
-    return DISKS_DIRECTORY / disk
-
-
-def disk_file(disk: str) -> PurePosixPath:
-    """The disk as programs in the instance see it."""
-    return disk_directory(disk) / FILE
 
 
 def machine_device(disk: str) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.providers.addresses import free_subnets, routed_networks
-from lab.providers.lxd import names
-from lab.providers.lxd.server import Server, lxd_errors, status_of
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.providers.engine.networks import on_free_subnet, routed_here
+from cephlab.lab.providers.lxd import names
+from cephlab.lab.providers.lxd.server import Server, lxd_errors
 
-_ROUTES = Path("/proc/net/route")
-_ATTEMPTS = 16
 _PREFIX = 24
 TUNNEL_MTU = 1400
 """Of bridges with tunnels and the interfaces on them: room for VXLAN's 50 bytes, and for headers of a cloud's own."""
@@ -26,22 +23,19 @@ _VXLAN_PORT = "4789"
 
 def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
     """Make the run's network; returns its subnet. LabBroken when the pool has no room."""
-    refusals = []
-    for subnet in free_subnets(run_id, _taken(servers)):
+
+    def make(subnet: ipaddress.IPv4Network) -> None:
         try:
             _make(servers[0], run_id, home, _gateway(subnet) | _tunnels_of_hub(servers))
         except LabBroken as error:
             if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
                 raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
-            # Another run was quicker, or a subnet is in use that neither LXD nor the routes show.
-            refusals.append(f"{subnet}: {error.detail}")
-            if len(refusals) == _ATTEMPTS:
-                break
-            continue
-        for number, server in enumerate(servers[1:], start=1):
-            _make(server, run_id, home, {"ipv4.address": "none"} | _tunnel(number, server, servers[0]))
-        return str(subnet)
-    raise LabBroken("no network for the run could be made", "\n".join(refusals), "run `cephlab prune`")
+            raise
+
+    subnet = on_free_subnet(run_id, _taken(servers), make)
+    for number, server in enumerate(servers[1:], start=1):
+        _make(server, run_id, home, {"ipv4.address": "none"} | _tunnel(number, server, servers[0]))
+    return str(subnet)
 
 
 def _gateway(subnet: ipaddress.IPv4Network) -> dict[str, str]:
@@ -62,10 +56,10 @@ def _make(server: Server, run_id: str, home: Home, config: dict[str, str]) -> No
 
 def _tunnels_of_hub(servers: Sequence[Server]) -> dict[str, str]:
     """A star around the first machine: with a tunnel between any two, packets would go in circles."""
-    found: dict[str, str] = {}
+    tunnels: dict[str, str] = {}
     for number, server in enumerate(servers[1:], start=1):
-        found |= _tunnel(number, servers[0], server)
-    return found
+        tunnels |= _tunnel(number, servers[0], server)
+    return tunnels
 
 
 def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:
@@ -84,7 +78,7 @@ def _seen(server: Server, by: Server) -> str:
         raise SpecError(
             "two LXDs on this machine's sockets cannot be one lab", f"{server.address.url}, {by.address.url}"
         )
-    # This machine's: the address that packets to the other one leave from.
+    # This machine's own: the source address of packets to the other one.
     with lxd_errors(f"finding the way to {by.address.host}"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((by.address.host, by.address.port))
         return str(probe.getsockname()[0])
@@ -94,20 +88,6 @@ def _taken(servers: Sequence[Server]) -> list[str]:
     """Subnets of the LXDs' networks and of this machine's routes."""
     used = []
     for server in servers:
-        found = server.get("listing its networks", server.api().networks, params={"recursion": 1})
-        used += [str((network.get("config") or {}).get("ipv4.address", "")) for network in found]
-    if any(server.local for server in servers) and _ROUTES.exists():
-        used += routed_networks(_ROUTES.read_text())
-    return used
-
-
-def remove_network(server: Server, name: str) -> bool:
-    """Remove it; whether it was still there."""
-    try:
-        with lxd_errors(f"removing network {name}"):
-            server.api().networks[name].delete()
-    except LabBroken as error:
-        if status_of(error) == 404:
-            return False
-        raise
-    return True
+        listed = server.get("listing its networks", server.api().networks, params={"recursion": 1})
+        used += [str((network.get("config") or {}).get("ipv4.address", "")) for network in listed]
+    return used + (routed_here() if any(server.local for server in servers) else [])

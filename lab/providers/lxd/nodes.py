@@ -6,13 +6,13 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from lab.errors import LabBroken, SpecError
-from lab.providers.addresses import mac_address
-from lab.providers.lxd import names
-from lab.providers.lxd.host import LxdHost
-from lab.providers.lxd.server import Server, lxd_errors, status_of
-from lab.runs import RUN_VARIABLE
-from lab.spec import Disk, DiskClass, DiskLimits
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.runs import RUN_VARIABLE
+from cephlab.lab.providers.addresses import mac_address
+from cephlab.lab.providers.lxd import names
+from cephlab.lab.providers.lxd.host import LxdHost
+from cephlab.lab.providers.lxd.server import Server, lxd_errors, status_of
+from cephlab.lab.spec.clusterspec import Disk
 
 _STOP_S = 30
 _CONFLICT = 409
@@ -104,11 +104,11 @@ def unwire(host: LxdHost) -> None:
 
 def _change_devices(host: LxdHost, changes: Mapping[str, dict[str, str] | None], what: str) -> None:
     doing = f"{what} {host.name}"
-    found = host.server.get(doing, host.where.api)
-    devices = {**found["devices"], **changes}
-    found["devices"] = {name: options for name, options in devices.items() if options is not None}
+    instance = host.server.get(doing, host.where.api)
+    devices = {**instance["devices"], **changes}
+    instance["devices"] = {name: options for name, options in devices.items() if options is not None}
     with lxd_errors(doing):
-        response = host.where.api.put(json=found)
+        response = host.where.api.put(json=instance)
     host.server.wait(doing, response)
 
 
@@ -121,29 +121,15 @@ def resettle(host: LxdHost) -> None:
 def _config(host: LxdHost, run_id: str, prefix: int) -> dict[str, str]:
     """LXD's settings of the instance."""
     interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
-    found = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
-    return found | host.kind.settings(host.server, host.node, interface)
+    own = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
+    return own | host.kind.settings(host.server, host.node, interface)
 
 
 def _devices(host: LxdHost, bridge: str) -> dict[str, dict[str, str]]:
     interface = {"type": "nic", "name": "eth0", "network": bridge, "hwaddr": mac_address(host.address)}
-    found = {
+    own = {
         "root": {"type": "disk", "path": "/", "pool": host.server.pool},
         "eth0": interface,
     }
     kind = host.kind
-    return found | {kind.device_name(disk.name): kind.device(host.server, disk) for disk in host.disks.values()}
-
-
-def disk_state(disk: Disk) -> dict[str, Any]:
-    """A disk as JSON values."""
-    return {
-        "size_bytes": disk.size_bytes,
-        "device_class": disk.device_class.value,
-        "limits": vars(disk.limits),
-    }
-
-
-def disk_from(name: str, state: Mapping[str, Any]) -> Disk:
-    """The disk that `disk_state` described."""
-    return Disk(name, int(state["size_bytes"]), DiskClass(state["device_class"]), DiskLimits(**state["limits"]))
+    return own | {kind.device_name(disk.name): kind.device(host.server, disk) for disk in host.disks.values()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.spec import GIB, Node
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB, Node
 
 _NODE_BYTES = GIB
 """What a node without a limit is taken to need: an OSD of half a GiB, and a monitor, a manager or page cache."""

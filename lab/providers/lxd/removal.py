@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any
 
-from lab import clock
-from lab.errors import LabBroken, LabError
-from lab.home import Home
-from lab.providers.lxd import names
-from lab.providers.lxd.networks import remove_network
-from lab.providers.lxd.server import Server, lxd_errors, status_of
-from lab.runs import LABEL
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import LABEL, RunId, run_ids
+from cephlab.lab.providers.engine.places import HOME_LABEL
+from cephlab.lab.providers.engine.removal import EngineRemoval
+from cephlab.lab.providers.lxd import names
+from cephlab.lab.providers.lxd.server import Server, lxd_errors, status_of
 
 _GONE = 404
-_AT_ONCE = 8
 _BUSY = "is busy running a"
 _MADE_S = 180.0
 """A quarter of a minute is what it takes to unpack an image on an idle machine; many may be unpacked at once."""
 
 
-class Removal:
-    """What one run has on some machines. removed, errors: in words, filled by `everything`."""
+class Removal(EngineRemoval):
+    """What one run has on some machines."""
 
     def __init__(self, servers: Sequence[Server], home: Home, run_id: str) -> None:
+        super().__init__(run_id, names.labels(run_id, home))
         self._servers = servers
-        self._run_id = run_id
-        self._labels = names.labels(run_id, home)
-        self.removed: list[str] = []
-        self.errors: list[str] = []
 
     def present(self) -> bool:
         """Whether any machine has anything of the run, of whichever home."""
@@ -38,23 +34,23 @@ class Removal:
             thing["config"].get(wanted) == self._run_id for server in self._servers for thing in _labelled(server)
         )
 
-    def everything(self) -> Removal:
-        """Instances first, then what they used; goes on after an error."""
+    def sweep(self) -> None:
         for server in self._servers:
             try:
                 self._on(server)
             except LabError as error:
                 self.errors.append(f"{server.address.url}: {error}")
-        return self
 
     def _on(self, server: Server) -> None:
         for project in self._ours(server, "projects"):
             self._empty(server, project)
-        self._each("network", self._ours(server, "networks"), lambda name: remove_network(server, name))
+        networks = server.api().networks
+        bridges = self._ours(server, "networks")
+        self._each("network", bridges, lambda name: _delete(server, networks[name], f"network {name}"))
 
     def _ours(self, server: Server, kind: str) -> list[str]:
         listed = server.get(f"listing its {kind}", getattr(server.api(), kind), params={"recursion": 1})
-        return [str(found["name"]) for found in listed if self._labels.items() <= (found.get("config") or {}).items()]
+        return [str(thing["name"]) for thing in listed if self.labels.items() <= (thing.get("config") or {}).items()]
 
     def _empty(self, server: Server, project: str) -> None:
         api = server.api(project)
@@ -67,27 +63,9 @@ class Removal:
         self._each("profile", profiles, lambda name: _delete(server, api.profiles[name], f"profile {name}"))
         self._each("project", [project], lambda name: _delete(server, server.api().projects[name], f"project {name}"))
 
-    def _each(self, kind: str, found: Sequence[str], remove: Callable[[str], bool]) -> None:
-        if not found:
-            return
-        with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(found))) as pool:
-            for name, (there, error) in zip(found, pool.map(lambda name: _attempt(name, remove), found), strict=True):
-                if error:
-                    self.errors.append(error)
-                elif there:
-                    self.removed.append(f"{kind} {name}")
-
     def _empty_pool(self, server: Server, volumes: Any) -> None:
-        found = _names(server.get("listing volumes", volumes))
-        self._each("volume", found, lambda name: _delete(server, volumes[name], f"volume {name}"))
-
-
-def _attempt(name: str, remove: Callable[[str], bool]) -> tuple[bool, str]:
-    """(whether it was there, what went wrong)."""
-    try:
-        return remove(name), ""
-    except LabError as error:
-        return False, str(error)
+        volume_names = _names(server.get("listing volumes", volumes))
+        self._each("volume", volume_names, lambda name: _delete(server, volumes[name], f"volume {name}"))
 
 
 def _remove_instance(server: Server, project: str, name: str) -> bool:
@@ -103,11 +81,11 @@ def _remove_instance(server: Server, project: str, name: str) -> bool:
 
     there, _ = clock.wait(
         attempt,
-        lambda found: found[1] is None,
+        lambda outcome: outcome[1] is None,
         what=f"the end of what LXD does with {name}",
         timeout_s=_MADE_S,
         interval_s=0.1,
-        timed_out=lambda what, timeout_s, last: LabBroken(f"{what} did not come within {timeout_s:g} s", last),
+        timed_out=lambda what, timeout_s, last: LabBroken(f"{what} did not come within {timeout_s:g} s", str(last[1])),
     )
     return there
 
@@ -150,11 +128,11 @@ def _labelled(server: Server) -> list[dict[str, Any]]:
         *server.get("listing its projects", api.projects, params={"recursion": 1}),
         *server.get("listing its networks", api.networks, params={"recursion": 1}),
     ]
-    return [found for found in listed if f"user.{LABEL}" in (found.get("config") or {})]
+    return [thing for thing in listed if f"user.{LABEL}" in (thing.get("config") or {})]
 
 
-def runs_present(servers: Sequence[Server], home: Home) -> frozenset[str]:
+def runs_present(servers: Sequence[Server], home: Home) -> frozenset[RunId]:
     """Ids of the home's runs that have a project or a network on a machine."""
-    ours = (f"user.{names.HOME_LABEL}", str(home.path))
-    found = [thing["config"] for server in servers for thing in _labelled(server)]
-    return frozenset(str(config[f"user.{LABEL}"]) for config in found if config.get(ours[0]) == ours[1])
+    ours = (f"user.{HOME_LABEL}", str(home.path))
+    configs = [thing["config"] for server in servers for thing in _labelled(server)]
+    return run_ids(str(config[f"user.{LABEL}"]) for config in configs if config.get(ours[0]) == ours[1])

@@ -18,17 +18,21 @@ import pylxd.exceptions
 import requests
 import websocket
 
-from lab.arch import Arch, parse_arch
-from lab.errors import LabBroken, LabError, Unavailable
-from lab.providers.lxd import transport
-from lab.providers.lxd.transport import Address
+from cephlab.lab.base.errors import LabBroken, LabError, Unavailable
+from cephlab.lab.providers.base import Silent, nobody_listens
+from cephlab.lab.providers.engine.answers import refuse_socket
+from cephlab.lab.providers.lxd import transport
+from cephlab.lab.providers.lxd.transport import Address
+from cephlab.lab.spec.arch import Arch, parse_arch
 
 SERVERS_VARIABLE = "CEPHLAB_LXD"
 """Environment variable with the machines to use: `unix:///path/unix.socket` or `https://host:8443`, comma-separated."""
 
 _PATIENCE_S = 3.0
 _CALL_TIMEOUT_S = 300
-_START_IT = "install and start one (as root: apt-get install lxd, then ci/lxd), or use --lab container or local"
+_START_IT = (
+    "install and start one (root: apt-get install lxd, then ci/lxd or lxd init), or use --lab container or local"
+)
 _SNAP_SOCKET = Path("/var/snap/lxd/common/lxd/unix.socket")
 _DEBIAN_SOCKET = Path("/var/lib/lxd/unix.socket")
 _CLIENT_FOLDERS = ("~/snap/lxd/common/config", "~/.config/lxc")
@@ -53,16 +57,16 @@ def addresses(environment: Mapping[str, str]) -> list[Address]:
     folder = environment.get("LXD_DIR")
     if folder:
         return [Address(f"unix://{folder}/unix.socket")]
-    found = [path for path in (_SNAP_SOCKET, _DEBIAN_SOCKET) if path.exists()]
-    return [Address(f"unix://{path}") for path in found[:1] or [_DEBIAN_SOCKET]]
+    sockets = [path for path in (_SNAP_SOCKET, _DEBIAN_SOCKET) if path.exists()]
+    return [Address(f"unix://{path}") for path in sockets[:1] or [_DEBIAN_SOCKET]]
 
 
 def address_of(url: str) -> Address:
     """An endpoint with the certificates that `lxc remote add` has put beside it; Unavailable when it has not."""
     if url.startswith("unix:///"):
         return Address(url)
-    found = Address(url)
-    if not url.startswith("https://") or not found.host:
+    remote = Address(url)
+    if not url.startswith("https://") or not remote.host:
         raise Unavailable(
             f"{SERVERS_VARIABLE}: {url!r} is no LXD", "wanted: unix:///path/unix.socket or https://host:8443"
         )
@@ -70,13 +74,13 @@ def address_of(url: str) -> Address:
     folders = (chosen,) if chosen else _CLIENT_FOLDERS
     for folder in (Path(folder).expanduser() for folder in folders):
         certificate, key = folder / "client.crt", folder / "client.key"
-        server = folder / "servercerts" / f"{found.host}.crt"
+        server = folder / "servercerts" / f"{remote.host}.crt"
         if certificate.exists() and key.exists() and server.exists():
             return Address(url, certificate, key, server)
     raise Unavailable(
         f"{url} is not known to this user's lxc",
-        f"no client.crt, client.key and servercerts/{found.host}.crt in {' or '.join(folders)}",
-        f"lxc remote add {found.host} {url}",
+        f"no client.crt, client.key and servercerts/{remote.host}.crt in {' or '.join(folders)}",
+        f"lxc remote add {remote.host} {url}",
     )
 
 
@@ -94,19 +98,20 @@ def find_servers(environment: Mapping[str, str] = os.environ) -> list[Server]:
 
 
 def connect(address: Address, *, patience_s: float = _PATIENCE_S) -> Server:
-    """The LXD at an address; Unavailable when it is absent, forbidden, silent, of no use, or not set up."""
+    """The LXD at an address; Unavailable when it is absent, forbidden, of no use, or not set up, or else Silent."""
     if address.socket is not None:
-        _refuse_socket(address.socket)
+        refuse_socket(address.socket, "LXD", "no LXD is running", group="lxd", start_it=_START_IT)
     try:
         client = _client(address, None, patience_s)
     except (*_ERRORS, LabError) as error:
-        raise Unavailable(f"the LXD at {address.url} does not answer", str(error), _START_IT) from error
+        kind = Unavailable if nobody_listens(error) else Silent
+        raise kind(f"the LXD at {address.url} does not answer", str(error), _START_IT) from error
     server = Server(address, dict(client.host_info))
     client.api.session.close()
     try:
         reason = server.obstacle()
     except LabError as error:
-        reason = as_unavailable(error)
+        reason = Silent(error.what, error.detail, error.hint)
     if reason is not None:
         server.close()
         raise reason
@@ -116,21 +121,6 @@ def connect(address: Address, *, patience_s: float = _PATIENCE_S) -> Server:
 def _client(address: Address, project: str | None, timeout_s: float) -> Any:
     url = address.url if address.socket is None else f"http+unix://{quote(str(address.socket), safe='')}"
     return pylxd.Client(endpoint=url, session=transport.session(address), timeout=timeout_s, project=project)
-
-
-def _refuse_socket(path: Path) -> None:
-    try:
-        present = path.is_socket()
-    except PermissionError:
-        present = True
-    if not present:
-        raise Unavailable("no LXD is running", f"{path} is not there", _START_IT)
-    if not os.access(path, os.R_OK | os.W_OK):
-        raise Unavailable(
-            f"this user may not use the LXD at {path}",
-            f"user id {os.getuid()} has no write permission",
-            "join its group (`sudo usermod -aG lxd $USER`, then log in again), or use --lab local",
-        )
 
 
 @contextmanager
@@ -172,10 +162,10 @@ class Server:
 
     def wait(self, doing: str, response: Any) -> dict[str, Any]:
         """Wait for the operation that a call has begun; LabBroken when it failed."""
-        found = response.json()
-        if found.get("type") != "async":
-            return dict(found.get("metadata") or {})
-        return self.wait_for(doing, str(found["operation"]).rpartition("/")[2].partition("?")[0])
+        answer = response.json()
+        if answer.get("type") != "async":
+            return dict(answer.get("metadata") or {})
+        return self.wait_for(doing, str(answer["operation"]).rpartition("/")[2].partition("?")[0])
 
     def wait_for(self, doing: str, operation: str) -> dict[str, Any]:
         """Wait for an operation by its id."""
@@ -248,8 +238,3 @@ class Server:
             for client in self._clients.values():
                 client.api.session.close()
             self._clients.clear()
-
-
-def as_unavailable(error: LabError) -> Unavailable:
-    """Any trouble of the lab, as the reason why a provider cannot serve."""
-    return error if isinstance(error, Unavailable) else Unavailable(error.what, error.detail, error.hint)

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import websocket
 
-from lab.errors import LabBroken
-from lab.providers.lxd.server import Server, lxd_errors
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.lxd.server import Server, lxd_errors
 
 _CHUNK = 1 << 16
 _CONTROL = "control"

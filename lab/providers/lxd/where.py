@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.server import Server
 
 
 @dataclass(frozen=True)

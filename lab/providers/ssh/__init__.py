@@ -1,5 +1,5 @@
 """Provider `ssh`: hosts are machines that exist, named in an inventory file."""
 
-from lab.providers.ssh.provider import SshProvider
+from cephlab.lab.providers.ssh.provider import SshProvider
 
 __all__ = ["SshProvider"]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import shlex
 import shutil
 import socket
+import stat
 import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lab import process
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
-from lab.inventory import Machine
-from lab.process import Pipe
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
+from cephlab.lab.base.process import Command, Pipe
+from cephlab.lab.base.runs import ours
+from cephlab.lab.spec.inventory import SSH_PORT, Machine
 
 CONNECT_S = 15
 _GREETING_S = CONNECT_S + 15.0
@@ -26,7 +29,16 @@ _SHORT_S = 60.0
 _WORD = b"cephlab"
 
 _NOBODY_ASKED = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
-_ALONE = ("ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no", "ClearAllForwardings=no", "RequestTTY=no")
+# Both add to known_hosts what a known machine says: further keys of its own, and its address.
+_NOTHING_WRITTEN = ("UpdateHostKeys=no", "CheckHostIP=no")
+_ALONE = (
+    "ForwardAgent=no",
+    "ForwardX11=no",
+    "PermitLocalCommand=no",
+    "ClearAllForwardings=yes",
+    "Tunnel=no",
+    "RequestTTY=no",
+)
 _WATCHED = (f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAliveCountMax=6", "LogLevel=ERROR")
 
 
@@ -37,12 +49,14 @@ class Unreachable(LabBroken):
 def ssh_words(machine: Machine) -> list[str]:
     """ssh with every option that does not depend on what is done; the user's own ssh settings hold beside them.
 
-    Nobody is asked anything, and a machine whose key is not known is not entered.
+    Nobody is asked anything, a machine whose key is not known is not entered, and nothing that the user's settings
+    forward is forwarded.
     """
     words = ["ssh", *_NOBODY_ASKED]
-    for option in (*_ALONE, *_WATCHED):
+    for option in (*_NOTHING_WRITTEN, *_ALONE, *_WATCHED):
         words += ["-o", option]
-    words += ["-p", str(machine.port)]
+    if machine.port:
+        words += ["-p", str(machine.port)]
     if machine.user:
         words += ["-l", machine.user]
     if machine.key:
@@ -79,6 +93,9 @@ class Connection:
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
+    def _command(self, *argv: str) -> Command:
+        return Command(argv, process.with_ours(self._marks), where=self.machine.name)
+
     def ensure(self) -> None:
         """Be connected. Raises Unreachable with the remedy."""
         with self._lock:
@@ -87,8 +104,7 @@ class Connection:
             self.close()
             # The session ends with its input, so ssh and all that goes through it ends with this process.
             control = ["-o", "ControlMaster=yes", "-o", "ControlPersist=no", *self._control]
-            argv = [*ssh_words(self.machine), *control, self.machine.address, "exec cat"]
-            self._pipe = Pipe(argv, env=self._marks, where=self.machine.name)
+            self._pipe = Pipe(self._command(*ssh_words(self.machine), *control, self.machine.address, "exec cat"))
             weakref.finalize(self, self._pipe.close)
             self._greet(self._pipe)
 
@@ -120,11 +136,9 @@ class Connection:
         """Run one of the programs in `remote/` there; the value that it answers."""
         self.ensure()
         command = shlex.join([self.machine.python, "-I", "-c", source.read_text(), *arguments])
-        argv = [*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}"]
-        shown = [self.machine.python, source.name, *arguments]
-        done = process.run(
-            argv, stdin=stdin, env=self._marks, timeout_s=_SHORT_S, where=self.machine.name, shown=shown, check=False
-        )
+        started = self._command(*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}")
+        shown = (self.machine.python, source.name, *arguments)
+        done = process.run_command(replace(started, shown=shown), stdin=stdin, timeout_s=_SHORT_S, check=False)
         try:
             answer = json.loads(done.stdout)
         except json.JSONDecodeError:
@@ -142,7 +156,7 @@ class Connection:
         try:
             return self._socket_to(path)
         except ConnectionRefusedError:
-            # ssh accepts here, whoever is there. It has ended, so lately that it still looks as if it ran.
+            # ssh accepts here even when nobody listens there. A refusal means that ssh itself has just ended.
             self.close()
             return self._socket_to(path)
 
@@ -179,10 +193,10 @@ class Connection:
                 self._forwarding("cancel", "-R", f"{path}:{near}")
 
     def _forwarding(self, verb: str, *what: str) -> None:
-        words = ["-o", "StreamLocalBindMask=0177", "-O", verb, *what]
-        argv = [*ssh_words(self.machine), *self._control, *words, self.machine.address]
+        # It speaks to the connection that there is. With the user's settings it would ask for their forwards too.
+        command = self._command("ssh", "-F", "none", *self._control, "-O", verb, *what, self.machine.address)
         try:
-            process.run(argv, env=self._marks, timeout_s=_SHORT_S, where=self.machine.name)
+            process.run_command(command, timeout_s=_SHORT_S)
         except CommandFailed as error:
             raise no_forwarding(self.machine, error.detail) from error
 
@@ -240,16 +254,22 @@ def unreachable(machine: Machine, said: str) -> Unreachable:
     """ssh's own words as an error with a remedy."""
     # ssh says both when a key has changed; the first of these that fits decides.
     why, remedy = next((why, remedy) for sign, why, remedy in _REMEDIES if sign in said)
-    port = machine.port
+    port = machine.port or _port_in(said)
     facts = {
         "address": machine.address,
         "port": port,
-        "place": machine.address if port == 22 else f"[{machine.address}]:{port}",
+        "place": machine.address if port == SSH_PORT else f"[{machine.address}]:{port}",
         "user": machine.user or "this user",
         "known_hosts": machine.known_hosts or "~/.ssh/known_hosts",
     }
     what = f"{machine.name} cannot be entered: {why.format(**facts)}"
     return Unreachable(what, said.strip(), remedy.format(**facts))
+
+
+def _port_in(said: str) -> int:
+    """The port that ssh chose by the user's settings, as far as its words tell."""
+    named = re.search(r"(?: port |\]:)(\d+)", said)
+    return int(named[1]) if named else SSH_PORT
 
 
 def missing_ssh() -> Unavailable | None:
@@ -263,7 +283,7 @@ def forget_folders(prefix: str) -> list[str]:
     """Remove the folders of connections whose process was killed; returns their names."""
     removed = []
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        if folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.getuid():
+        if ours(folder, stat.S_ISDIR):
             shutil.rmtree(folder)
             removed.append(str(folder))
     return removed

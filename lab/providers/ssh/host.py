@@ -1,4 +1,4 @@
-"""A machine that exists, spoken to through the agent that guests have, over a socket that ssh forwards."""
+"""A machine that exists, spoken to through an agent, over a socket that ssh forwards."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.inventory import Machine
-from lab.providers.guest.boot import AGENT
-from lab.providers.guest.host import GuestHost
-from lab.providers.ssh.connection import Connection, no_forwarding
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.agent.host import AgentHost, Way
+from cephlab.lab.providers.agent.wire import AGENT
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.ssh.connection import Connection, no_forwarding
+from cephlab.lab.spec.inventory import Machine
 
 _REMOTE = Path(__file__).with_name("remote")
 START = _REMOTE / "start.py"
@@ -23,7 +23,7 @@ SWEEP = _REMOTE / "sweep.py"
 _SOCKET = "agent"
 
 
-class SshHost(GuestHost):
+class SshHost(AgentHost):
     """A folder on a machine, an agent in it, and whatever is started through that.
 
     above: the run's folder there; mark: in the environment of every process of this node.
@@ -44,13 +44,10 @@ class SshHost(GuestHost):
             name,
             machine.arch,
             machine.cluster_address,
-            control=str(above / name / _SOCKET),
             emulated=False,
-            connect=self._connected,
-            running=running,
-            folder=Path(),
+            directory=above / name,
+            way=Way(self._connected, running),
         )
-        self.directory = above / name
         self.connection = connection
         self.mark = mark
         self.disk_files = {disk: self.directory / "disks" / disk for disk in disks}
@@ -59,14 +56,18 @@ class SshHost(GuestHost):
     def machine(self) -> Machine:
         return self.connection.machine
 
-    def _connected(self, control: str, _port: int) -> socket.socket:
-        return self.connection.socket_to(control)
+    @property
+    def _socket(self) -> str:
+        return str(self.directory / _SOCKET)
+
+    def _connected(self) -> socket.socket:
+        return self.connection.socket_to(self._socket)
 
     def begin(self, *, again: bool = False) -> None:
         """Start the agent, in a folder that is new unless `again`."""
         folders = (str(self.directory.parent), str(self.directory))
         how = "again" if again else "new"
-        self.connection.python(START, *folders, self._control, self.mark, self.machine.path, how, stdin=agent_zip())
+        self.connection.python(START, *folders, self._socket, self.mark, self.machine.path, how, stdin=agent_zip())
 
     def refuse_deaf(self) -> None:
         """LabBroken where the agent, which runs by now, cannot be reached through ssh."""
@@ -118,14 +119,14 @@ class SshHost(GuestHost):
     def end_processes(self) -> list[str]:
         """Kill what runs on this node, the agent too; returns what did."""
         self.hang_up()
-        found: list[str] = self.connection.python(SWEEP, self.mark, "", "")
-        return found
+        ended: list[str] = self.connection.python(SWEEP, self.mark, "", "")
+        return ended
 
     def remove_all(self) -> list[str]:
         """Kill what runs on this node and remove its folder, and the run's when nothing else is in it."""
         self.hang_up()
-        found: list[str] = self.connection.python(SWEEP, self.mark, str(self.directory), str(self.directory.parent))
-        return found
+        removed: list[str] = self.connection.python(SWEEP, self.mark, str(self.directory), str(self.directory.parent))
+        return removed
 
 
 def agent_zip() -> bytes:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import filelock
 
-from lab.errors import CleanupFailed, LabError, SpecError, Unavailable
-from lab.home import Home
-from lab.host import Host
-from lab.inventory import Machine, machine_from_json, machine_to_json
-from lab.providers.ssh.connection import Connection, forget_folders
-from lab.providers.ssh.host import SWEEP, SshHost
-from lab.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
-from lab.spec import Node
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.ssh.connection import Connection, forget_folders
+from cephlab.lab.providers.ssh.host import SWEEP, SshHost
+from cephlab.lab.spec.clusterspec import Node
+from cephlab.lab.spec.inventory import Machine, machine_from_json, machine_to_json
 
 _RECORD = "ssh.json"
 
@@ -48,8 +48,8 @@ class SshLab:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take the nodes from `state`; they exist already."""
-        for name, found in state["nodes"].items():
-            self._open(name, machine_from_json(found["machine"]), found["disks"])
+        for name, known in state["nodes"].items():
+            self._open(name, machine_from_json(known["machine"]), known["disks"])
 
     def add_node(self, node: Node) -> SshHost:
         host = self._begin(node.name, self._claim(node))
@@ -68,7 +68,7 @@ class SshLab:
         try:
             host.begin()
         except BaseException:
-            # Nothing was left there, and nothing is to be looked for at the end.
+            # Nothing was left there, so the end need not look for anything.
             host.connection.close()
             del self._hosts[name]
             raise
@@ -82,37 +82,38 @@ class SshLab:
             raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
         with self._claiming():
             taken = self._taken()
-            fitting = [one for one in self._machines if one.arch is node.arch and one.name not in taken]
+            free = [machine for machine in self._machines if machine.name not in taken]
+            fitting = [machine for machine in free if machine.arch is node.arch]
             if not fitting:
                 raise Unavailable(
                     f"no machine is free for {node.name}",
-                    f"the inventory's {node.arch} machines: {self._named(node)}; of runs now: {sorted(taken)}",
+                    f"the inventory's {node.arch} machines: {self._named(node)}; in use by runs: {sorted(taken)}",
                     "add a machine to the inventory, or remove a run: `cephlab ls`, `cephlab down`",
                 )
-            machine = next((one for one in fitting if one.name == node.name), fitting[0])
+            machine = next((machine for machine in fitting if machine.name == node.name), fitting[0])
             self._record(node.name, machine, taken)
         return machine
 
     def _claiming(self) -> filelock.BaseFileLock:
-        """Held while it is decided who has which machine."""
+        """The lock that is held while machines are chosen."""
         return filelock.FileLock(self.run.directory.parent / ".machines.lock")
 
     def _named(self, node: Node) -> str:
-        return ", ".join(one.name for one in self._machines if one.arch is node.arch) or "none"
+        return ", ".join(machine.name for machine in self._machines if machine.arch is node.arch) or "none"
 
     def _taken(self) -> set[str]:
         """Names of machines that a run of this home has."""
-        folders = [found for found in self.run.directory.parent.iterdir() if found.is_dir()]
+        folders = [entry for entry in self.run.directory.parent.iterdir() if entry.is_dir()]
         return {machine.name for folder in folders for machine in recorded(folder).values()}
 
     def _record(self, name: str, machine: Machine, taken: set[str]) -> None:
         if machine.name in taken:
             raise Unavailable(f"{machine.name} serves another run", "", "wait for its end; `cephlab ls` names it")
         known = {**recorded(self.run.directory), name: machine}
-        write_json(self.run.directory / _RECORD, {key: machine_to_json(one) for key, one in known.items()})
+        write_json(self.run.directory / _RECORD, {key: machine_to_json(other) for key, other in known.items()})
 
     def _open(self, name: str, machine: Machine, disks: Sequence[str]) -> SshHost:
-        home = _home_of(self.run)
+        home = self.run.home
         connection = Connection(machine, marks(home, self.run.id), folder_prefix(home, self.run.id))
         off = self._off_file(name)
         host = SshHost(
@@ -150,7 +151,7 @@ class SshLab:
 
     def move_disk(self, disk: str, target: str) -> None:
         raise Unavailable(
-            f"disk {disk!r} cannot be moved to {target}", "hands would have to do it", "choose another --lab"
+            f"disk {disk!r} cannot be moved to {target}", "somebody would have to carry it", "choose another --lab"
         )
 
     def hang_up(self) -> None:
@@ -181,20 +182,30 @@ def recorded(directory: Path) -> dict[str, Machine]:
         raw = json.loads((directory / _RECORD).read_text())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    return {name: machine_from_json(found) for name, found in raw.items()}
+    return {name: machine_from_json(machine) for name, machine in raw.items()}
 
 
-def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> Iterator[str]:
-    """Remove what a run has on machines, and of its connections here; in words, what there was."""
+def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
+    """Remove what a run has on machines, and the folders of its connections here; what was removed, in words.
+
+    Goes on after a machine that fails, and raises CleanupFailed at the end.
+    """
+    removed: list[str] = []
+    errors = []
     for machine in machines:
         connection = Connection(machine, marks(home, run_id), folder_prefix(home, run_id))
         folder = PurePosixPath(machine.directory) / folder_name(home, run_id)
         try:
-            for thing in connection.python(SWEEP, mark(home, run_id, "*"), str(folder), ""):
-                yield f"{machine.name}: {thing}"
+            there = connection.python(SWEEP, mark(home, run_id, "*"), str(folder), "")
+            removed += [f"{machine.name}: {thing}" for thing in there]
+        except LabError as error:
+            errors.append(f"{machine.name}: {error}")
         finally:
             connection.close()
-    yield from forget_folders(folder_prefix(home, run_id))
+    removed += forget_folders(folder_prefix(home, run_id))
+    if errors:
+        raise CleanupFailed(errors)
+    return removed
 
 
 def _key(home: Home, run_id: str) -> str:
@@ -208,7 +219,7 @@ def folder_name(home: Home, run_id: str) -> str:
 
 
 def folder_prefix(home: Home, run_id: str) -> str:
-    """Of the folders of a run's connections, in the temporary folder here."""
+    """How the names of the folders of a run's connections begin, in the temporary folder here."""
     return f"cephlab-{os.getuid()}-ssh-{_key(home, run_id)}-"
 
 
@@ -220,10 +231,6 @@ def mark(home: Home, run_id: str, node: str) -> str:
 def marks(home: Home, run_id: str) -> dict[str, str]:
     """In the environment of every ssh of a run, here."""
     return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}
-
-
-def _home_of(run: Run) -> Home:
-    return Home(run.directory.parent.parent)
 
 
 def _node_state(host: SshHost) -> dict[str, Any]:

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from lab import process
-from lab.errors import SpecError, Unavailable
-from lab.home import Home
-from lab.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
-from lab.providers.base import Images, Progress, untold
-from lab.providers.ssh.connection import missing_ssh
-from lab.providers.ssh.lab import SshLab, marks, recorded, sweep
-from lab.runs import Run
-from lab.spec import Capability, ClusterSpec
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId, Runs
+from cephlab.lab.providers.base import Images, Progress, untold
+from cephlab.lab.providers.ssh.connection import missing_ssh
+from cephlab.lab.providers.ssh.lab import SshLab, marks, recorded, sweep
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
+from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
 
 _KILL_PATIENCE_S = 5.0
 
@@ -54,7 +54,7 @@ class SshProvider:
             return Unavailable(
                 "no cluster is raised on machines that exist",
                 "their disks hold what somebody put there",
-                "use the one that stands there: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
+                "use the cluster that exists there: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
             )
         return None
 
@@ -84,21 +84,21 @@ class SshProvider:
         lab.restore(state)
         return lab
 
-    def prune(self, home: Home, run_id: str) -> list[str]:
+    def prune(self, home: Home, run_id: RunId) -> list[str]:
         """What is known of the run says where to look: its record, else every machine of the inventory."""
         known = tuple(recorded(home.runs / run_id).values())
         if not known and not (home.runs / run_id).exists():
             inventory = self._find()
             known = inventory.machines if inventory is not None else ()
         left = process.find_marked({**marks(home, run_id)}) if known else []
-        # Only its ssh carries both marks and is a child of nobody who lives; other providers' runs are not looked at.
-        removed = list(sweep(home, run_id, known))
-        for found in left:
-            found.kill()
-            found.wait(_KILL_PATIENCE_S)
-        return removed
+        try:
+            return sweep(home, run_id, known)
+        finally:
+            # Only the run's own ssh carries both marks; without a known machine no process is looked for.
+            for ssh in left:
+                ssh.kill()
+                ssh.wait(_KILL_PATIENCE_S)
 
-    def leftovers(self, home: Home) -> frozenset[str]:
-        """Runs whose record names machines; without a record nobody here knows what stands elsewhere."""
-        folders = home.runs.iterdir() if home.runs.is_dir() else ()
-        return frozenset(folder.name for folder in folders if recorded(folder))
+    def leftovers(self, home: Home) -> frozenset[RunId]:
+        """Runs whose record names machines; without a record, what is on machines is not known here."""
+        return frozenset(run.id for run in Runs(home).all() if recorded(run.directory))

@@ -115,9 +115,9 @@ def op_disks(request):
 def device_at(place, deadline):
     kind, _, number = place.partition(" ")
     while True:
-        found = glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
-        if found:
-            return os.path.basename(found[0])
+        paths = glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
+        if paths:
+            return os.path.basename(paths[0])
         if time.monotonic() > deadline:
             raise FileNotFoundError(2, "no such disk", place)
         time.sleep(0.01)
@@ -187,7 +187,7 @@ def serve(link):
         try:
             while True:
                 request = json.loads(receive(link)[1])
-                if one(link, request):
+                if serve_request(link, request):
                     drain(link)
                     return
         except OSError:
@@ -201,8 +201,8 @@ def drain(link):
         pass
 
 
-def one(link, request):
-    """Serve one request; whether the connection is used up by it."""
+def serve_request(link, request):
+    """Whether the connection is used up by it."""
     operation = request["op"]
     try:
         if operation == "run":

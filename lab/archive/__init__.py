@@ -1,0 +1,1 @@
+"""A finished run on disk, and attempts over many runs."""

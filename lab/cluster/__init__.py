@@ -1,0 +1,1 @@
+"""A cluster: raised, reloaded, looked at and removed."""

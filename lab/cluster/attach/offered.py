@@ -1,0 +1,190 @@
+"""Keeps a scenario's programs to the run's own Ceph entity. It stops mistakes, not intent."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from cephlab.lab.cluster.attach.guard import NotPermitted
+
+NOWHERE = PurePosixPath("/dev/null")
+
+_CLIENTS = re.compile(
+    r"ceph(-fuse|-volume|adm|fs-shell|fs-top)?|microceph(\.ceph)?|rados(gw-admin)?|rbd(-fuse|-mirror|-nbd)?"
+)
+_IN_CODE = re.compile(rf"{_CLIENTS.pattern}|cephfs")
+"""Python modules too. Most of them have the name of a client."""
+
+_INTERPRETERS = re.compile(r"bash|dash|ksh|sh|zsh|perl|python[0-9.]*")
+_PREFIXES = re.compile(
+    r"chroot|doas|env|ionice|nice|nohup|nsenter|numactl|runuser|setpriv|setsid|stdbuf|strace|su|sudo|taskset|time|timeout"
+    r"|unshare|watch|xargs"
+)
+"""Programs that run another program, named on their command line."""
+
+_CODE = re.compile(r"-[A-Za-z]*c.*", re.DOTALL)
+_WORDS = re.compile(r"[\w./-]+")
+_PATHS = re.compile(r"[^\s\"'`=:,;|&<>(){}\[\]$]+")
+_VARIABLES = re.compile(r"\bCEPH_(?:ARGS|CLIENT_ID|CONF|KEYRING)\b")
+_ADMIN = re.compile(r"\bclient\.admin\b|\bid[=\s]+admin\b")
+_FIO_CLIENT = re.compile(r"--clientname[=\s]+(\S+)")
+_OPTIONS = {
+    "-n": "name",
+    "--name": "name",
+    "--id": "id",
+    "--user": "id",
+    "-c": "file",
+    "--conf": "file",
+    "-k": "file",
+    "--keyring": "file",
+    "-K": "key",
+    "--key": "key",
+    "--keyfile": "key",
+}
+_KEY_PLACES = ("/etc/ceph", "/var/lib/ceph", "/var/snap/microceph")
+
+
+class OtherEntity(NotPermitted):
+    """A program was not started, because it could act as another Ceph entity than the run's own."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """What programs may use on a machine.
+
+    own: the scenario's folder, inside the lab's folder, inside the run's; entity: the one that Ceph limits to the pools
+    on the list, empty where there is none.
+    """
+
+    host: str
+    own: PurePosixPath
+    entity: str = ""
+
+    def environment(self, given: Mapping[str, str] | None) -> dict[str, str]:
+        """Environment that makes a program without options act as the entity, and hides other keys from it."""
+        if not self.entity:
+            return {"CEPH_CONF": str(NOWHERE), "CEPH_KEYRING": str(NOWHERE), **(given or {})}
+        own = {"CEPH_CONF": str(self.own / "ceph.conf"), "CEPH_KEYRING": str(self.own / "keyring"), **(given or {})}
+        # One word, because `ceph` leaves out a word of CEPH_ARGS that its command line has already.
+        return own | {"CEPH_ARGS": f"--name={self.entity} {own.get('CEPH_ARGS', '')}".strip()}
+
+    def judge(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        stdin: bytes = b"",
+        cwd: PurePosixPath | None = None,
+    ) -> None:
+        """Raises OtherEntity unless a program acts as the entity, as far as its command line shows."""
+        reached = sorted(set(_reached(argv, stdin)))
+        if reached:
+            self._refuse(f"{argv[0]} as a way to {', '.join(reached)}")
+        self._variables(dict(env or {}))
+        told = " ".join((*argv, *(env or {}).values(), _code(argv, stdin)))
+        for match in _FIO_CLIENT.finditer(told):
+            self._require(argv[0], f"client.{match[1].removeprefix('client.')}")
+        if _CLIENTS.fullmatch(_name(argv[0])):
+            self._client(argv)
+        if _ADMIN.search(told):
+            self._refuse(f"{argv[0]} as client.admin")
+        for word in _PATHS.findall(told):
+            if "/" in word:
+                path = posixpath.normpath((cwd or self.own) / word)
+                self.place(PurePosixPath(path), f"{argv[0]} with {word}")
+
+    def _variables(self, env: Mapping[str, str]) -> None:
+        if "CEPH_CLIENT_ID" in env:
+            self._require("CEPH_CLIENT_ID", f"client.{env['CEPH_CLIENT_ID']}")
+        for variable in ("CEPH_CONF", "CEPH_KEYRING"):
+            if variable in env:
+                self._file(variable, env[variable])
+        for kind, value in _options(env.get("CEPH_ARGS", "").split()):
+            self._option("CEPH_ARGS", kind, value)
+
+    def _client(self, argv: Sequence[str]) -> None:
+        kinds = set()
+        for kind, value in _options(argv[1:]):
+            self._option(argv[0], kind, value)
+            kinds.add(kind)
+        if not kinds & {"name", "id"}:
+            self._refuse(f"{argv[0]} without a name, which is client.admin,")
+
+    def _option(self, program: str, kind: str, value: str) -> None:
+        if kind == "key":
+            self._refuse(f"{program} with a key of its own")
+        if kind == "file":
+            self._file(program, value)
+        else:
+            self._require(program, value if kind == "name" else f"client.{value}")
+
+    def _require(self, program: str, entity: str) -> None:
+        if entity != self.entity:
+            self._refuse(f"{program} as {entity}")
+
+    def _file(self, program: str, path: str) -> None:
+        plain = PurePosixPath(posixpath.normpath(path))
+        if plain != NOWHERE and not plain.is_relative_to(self.own):
+            self._refuse(f"{program} with {path}")
+
+    def place(self, path: PurePosixPath, what: str, own: PurePosixPath | None = None) -> None:
+        """Raises OtherEntity where a path is the lab's or a place of keys. own: the folder, links followed."""
+        own = own or self.own
+        if path.is_relative_to(own):
+            return
+        if path.is_relative_to(own.parent.parent):
+            self._refuse(f"{what}, in the lab's own folder,")
+        if path.name == "keyring" or path.suffix == ".keyring" or any(map(path.is_relative_to, _KEY_PLACES)):
+            self._refuse(f"{what}, where keys of others are,")
+
+    def _refuse(self, what: str) -> None:
+        here = f"what is below {self.own}"
+        allowed = (
+            f"a program itself, with -n {self.entity}; {here}" if self.entity else f"{here}; no pool is on the list"
+        )
+        raise OtherEntity(f"{what} on {self.host}", hint=f"allowed: {allowed}")
+
+
+def _reached(argv: Sequence[str], stdin: bytes) -> Iterator[str]:
+    """Names of Ceph clients and of their variables that a program reaches through another program."""
+    yield from _of_code(_code(argv, stdin))
+    if not _PREFIXES.fullmatch(_name(argv[0])):
+        return
+    for place, word in enumerate(argv):
+        if _CLIENTS.fullmatch(_name(word)):
+            yield _name(word)
+        yield from _VARIABLES.findall(word)
+        yield from _of_code(_code(argv[place:], stdin))
+
+
+def _code(argv: Sequence[str], stdin: bytes) -> str:
+    """Code that an interpreter gets on its command line, or on its input if the command line names no file."""
+    if not _INTERPRETERS.fullmatch(_name(argv[0])):
+        return ""
+    start = next((place for place, word in enumerate(argv) if _CODE.fullmatch(word)), None)
+    if start is not None:
+        return " ".join(argv[start:])
+    return "" if any(not word.startswith("-") for word in argv[1:]) else stdin.decode(errors="replace")
+
+
+def _of_code(text: str) -> Iterator[str]:
+    yield from (name for name in map(_name, _WORDS.findall(text)) if _IN_CODE.fullmatch(name))
+    yield from _VARIABLES.findall(text)
+
+
+def _name(word: str) -> str:
+    return word.rsplit("/", 1)[-1]
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(kind, value) of each option that sets a client's name, files or key."""
+    for place, word in enumerate(words):
+        name, given, value = word.partition("=")
+        if word in _OPTIONS:
+            yield _OPTIONS[word], words[place + 1] if place + 1 < len(words) else ""
+        elif given and name in _OPTIONS:
+            yield _OPTIONS[name], value
+        elif len(word) > 2 and word[:2] in _OPTIONS:
+            yield _OPTIONS[word[:2]], word[2:]

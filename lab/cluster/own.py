@@ -1,0 +1,176 @@
+"""A cluster that the lab made: its machines and daemons come and go, and another process finds it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.runs import write_json, write_private
+from cephlab.lab.ceph import conf, keyring
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, OsdPlan, plan_osd
+from cephlab.lab.providers.base import Images, Lab
+from cephlab.lab.providers.host import Host, lacks_aio
+from cephlab.lab.spec.clusterspec import Node
+from cephlab.lab.spec.specfile import spec_to_json
+
+STATE_SCHEMA = 1
+_CARRIED = ("keyring", "crush_device_class")  # files of an OSD's directory that its disks do not hold
+
+
+@dataclass
+class OwnCluster(Cluster):
+    """What only a cluster has that the lab made: it can be added to, taken apart, kept and saved."""
+
+    lab: Lab
+    deployment: Deployment
+    deployer: Deployer
+    images: Images = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        return self.lab.hosts
+
+    @property
+    def daemons(self) -> Mapping[str, Daemon]:
+        return self.deployment.daemons
+
+    @property
+    def patience(self) -> float:
+        return self.deployment.patience
+
+    def load_nodes(self) -> list[str]:
+        """One host, as all of them share one machine."""
+        return [self.deployer.client_host().name]
+
+    def new_client(self, node: str, *, options: Mapping[str, str] | None = None) -> RadosClient:
+        host = self.hosts[node]
+        return RadosClient(host, conf.conf_path(host), patience=self.patience, options=options)
+
+    @property
+    def client_name(self) -> str:
+        return self.deployment.admin.name
+
+    def daemons_changed(self) -> None:
+        self.save()
+
+    # Machines, OSDs and daemons
+
+    def add_node(self, node: Node) -> Host:
+        """Raise a machine and, where the spec gives it OSDs, add and start them."""
+        host = self.lab.add_node(node)
+        self.respec((*self.spec.nodes, node))
+        self.deployer = replace(self.deployer, hosts=self.lab.hosts, shims=self.shims_with(host))
+        self.deployer.prepare_host(self.deployment, host)
+        for osd in node.osds:
+            self.add_osd(plan_osd(node, osd, self.next_osd_id()))
+        self.save()
+        return host
+
+    def respec(self, nodes: Sequence[Node]) -> None:
+        """Change the spec to these nodes; SpecError where they make no valid cluster."""
+        self.spec = replace(self.spec, nodes=tuple(nodes))
+        self.deployer = replace(self.deployer, spec=self.spec)
+
+    def shims_with(self, host: Host) -> Mapping[str, Path]:
+        """The shims for a cluster with one more host. An emulated host gets the shim of its architecture."""
+        shims = self.deployer.shims
+        if not lacks_aio(host):
+            return shims
+        return {**shims, host.name: next(path for name, path in shims.items() if self.hosts[name].arch is host.arch)}
+
+    def add_osd(self, plan: OsdPlan) -> Daemon:
+        """Make and start one OSD on a node that has its disks."""
+        daemon = self.deployer.make_osd(self.deployment, self.client, plan)
+        daemon.start()
+        self.save()
+        return daemon
+
+    def next_osd_id(self) -> int:
+        return max(self.osd_ids(), default=-1) + 1
+
+    def move_osd(self, osd_id: int, target: str) -> Daemon:
+        """Put a stopped OSD's disks into another node and start it there, identity and data kept."""
+        old = self.daemon(f"osd.{osd_id}")
+        if old.alive():
+            raise LabBroken(f"{old.name} is running", "its disks cannot be pulled out", f"stop {old.name} first")
+        carried = {name: old.host.read(old.host.directory / old.name / name) for name in _CARRIED}
+        for disk in old.disks:
+            self.lab.move_disk(disk, target)
+        self.deployer = replace(self.deployer, hosts=self.lab.hosts)
+        host = self.hosts[target]
+        data = host.directory / old.name
+        for name, content in carried.items():
+            host.push(content, data / name, mode=0o600)
+        daemon = self.deployer.daemon(host, old.name, disks=old.disks)
+        self.deployer.prime_osd(daemon)
+        self.deployment.daemons[daemon.name] = daemon
+        daemon.start()
+        self.save()
+        return daemon
+
+    def forget_daemon(self, name: str) -> None:
+        """Take a stopped daemon off the lab's list."""
+        self.deployment.daemons.pop(name)
+        self.save()
+
+    # State
+
+    def save(self) -> None:
+        """Write what another cephlab process needs to find this cluster."""
+        deployment = self.deployment
+        write_json(
+            self.run.state_file,
+            {
+                "schema": STATE_SCHEMA,
+                "spec": spec_to_json(self.spec),
+                "provider": self.provider_name,
+                "lab": self.lab.state,
+                "fsid": deployment.fsid,
+                "mon_addresses": dict(deployment.mon_addresses),
+                "options": dict(deployment.options),
+                "sizing": asdict(deployment.sizing),
+                "patience": deployment.patience,
+                "daemons": [daemon.to_json() for daemon in deployment.daemons.values()],
+                "shims": {node: str(path) for node, path in self.deployer.shims.items()},
+                "identities": dict(self.deployer.identities),
+            },
+        )
+
+    def keep(self) -> None:
+        """Let the cluster outlive this process; `cephlab down` removes it."""
+        self.save()
+        self.run.claim(provider=self.provider_name, kept=True)
+
+    @property
+    def client_files(self) -> tuple[Path, Path]:
+        """ceph.conf and keyring for programs of this machine; see `write_client_files`."""
+        folder = self.run.directory / "client"
+        return folder / "ceph.conf", folder / "keyring"
+
+    def write_client_files(self) -> None:
+        """Write what a Ceph client on this machine needs to reach the cluster."""
+        path, keys = self.client_files
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        write_private(keys, keyring.render([self.deployment.admin]))
+        write_private(path, conf.render_client(self.deployment.fsid, self.deployment.mon_addresses, str(keys)))
+
+    def power_off(self) -> None:
+        """Switch every machine off at once, so that nothing runs on it and nothing can be started."""
+        for name in list(self.hosts):
+            # Closing the lab tries again, and reports what it cannot kill.
+            with suppress(LabError):
+                self.lab.kill_node(name)
+
+
+def own(cluster: Cluster) -> OwnCluster:
+    """The cluster as one that the lab made; NotPermitted where it is attached."""
+    if not isinstance(cluster, OwnCluster):
+        raise NotPermitted("this needs the machines, disks and keys of a cluster that the lab made")
+    return cluster

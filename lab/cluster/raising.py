@@ -1,0 +1,147 @@
+"""Raises clusters: refuses what cannot be served, then images, hosts and Ceph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.ceph.conf import Sizing
+from cephlab.lab.cluster.deploy.packages import Deployer
+from cephlab.lab.cluster.emulation import patience_for
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.preflight import require_fit
+from cephlab.lab.cluster.prune import remove
+from cephlab.lab.cluster.pulled import identified
+from cephlab.lab.images.claims import claim
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.recipe import RecipeBook
+from cephlab.lab.providers.base import Images, Provider
+from cephlab.lab.providers.host import lacks_aio
+from cephlab.lab.services import refuse_unknown, role_sets
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import ClusterSpec
+
+Progress = Callable[[str], None]
+CEPH = ("ceph",)
+
+
+class ImageSource(Protocol):
+    """Finds or builds the image of a release for an architecture. book: the releases there are recipes for."""
+
+    @property
+    def book(self) -> RecipeBook: ...
+
+    def get(self, release: str, arch: Arch, role_sets: Sequence[str] = ..., *, progress: Progress) -> Image: ...
+    def pulled(self, release: str, arch: Arch, reference: str) -> Image: ...
+    def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
+
+
+def refuse_unfit(spec: ClusterSpec, home: Home, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Sizing:
+    """SpecError for what cannot be raised here, before anything starts. asked: role sets beyond those of services."""
+    refuse_unknown(spec)
+    for arch in spec.archs if spec.image is None else ():
+        images.book.find(spec.release, arch, role_sets(spec, asked))
+    home.ensure()
+    return require_fit(spec, home.runs)
+
+
+def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tuple[str, ...] = CEPH) -> Images:
+    """The images of a spec: those of the cache, built where they are missing, or the one that the spec names."""
+    if spec.image is not None:
+        return {arch: images.pulled(spec.release, arch, spec.image) for arch in spec.archs}
+    return {arch: images.get(spec.release, arch, role_sets(spec, asked), progress=say) for arch in spec.archs}
+
+
+@dataclass(frozen=True)
+class ClusterRequest:
+    """A cluster to raise. role_sets: of its images, beyond what services need. name: of its run, made up if None.
+
+    given: images to use instead of those from `images`. keep_failed: see `raise_cluster`.
+    """
+
+    spec: ClusterSpec
+    provider: Provider
+    home: Home
+    images: ImageSource
+    role_sets: tuple[str, ...] = CEPH
+    name: str | None = None
+    given: Images | None = None
+    keep_failed: bool = False
+
+
+@contextmanager
+def raise_for(
+    request: ClusterRequest, progress: Progress = lambda _line: None, *, healthy_s: float | None = None
+) -> Iterator[OwnCluster]:
+    """A run with its cluster, which knows its images; leaving the block removes both unless the run is kept by then.
+
+    healthy_s: how long to wait until it is healthy; None leaves that to the caller. An error inside the block passes
+    through, with a note that says what became of the run.
+    """
+    spec, provider = request.spec, request.provider
+    runs = Runs(request.home)
+    run = runs.create(provider.name, request.name)
+    try:
+        images = request.given or images_for(spec, request.images, progress, request.role_sets)
+        with raise_cluster(provider, spec, images, run, progress=progress, keep_failed=request.keep_failed) as cluster:
+            cluster.images = identified(cluster, images)
+            if healthy_s is not None:
+                cluster.wait_healthy(healthy_s)
+            yield cluster
+    except BaseException as error:
+        if not run.kept:
+            _remove(request, run, error)
+        raise
+    if not run.kept:
+        runs.forget(run)
+
+
+def _remove(request: ClusterRequest, run: Run, error: BaseException) -> None:
+    """Remove what is left of a run that failed. An error here is added to the first error as a note."""
+    try:
+        remove(request.home, run, {request.provider.name: lambda: request.provider})
+    except LabError as also:
+        error.add_note(f"and removing it failed: {also}")
+    else:
+        error.add_note("everything that was started has been removed again")
+
+
+def _quiet(_line: str) -> None:
+    """Used where no caller wants progress."""
+
+
+@contextmanager
+def raise_cluster(
+    provider: Provider,
+    spec: ClusterSpec,
+    images: Images,
+    run: Run,
+    *,
+    progress: Progress = _quiet,
+    keep_failed: bool = False,
+) -> Iterator[OwnCluster]:
+    """Launch hosts, deploy Ceph, and give a cluster; leaving the block removes it unless the run is kept.
+
+    It is not healthy yet: call `wait_healthy`. Bad input is refused before anything starts.
+    keep_failed: a deployment that fails half way is kept as it is, to be looked at.
+    """
+    sizing = require_fit(spec, run.directory)
+    claim(run, images.values())
+    with provider.launch(spec, images, run, progress=progress) as lab:
+        shims = {host.name: images[host.arch].aio_shim for host in lab.hosts.values() if lacks_aio(host)}
+        patience = patience_for(images, lab.hosts.values(), run.home.path)
+        deployer = Deployer(spec, lab.hosts, shims, sizing, patience, progress)
+        progress(sizing.reason)
+        cluster = OwnCluster(run, spec, provider, lab, deployer.plan(), deployer)
+        client = deployer.deploy(cluster.deployment, abort=cluster.keep if keep_failed else cluster.power_off)
+        cluster.clients[client.host.name] = client
+        cluster.save()
+        try:
+            yield cluster
+        finally:
+            cluster.close_clients()

@@ -1,1 +1,0 @@
-"""How Ceph gets onto hosts."""

@@ -1,0 +1,264 @@
+"""A machine with a kernel of its own, reached through its agent."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers import fileverbs
+from cephlab.lab.providers.agent.channel import open_channel
+from cephlab.lab.providers.agent.clocks import set_clock
+from cephlab.lab.providers.agent.spawned import AgentProcess
+from cephlab.lab.providers.agent.wire import CHUNK, Link, Refused
+from cephlab.lab.providers.dialogue import LineServer
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.spec.arch import Arch
+
+SILENCE_S = 60.0
+"""Longest time that an agent may take for what it does itself."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How an agent is reached. connect: opens a connection to it, OSError when it does not answer.
+
+    running: whether its machine is on; patience: a factor on the time that the agent has for an answer.
+    """
+
+    connect: Callable[[], socket.socket]
+    running: Callable[[], bool]
+    patience: float = 1.0
+
+
+class AgentHost:
+    """What every host has that is reached through an agent; `disk` and `interactive` are for each provider to add."""
+
+    own_kernel = True
+    root = PurePosixPath("/")
+
+    def __init__(
+        self, name: str, arch: Arch, address: str, *, emulated: bool, directory: PurePosixPath, way: Way
+    ) -> None:
+        self.name = name
+        self.arch = arch
+        self.address = address
+        self.emulated = emulated
+        self.directory = directory
+        self._way = way
+        self._silence_s = SILENCE_S * way.patience
+        self._lock = threading.Lock()
+        self._kept: Link | None = None
+        self._boot = ""
+        self._links: weakref.WeakSet[Link] = weakref.WeakSet()
+        self._links_lock = threading.Lock()
+
+    # Connections
+
+    def link(self) -> Link:
+        """A new connection; LabBroken when the host is down or does not answer."""
+        if not self.up():
+            raise LabBroken(f"{self.name} is down", hint="start the node")
+        try:
+            made = Link(self._way.connect(), self.name)
+        except OSError as error:
+            raise LabBroken(f"{self.name} does not answer", str(error)) from error
+        with self._links_lock:
+            self._links.add(made)
+        return made
+
+    def ask(self, operation: str, **arguments: Any) -> Any:
+        """A short request, over a connection that is kept for the next one."""
+        with self._lock, self._troubles(operation):
+            if self._kept is not None:
+                try:
+                    return self._kept.request(operation, self._silence_s, **arguments)
+                except ConnectionError:
+                    # The machine has been away since; these requests may be repeated.
+                    self.hang_up()
+            self._kept = self.link()
+            # Nobody closes a lab that was only looked up.
+            weakref.finalize(self, self._kept.close)
+            return self._kept.request(operation, self._silence_s, **arguments)
+
+    def hang_up(self) -> None:
+        """Forget the kept connection, and which boot it was of."""
+        if self._kept is not None:
+            self._kept.close()
+        self._kept = None
+        self._boot = ""
+
+    @contextmanager
+    def _troubles(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.hang_up()
+            down = "" if self.up() else f"{self.name} is down; "
+            raise LabBroken(f"{operation} on {self.name} failed", f"{down}{error}") from error
+
+    def let_go(self) -> None:
+        """End every connection, also for threads that wait: a machine that lost its power closes none."""
+        with self._links_lock:
+            links = list(self._links)
+        for link in links:
+            link.hang_up()
+        self.hang_up()
+
+    def boot(self) -> str:
+        """Which boot of the machine this is: asked once for each connection that is kept."""
+        if self._boot == "" or self._kept is None:
+            self._boot = str(self.greet()["boot"])
+        return self._boot
+
+    def greet(self) -> dict[str, Any]:
+        """Who the machine is (see the agent's `op_hello`); sets its clock to this machine's."""
+        greeting: dict[str, Any] = self.ask("hello", now=time.time())
+        if greeting["own_clock"]:
+            set_clock(self.ask)
+        return greeting
+
+    # Programs
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 60.0,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        cwd: PurePosixPath | None = None,
+    ) -> Result:
+        outputs = {b"1": bytearray(), b"2": bytearray()}
+        code = pid = 0
+        link = self.link()
+        try:
+            pid = self._begin(link, argv, env, cwd, timeout_s)
+            for frame in link.exchange(stdin, clock.Deadline.after(timeout_s)):
+                if frame.kind == b"x":
+                    code = int(json.loads(frame.payload)["code"])
+                else:
+                    outputs[frame.kind] += frame.payload
+        except TimeoutError:
+            if pid:  # without a pid the start was not answered, and the program ends with the connection
+                self.ask("end", pid=pid)
+            out, err = (bytes(outputs[kind]).decode(errors="replace") for kind in (b"1", b"2"))
+            raise CommandTimedOut(argv, timeout_s, out, err, self.name) from None
+        except OSError as error:
+            raise LabBroken(f"{self.name} went away while {argv[0]} ran on it", str(error)) from error
+        finally:
+            link.close()
+        result = Result(tuple(argv), code, bytes(outputs[b"1"]), bytes(outputs[b"2"]))
+        return result.checked(self.name) if check else result
+
+    def _begin(
+        self,
+        link: Link,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None,
+        cwd: PurePosixPath | None,
+        timeout_s: float,
+    ) -> int:
+        where = str(cwd) if cwd else None
+        try:
+            return int(link.request("run", timeout_s, argv=list(argv), env=dict(env or {}), cwd=where))
+        except Refused as error:
+            raise LabBroken(f"{argv[0]} could not be started on {self.name}", error.detail) from error
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        log: PurePosixPath,
+        env: Mapping[str, str] | None = None,
+    ) -> AgentProcess:
+        boot = self.boot()
+        try:
+            started = self.ask("spawn", argv=list(argv), log=str(log), env=dict(env or {}))
+        except Refused as error:
+            raise LabBroken(f"{argv[0]} could not be started on {self.name}", error.detail) from error
+        return AgentProcess(self, {**started, "boot": boot})
+
+    def find(self, ref: Mapping[str, Any]) -> AgentProcess:
+        return AgentProcess(self, ref)
+
+    def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> LineServer:
+        link = self.link()
+        try:
+            pid = self._begin(link, argv, env, None, self._silence_s)
+        except BaseException:
+            link.close()
+            raise
+        return open_channel(link, argv, lambda: self.ask("end", pid=pid))
+
+    # Files
+
+    def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
+        opened: IO[bytes] = io.BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+        with opened, self._one_use("put") as link:
+            link.begin("put", self._silence_s, path=str(target), mode=mode)
+            while piece := opened.read(CHUNK):
+                link.send(b"0", piece)
+            link.send(b"0")
+            link.answer("put")
+
+    def pull(self, source: PurePosixPath, target: Path) -> None:
+        fileverbs.pull(partial(self._get, source), target)
+
+    def read(self, source: PurePosixPath) -> bytes:
+        return fileverbs.read(partial(self._get, source))
+
+    def _get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
+        with self._one_use("get") as link:
+            link.begin("get", self._silence_s, path=str(source))
+            while (frame := link.receive()).kind == b"1":
+                sink.write(frame.payload)
+            ending = json.loads(frame.payload)
+            if "error" in ending:
+                raise LabBroken(f"{source} on {self.name} cannot be read", ending["error"]["message"])
+
+    @contextmanager
+    def _one_use(self, operation: str) -> Iterator[Link]:
+        link = self.link()
+        try:
+            with self._troubles(operation):
+                yield link
+        finally:
+            link.close()
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return bool(self.ask("exists", path=str(path)))
+
+    def make_directory(self, path: PurePosixPath) -> None:
+        self.ask("mkdir", path=str(path))
+
+    def remove(self, path: PurePosixPath) -> None:
+        self.run(("rm", "-rf", "--", str(path)), timeout_s=self._silence_s)
+
+    # The machine
+
+    def facts(self) -> Facts:
+        greeting = self.greet()
+        return Facts(
+            arch=self.arch,
+            emulated=self.emulated,
+            kernel=str(greeting["kernel"]),
+            cores=float(greeting["cores"]),
+            memory_bytes=int(greeting["memory_bytes"]),
+        )
+
+    def up(self) -> bool:
+        return self._way.running()

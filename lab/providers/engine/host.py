@@ -1,0 +1,109 @@
+"""A node that an engine keeps: the verbs of a host on the few that each engine has of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers import fileverbs
+from cephlab.lab.providers.dialogue import LineServer, Streams
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.process import EngineProcess
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Disk, Node
+
+
+@dataclass
+class EngineHost(ABC):
+    """One node. disks: those in the node now."""
+
+    node: Node
+    address: str
+    disks: dict[str, Disk]
+
+    # What each engine does in its own way.
+
+    @abstractmethod
+    def execute(self, order: Order, timeout_s: float) -> Result:
+        """Run to the end, whatever the status. A command that a signal ended has status 128 plus the signal's number.
+
+        Raises CommandTimedOut after killing all that the command started, LabBroken when the node is down.
+        """
+
+    @abstractmethod
+    def start(self, order: Order, log: PurePosixPath) -> EngineProcess: ...
+
+    @abstractmethod
+    def find(self, ref: Mapping[str, Any]) -> EngineProcess: ...
+
+    @abstractmethod
+    def streams(self, order: Order) -> Streams: ...
+
+    @abstractmethod
+    def get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
+        """Read a regular file, following links; LabBroken when it is not there or is none."""
+
+    @abstractmethod
+    def up(self) -> bool: ...
+
+    @abstractmethod
+    def first_process(self) -> int:
+        """Process id of the node's first process on the engine's machine; LabBroken when the node is down."""
+
+    # What follows from that.
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def arch(self) -> Arch:
+        return self.node.arch
+
+    @property
+    def directory(self) -> PurePosixPath:
+        return places.NODE_DIRECTORY
+
+    @property
+    def root(self) -> PurePosixPath:
+        return PurePosixPath("/")
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_s: float = 60.0,
+        stdin: bytes = b"",
+        env: Mapping[str, str] | None = None,
+        check: bool = True,
+        cwd: PurePosixPath | None = None,
+    ) -> Result:
+        result = self.execute(Order(argv, env or {}, cwd, stdin), timeout_s)
+        return result.checked(self.name) if check else result
+
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> EngineProcess:
+        return self.start(Order(argv, env or {}), log)
+
+    def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> LineServer:
+        return LineServer(self.streams(Order(argv, env or {})), argv, self.name)
+
+    def pull(self, source: PurePosixPath, target: Path) -> None:
+        fileverbs.pull(partial(self.get, source), target)
+
+    def read(self, source: PurePosixPath) -> bytes:
+        return fileverbs.read(partial(self.get, source))
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return self.run(("test", "-e", str(path)), check=False).code == 0
+
+    def make_directory(self, path: PurePosixPath) -> None:
+        self.run(("mkdir", "-p", "--", str(path)))
+
+    def remove(self, path: PurePosixPath) -> None:
+        self.run(("rm", "-rf", "--", str(path)))

@@ -1,0 +1,30 @@
+"""The file of an image that an engine imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.image import Image
+
+if TYPE_CHECKING:
+    from cephlab.lab.images.export import Form
+
+
+class Exporter(Protocol):
+    """Gives the file of an image of ours, made on first use."""
+
+    def __call__(self, image: Image) -> Path: ...
+
+
+def exporter(home: Home, form: Form) -> Exporter:
+    """The cache's own, in a form that the engine reads."""
+
+    def export(image: Image) -> Path:
+        # Building images takes modules that a lab of cached ones never needs.
+        from cephlab.lab.images.store import ImageStore
+
+        return ImageStore(home).export(image, form)
+
+    return export

@@ -1,0 +1,77 @@
+"""A daemon inside a node, known to the engine by an id, and to this machine by pid and birth where it can be seen."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from signal import Signals
+from typing import Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabError, NotReached
+from cephlab.lab.base.process import LocalProcess, recall
+
+_SEEN_HERE_S = 0.02
+_FROM_AFAR_S = 0.1
+
+
+class EngineProcess(ABC):
+    """Nobody is attached to it. Where it can be seen from here, polling it costs one look into /proc."""
+
+    def __init__(self, ref: Mapping[str, Any]) -> None:
+        self._ref = dict(ref)
+        self._token = str(ref["token"])
+        self._code: int | None = None
+        self._here = recall(ref) if ref["pid"] else None
+
+    @property
+    def ref(self) -> dict[str, Any]:
+        """The engine's id; token: mark in the environment; pid, birth: on this machine, or 0 and empty."""
+        return self._ref | seen_as(self._here)
+
+    @property
+    def pid(self) -> int:
+        return self._here.pid if self._here else 0
+
+    @abstractmethod
+    def alive(self) -> bool: ...
+
+    @abstractmethod
+    def exit_code(self) -> int | None: ...
+
+    @abstractmethod
+    def signal_here(self, process: LocalProcess, number: Signals) -> bool:
+        """Signal it as a process of this machine; whether that was possible."""
+
+    @abstractmethod
+    def signal_inside(self, number: Signals) -> None:
+        """Signal it by its mark, from inside the node."""
+
+    def signal(self, number: Signals) -> None:
+        """Send a signal to it and its children; nothing happens when it has ended."""
+        if not self.alive() or (self._here is not None and self.signal_here(self._here, number)):
+            return
+        try:
+            self.signal_inside(number)
+        except LabError:
+            if self.alive():
+                raise
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it ended within timeout_s seconds."""
+        try:
+            clock.wait(
+                self.alive,
+                lambda alive: not alive,
+                what="the end of a process",
+                timeout_s=timeout_s,
+                interval_s=_SEEN_HERE_S if self._here else _FROM_AFAR_S,
+            )
+        except NotReached:
+            return False
+        return True
+
+
+def seen_as(process: LocalProcess | None) -> dict[str, Any]:
+    """pid and birth of a process as part of a `ref`; 0 and empty where it cannot be seen from here."""
+    return dict(process.ref) if process else {"pid": 0, "birth": ""}

@@ -1,0 +1,105 @@
+"""What cluster a scenario wants, relative to the machine that it is raised on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node
+from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec
+
+ServicesOf = tuple[tuple[str, tuple[str, ...]], ...]
+"""Pairs of a node's name and its services."""
+
+
+def other_arch() -> Arch:
+    """The architecture that this machine has not."""
+    return next(arch for arch in Arch if arch is not host_arch())
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Native nodes, and nodes of the other architecture. A suite that lays its clusters out otherwise inherits this.
+
+    clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
+    machine's own. release: Ceph's, whatever the run's is. page_bytes: of the kernels of aarch64 nodes, None for
+    whatever the provider gives. role_sets: what the nodes' image is made of, beyond what services need; client_disks:
+    those of c0, the first machine without daemons. services: daemons beyond the core, by node. Two scenarios with equal
+    topologies may share a cluster.
+    """
+
+    native: int = 2
+    foreign: int = 1
+    mons: int = 1
+    osds_per_node: int = 1
+    separate_db: bool = False
+    clients: bool = False
+    lone_client: bool = False
+    release: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    role_sets: tuple[str, ...] = ("ceph",)
+    client_disks: tuple[Disk, ...] = ()
+    page_bytes: int | None = None
+    services: ServicesOf = ()
+
+    unused: ClassVar[frozenset[str]] = frozenset()
+    """Fields that a way to lay out does not look at: setting one is refused, as it would be dropped unseen."""
+    memory_disks: ClassVar[bool] = False
+    """Whether its disks are in memory where the provider can."""
+
+    def __post_init__(self) -> None:
+        if self.clients and self.lone_client:
+            raise SpecError("clients and lone_client contradict each other", "both are set", "set one of them")
+        if self.client_disks and not (self.clients or self.lone_client):
+            raise SpecError("client_disks without a client", "no machine is without daemons", "set lone_client")
+        changed = {each.name for each in fields(self) if getattr(self, each.name) != each.default}
+        if dropped := sorted(changed & self.unused):
+            raise SpecError(f"{type(self).__name__} has no {', '.join(dropped)}", "it would be dropped", "leave it out")
+
+    @property
+    def client_machines(self) -> int:
+        """Machines with the role client that it takes on a cluster that exists."""
+        return 0
+
+    @property
+    def made(self) -> str:
+        """What of it only a cluster that was made for it has; empty where one that exists can serve."""
+        sizes = {"native", "foreign", "mons", "osds_per_node", "clients", "lone_client", "release"}
+        return ", ".join(
+            each.name for each in fields(self) if each.name not in sizes and getattr(self, each.name) != each.default
+        )
+
+    def spec(self, release: str, image: str | None = None, *, in_memory: bool = False) -> ClusterSpec:
+        """The cluster on this machine. release: unless it has one of its own. in_memory: where its disks are."""
+        spec = self.lay_out(self.release or release, image, in_memory=in_memory)
+        services = dict(self.services)
+        if unknown := sorted(services.keys() - {node.name for node in spec.nodes}):
+            raise SpecError(f"services of {', '.join(unknown)}", f"nodes: {', '.join(n.name for n in spec.nodes)}")
+        return replace(spec, nodes=tuple(self._completed(node, services) for node in spec.nodes))
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        """Its nodes, without what every topology can ask for beyond them."""
+        counts = ((host_arch(), self.native), (other_arch(), self.foreign))
+        return build_spec(
+            [(arch, count) for arch, count in counts if count],
+            Daemons(mons=self.mons, osds_per_node=self.osds_per_node, separate_db=self.separate_db),
+            CephSetup(release, image, dict(self.options)),
+            bare=self.bare,
+        )
+
+    @property
+    def bare(self) -> tuple[Arch, ...]:
+        """Machines without daemons, by architecture."""
+        return (host_arch(), other_arch()) if self.clients else (host_arch(),) if self.lone_client else ()
+
+    def _completed(self, node: Node, services: Mapping[str, tuple[str, ...]]) -> Node:
+        disks = self.client_disks if node.name == "c0" and self.client_disks else node.disks
+        page_bytes = self.page_bytes if node.arch is Arch.AARCH64 else None
+        return replace(node, disks=disks, page_bytes=page_bytes, services=services.get(node.name, ()))
+
+
+PLAIN = Topology()
+"""What most scenarios want."""

@@ -1,0 +1,42 @@
+"""Metadata servers of a CephFS."""
+
+from __future__ import annotations
+
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.service import Service
+
+FILE_SYSTEM = "lab"
+META_POOL, DATA_POOL = "cephfs.lab.meta", "cephfs.lab.data"
+_SERVING = ("up:active", "up:standby", "up:standby-replay")
+
+
+class Mds(Service):
+    """A metadata server. The first one brings the lab's file system with it."""
+
+    def prepare(self, client: RadosClient) -> None:
+        if client.mon("fs ls"):
+            return
+        for pool in (META_POOL, DATA_POOL):
+            client.mon("osd pool create", pool=pool, pg_num=8)
+        client.mon("fs new", fs_name=FILE_SYSTEM, metadata=META_POOL, data=DATA_POOL)
+
+    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
+        state = _states(client).get(ident, "not in the map")
+        return "" if state in _SERVING else f"mds.{ident} is {state}"
+
+    def lost(self, client: RadosClient, ident: str) -> bool:
+        return ident not in _states(client)
+
+
+def _states(client: RadosClient) -> dict[str, str]:
+    """Metadata server -> its state in the map, as `up:active`."""
+    dump = client.mon("fs dump")
+    ranks = [info for system in dump["filesystems"] for info in system["mdsmap"]["info"].values()]
+    return {info["name"]: info["state"] for info in (*ranks, *dump["standbys"])}
+
+
+MDS = Mds(
+    "mds",
+    caps={"mon": "allow profile mds", "mgr": "allow profile mds", "osd": "allow rwx", "mds": "allow *"},
+)

@@ -1,0 +1,19 @@
+"""Monitors."""
+
+from __future__ import annotations
+
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.services.service import Service
+
+
+class Mon(Service):
+    """One of the quorum. All share one identity."""
+
+    def entity(self, ident: str) -> str:
+        return "mon."
+
+    def lost(self, client: RadosClient, ident: str) -> bool:
+        return ident not in client.mon("quorum_status")["quorum_names"]
+
+
+MON = Mon("mon", caps={"mon": "allow *"})

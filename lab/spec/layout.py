@@ -1,0 +1,115 @@
+"""Lays out plain clusters: so many nodes of each architecture, daemons spread over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch, parse_arch
+from cephlab.lab.spec.clusterspec import (
+    DEFAULT_DISK_BYTES,
+    DEFAULT_RELEASE,
+    MIN_DB_BYTES,
+    ClusterSpec,
+    Disk,
+    DiskClass,
+    Node,
+    Osd,
+)
+
+
+def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
+    """Read `x86_64:2,aarch64:1`; SpecError names the part that does not fit."""
+    groups = []
+    for part in text.split(","):
+        arch, _, count = part.partition(":")
+        try:
+            number = int(count) if count else 1
+        except ValueError:
+            raise SpecError(
+                f"--nodes: {part!r} is not ARCH:COUNT", f"got {count!r} as a count", "write x86_64:2,aarch64:1"
+            ) from None
+        if number < 1:
+            raise SpecError(
+                f"--nodes: {part!r} asks for {number} nodes", "wanted: a count of 1 or more", "leave the part out"
+            )
+        groups.append((parse_arch(arch), number))
+    return tuple(groups)
+
+
+@dataclass(frozen=True)
+class Daemons:
+    """What runs on the nodes of a plain cluster. separate_db: every OSD gets a second disk for its RocksDB."""
+
+    mons: int = 1
+    mgrs: int = 1
+    osds_per_node: int = 1
+    disk_bytes: int = DEFAULT_DISK_BYTES
+    separate_db: bool = False
+
+
+@dataclass(frozen=True)
+class CephSetup:
+    """Which Ceph it is, and the settings that it gets beyond the lab's own."""
+
+    release: str = DEFAULT_RELEASE
+    image: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def cluster(self, nodes: Sequence[Node]) -> ClusterSpec:
+        """A cluster of these nodes with it."""
+        return ClusterSpec(tuple(nodes), self.release, self.image, dict(self.options))
+
+
+ONE_EACH, DEFAULT_SETUP = Daemons(), CephSetup()
+
+
+def build_spec(
+    groups: Sequence[tuple[Arch, int]],
+    daemons: Daemons = ONE_EACH,
+    setup: CephSetup = DEFAULT_SETUP,
+    *,
+    bare: Sequence[Arch] = (),
+) -> ClusterSpec:
+    """Lay out a cluster: nodes n0.. in the order given, monitors spread over architectures, managers first to last.
+
+    bare: a machine of each, c0.., that runs no daemon: for clients, which then outlive every node.
+    """
+    archs = [arch for arch, count in groups for _ in range(count)]
+    mon_nodes = set(_spread(archs, daemons.mons))
+    nodes = [
+        replace(_node(index, arch, daemons), mon=index in mon_nodes, mgr=index < daemons.mgrs)
+        for index, arch in enumerate(archs)
+    ]
+    return setup.cluster([*nodes, *(Node(f"c{index}", arch) for index, arch in enumerate(bare))])
+
+
+def _node(index: int, arch: Arch, daemons: Daemons) -> Node:
+    name = f"n{index}"
+    disks: list[Disk] = []
+    layout: list[Osd] = []
+    for number in range(daemons.osds_per_node):
+        block = Disk(f"{name}-block{number}", daemons.disk_bytes)
+        disks.append(block)
+        db = Disk(f"{name}-db{number}", max(MIN_DB_BYTES, daemons.disk_bytes // 10), DiskClass.NVME)
+        disks += [db] if daemons.separate_db else []
+        layout.append(Osd(block.name, db=db.name if daemons.separate_db else None))
+    return Node(name, arch, tuple(disks), tuple(layout))
+
+
+def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
+    """Indices of the nodes that get a monitor: architectures in turn, so that a quorum is mixed where it can be."""
+    queues = {arch: [i for i, a in enumerate(archs) if a is arch] for arch in dict.fromkeys(archs)}
+    chosen: list[int] = []
+    while len(chosen) < mons and any(queues.values()):
+        for queue in queues.values():
+            if queue and len(chosen) < mons:
+                chosen.append(queue.pop(0))
+    if len(chosen) < mons:
+        raise SpecError(
+            f"{mons} monitors do not fit on {len(archs)} node(s)",
+            "every monitor needs a node of its own",
+            f"ask for at most {len(archs)} monitors or for more nodes",
+        )
+    return chosen
