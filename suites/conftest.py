@@ -1,3 +1,3 @@
 """Every suite runs with the lab's pytest plugin."""
 
-pytest_plugins = ["fixtures.plugin"]
+pytest_plugins = ["cephlab.fixtures.plugin"]

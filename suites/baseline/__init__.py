@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.baseline import atomics, checksum, clocks, disk, hardware, network
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.baseline import atomics, checksum, clocks, disk, hardware, network
 
 SCENARIOS: tuple[Scenario, ...] = (
     *clocks.SCENARIOS,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from elftools.elf.elffile import ELFFile
 
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
-from lab.scenario import Scenario, Stage
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
 
 BINARIES = (
     "usr/bin/ceph-osd",
@@ -53,10 +53,12 @@ def run(stage: Stage) -> None:
         raise Unavailable("the cluster has no aarch64 node", "", "install qemu-user-static, or take such a machine")
     host = stage.cluster.host_with(Arch.AARCH64)
     for path in BINARIES:
-        found = count(code_of(host.read(host.root / path), path))
-        stage.recorder.record("atomics", binary=path, lse=found.lse, exclusive=found.exclusive, manner=found.manner)
-        stage.recorder.witness(f"instructions of {path}", got=found.instructions, least=LEAST_INSTRUCTIONS)
-        stage.recorder.observe(f"{path} has LSE atomics", got=found.lse > 0, wanted=True, manner=found.manner)
+        atomics = count(code_of(host.read(host.root / path), path))
+        stage.recorder.record(
+            "atomics", binary=path, lse=atomics.lse, exclusive=atomics.exclusive, manner=atomics.manner
+        )
+        stage.recorder.witness(f"instructions of {path}", got=atomics.instructions, least=LEAST_INSTRUCTIONS)
+        stage.recorder.observe(f"{path} has LSE atomics", got=atomics.lse > 0, wanted=True, manner=atomics.manner)
 
 
 def code_of(content: bytes, path: str) -> bytes:

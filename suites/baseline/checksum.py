@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from lab.ceph import conf
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import MIB
-from suites.baseline.figure import note, one_of_each_arch
-from suites.baseline.rated import CHECKSUM, ERASURE_ENCODE, speed
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites.baseline.rated import CHECKSUM, ERASURE_ENCODE, speed
 
 SECONDS: Mapping[Tier, float] = {Tier.QUICK: 0.5, Tier.FULL: 5.0}
 
@@ -63,43 +62,36 @@ CODES = (Code("isa"), Code("jerasure"))
 
 def run_crc(stage: Stage) -> None:
     """The check value, whether the processor's instructions are used, and the rate, on each architecture."""
-    for host in one_of_each_arch(stage.cluster):
+    for host in map(stage.cluster.host_with, stage.cluster.spec.archs):
         library = f"usr/lib/{host.arch.triplet}/ceph/libceph-common.so.2"
         argv = ["python3", "-c", _CRC, str(host.root / library), f"{SECONDS[stage.tier]:g}"]
-        found = json.loads(host.run(argv, timeout_s=_TIMEOUT_S * stage.cluster.patience).stdout)
-        stage.recorder.observe(f"crc32c of the check string on {host.arch}", got=found["value"], wanted=CHECK_VALUE)
+        measured = json.loads(host.run(argv, timeout_s=_TIMEOUT_S * stage.cluster.patience).stdout)
+        stage.recorder.observe(f"crc32c of the check string on {host.arch}", got=measured["value"], wanted=CHECK_VALUE)
         stage.recorder.observe(
-            f"{host.arch}: crc32c by the processor's own instructions", got=found["accelerated"], wanted=True
+            f"{host.arch}: crc32c by the processor's own instructions", got=measured["accelerated"], wanted=True
         )
-        stage.recorder.witness(f"{host.arch}: bytes summed up", got=found["bytes"], least=MIB)
-        rate = found["bytes"] / found["seconds"] / MIB
+        stage.recorder.witness(f"{host.arch}: bytes summed up", got=measured["bytes"], least=MIB)
+        rate = measured["bytes"] / measured["seconds"] / MIB
         limit = speed(stage, host, CHECKSUM)
-        note(stage.recorder, f"{host.arch}: crc32c on one core, blocks of 1 MiB", rate, "MiB/s", limit)
+        stage.recorder.figure(f"{host.arch}: crc32c on one core, blocks of 1 MiB", rate, "MiB/s", limit)
 
 
 def run_erasure(stage: Stage, code: Code) -> None:
     """How fast one core encodes, and decodes after the loss of as many chunks as the code tolerates."""
-    for host in one_of_each_arch(stage.cluster):
+    for host in map(stage.cluster.host_with, stage.cluster.spec.archs):
         for work in ("encode", "decode"):
             seconds, size = benchmark(stage, host, code, work)
             stage.recorder.witness(f"{host.arch}: bytes to {work}", got=size, least=EC_BYTES)
             title = f"{host.arch}: {work} {code.plugin} {code.k}+{code.m} on one core"
             rating = ERASURE_ENCODE if (code.plugin, work) == ("isa", "encode") else None
-            note(stage.recorder, title, size / seconds / MIB, "MiB/s", speed(stage, host, rating))
+            stage.recorder.figure(title, size / seconds / MIB, "MiB/s", speed(stage, host, rating))
 
 
 def benchmark(stage: Stage, host: Host, code: Code, work: str) -> tuple[float, int]:
     """Ceph's own benchmark: (seconds, bytes of objects)."""
     folder = host.root / f"usr/lib/{host.arch.triplet}/ceph/erasure-code"
-    argv = [
-        "ceph_erasure_code_benchmark",
-        "--plugin",
-        code.plugin,
-        "--workload",
-        work,
-        "--erasure-code-dir",
-        str(folder),
-    ]
+    argv = ["ceph_erasure_code_benchmark", "--plugin", code.plugin, "--workload", work]
+    argv += ["--erasure-code-dir", str(folder)]
     argv += ["--size", str(EC_BYTES), "--iterations", str(EC_ROUNDS[stage.tier])]
     argv += [word for name in ("k", "m", "technique") for word in ("--parameter", f"{name}={getattr(code, name)}")]
     argv += ["--erasures", str(code.m)] if work == "decode" else []

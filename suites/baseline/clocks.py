@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from lab.host import Channel, Host
-from lab.scenario import Scenario, Stage
-from suites.baseline.figure import Bound, note
+from cephlab.lab.history.history import Bound
+from cephlab.lab.providers.host import Channel, Host
+from cephlab.lab.scenario.scenario import Scenario, Stage
 
 ALLOWED = "mon_clock_drift_allowed"
 _ASKED = 25  # the quickest of these bounds the offset best; an emulated host answers in about a millisecond
@@ -20,7 +20,7 @@ for _ in sys.stdin:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """One exchange, seconds since the epoch: sent and heard by this machine's clock, told by the host's."""
 
     sent: float
@@ -41,17 +41,17 @@ def run(stage: Stage) -> None:
     """Offsets of every host, and the largest between two of them, against what Ceph's monitors tolerate."""
     cluster = stage.cluster
     allowed = float(cluster.client.tell(f"mon.{cluster.spec.mons[0].name}", "config get", var=ALLOWED)[ALLOWED])
-    found = {}
+    quickest_of = {}
     for host in cluster.hosts.values():
-        found[host.name] = best = quickest(readings(host, cluster.patience))
+        quickest_of[host.name] = best = quickest(readings(host, cluster.patience))
         stage.recorder.record("clock", host=host.name, offset_s=best.offset_s, doubt_s=best.doubt_s)
         stage.recorder.witness(f"{host.name}: exchanges", got=_ASKED, least=_ASKED)
     bound = Bound(f"{ALLOWED} of this cluster", most=allowed)
-    for name, (value, doubt) in pairs(found).items():
-        note(stage.recorder, name, value, "s", bound, low=max(0.0, value - doubt), high=value + doubt)
+    for name, (value, doubt) in pairs(quickest_of).items():
+        stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))
 
 
-def readings(host: Host, patience: float) -> list[Reading]:
+def readings(host: Host, patience: float) -> list[ClockReading]:
     """Ask a host for its time, several times over one channel."""
     channel: Channel = host.channel(["python3", "-u", "-c", _TELL])
     try:
@@ -61,25 +61,25 @@ def readings(host: Host, patience: float) -> list[Reading]:
         channel.close()
 
 
-def exchange(channel: Channel, patience: float) -> Reading:
+def exchange(channel: Channel, patience: float) -> ClockReading:
     """One question and its answer."""
     sent = time.time()
     told = float(channel.ask(b"?", timeout_s=30 * patience))
-    return Reading(sent, told, time.time())
+    return ClockReading(sent, told, time.time())
 
 
-def quickest(found: list[Reading]) -> Reading:
+def quickest(exchanges: list[ClockReading]) -> ClockReading:
     """The exchange that leaves least doubt."""
-    return min(found, key=lambda reading: reading.doubt_s)
+    return min(exchanges, key=lambda reading: reading.doubt_s)
 
 
-def pairs(found: dict[str, Reading]) -> dict[str, tuple[float, float]]:
+def pairs(clocks: dict[str, ClockReading]) -> dict[str, tuple[float, float]]:
     """`clock offset between A and B` -> (offset, doubt), seconds, for every pair."""
-    names = list(found)
+    names = list(clocks)
     return {
         f"clock offset between {left} and {right}": (
-            abs(found[left].offset_s - found[right].offset_s),
-            found[left].doubt_s + found[right].doubt_s,
+            abs(clocks[left].offset_s - clocks[right].offset_s),
+            clocks[left].doubt_s + clocks[right].doubt_s,
         )
         for index, left in enumerate(names)
         for right in names[index + 1 :]

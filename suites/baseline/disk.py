@@ -7,14 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from lab.errors import CommandFailed, Unavailable
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import MIB
-from lab.workloads.fio import Done, FioResult, parse
-from suites.baseline.disk_classes import place
-from suites.baseline.figure import Bound, native, note
-from suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
+from cephlab.lab.base.errors import CommandFailed, Unavailable
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Bound
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.workloads.fio import Done, FioResult, parse
+from cephlab.suites.baseline.disk_classes import place
+from cephlab.suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
 
 SYNC_BYTES = 4096
 LARGE_BYTES = 4 * MIB
@@ -70,19 +71,24 @@ LARGE = tuple(
 )
 
 
+def native(cluster: Cluster) -> Iterator[Host]:
+    """Hosts whose speed is that of a real machine."""
+    return (host for host in cluster.hosts.values() if not host.emulated)
+
+
 def run_sync(stage: Stage) -> None:
     """The paper's device test on every native node, with the device of its table that it resembles."""
     for host in native(stage.cluster):
         with scratch_file(host) as path:
             done = measure(host, SYNC, path, stage.tier).write
         stage.recorder.witness(f"{host.name}: {SYNC.title}", got=done.operations, least=LEAST_WRITES)
-        note(stage.recorder, f"{host.name}: writes in flight, IOPS times latency", in_flight(done), "", LITTLE)
+        stage.recorder.figure(f"{host.name}: writes in flight, IOPS times latency", in_flight(done), "", LITTLE)
         stage.recorder.record("disk_class", host=host.name, iops=done.iops, resembles=place(done.iops))
         limit = speed(stage, host, SYNC_WRITES)
         slow = speed(stage, host, SYNC_LATENCY)
         bound = replace(limit, why=f"{limit.why}; it is {place(done.iops)}")
-        note(stage.recorder, f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
-        note(stage.recorder, f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", slow)
+        stage.recorder.figure(f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
+        stage.recorder.figure(f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", slow)
     note_skipped(stage)
 
 
@@ -95,7 +101,7 @@ def run_sequential(stage: Stage) -> None:
                 done = result.write if job.pattern == "write" else result.read
                 stage.recorder.witness(f"{host.name}: {job.title}", got=done.operations, least=1)
                 limit = speed(stage, host, SEQUENTIAL[job.pattern])
-                note(stage.recorder, f"{host.name}: {job.title}", done.bytes_per_s / MIB, "MiB/s", limit)
+                stage.recorder.figure(f"{host.name}: {job.title}", done.bytes_per_s / MIB, "MiB/s", limit)
     note_skipped(stage)
 
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lab.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken
 
 _MEMORY_DEVICE = 17
 _END = 127
@@ -27,8 +27,8 @@ def modules(table: bytes) -> list[Module]:
 
     Layout: DMTF DSP0134 (SMBIOS 3.6), 6.1 and 7.18. LabBroken when the table ends within a structure.
     """
-    found = (_module(body, texts) for kind, body, texts in _structures(table) if kind == _MEMORY_DEVICE)
-    return [module for module in found if module is not None]
+    slots = (_module(body, texts) for kind, body, texts in _structures(table) if kind == _MEMORY_DEVICE)
+    return [module for module in slots if module is not None]
 
 
 def _structures(table: bytes) -> Iterator[tuple[int, bytes, list[str]]]:

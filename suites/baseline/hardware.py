@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from lab.errors import Unavailable
-from lab.host import Host
-from lab.knobs.machine import Machine
-from lab.scenario import Scenario, Stage
-from lab.spec import Capability
-from suites.baseline.dmi import modules
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.tunables.machine import Machine
+from cephlab.suites.baseline.dmi import modules
 
 DMI = "/sys/firmware/dmi/tables/DMI"
 PCI = "/sys/bus/pci/devices"
@@ -44,16 +44,16 @@ def run_memory(stage: Stage) -> None:
     totals: dict[str, list[int]] = {}
     for host in stage.cluster.hosts.values():
         table = Machine(host.name, host, host.address).read([DMI])[DMI].get(DMI)
-        found = modules(table) if isinstance(table, bytes) else []
-        if not found:
+        slots = modules(table) if isinstance(table, bytes) else []
+        if not slots:
             raise Unavailable(
                 f"{host.name} does not list its memory modules", f"{DMI}: {table!r:.60}", "read it as root"
             )
-        first = found[0]
-        odd = [one.slot for one in found if (one.size_mib, one.speed_mt_s) != (first.size_mib, first.speed_mt_s)]
-        stage.recorder.record("memory", host=host.name, modules=[vars(one) for one in found])
+        first = slots[0]
+        odd = [slot.slot for slot in slots if (slot.size_mib, slot.speed_mt_s) != (first.size_mib, first.speed_mt_s)]
+        stage.recorder.record("memory", host=host.name, modules=[vars(slot) for slot in slots])
         stage.recorder.observe(f"{host.name}: modules that differ from {first.slot}", got=odd, wanted=[])
-        totals.setdefault(host.arch.value, []).append(sum(one.size_mib for one in found))
+        totals.setdefault(host.arch.value, []).append(sum(slot.size_mib for slot in slots))
     for arch, sizes in totals.items():
         stage.recorder.observe(f"MiB of memory of every {arch} node", got=sizes, wanted=sizes[:1] * len(sizes))
 
@@ -62,7 +62,7 @@ def run_memory(stage: Stage) -> None:
 
 
 @dataclass(frozen=True)
-class Link:
+class PcieLink:
     """A device's PCIe link: speeds as the kernel words them, widths in lanes; node: NUMA node, -1 for none."""
 
     device: str
@@ -82,7 +82,7 @@ class Link:
         return f"{self.top_speed} x{self.top_width}"
 
 
-def links_of(files: Mapping[str, str]) -> list[Link]:
+def links_of(files: Mapping[str, str]) -> list[PcieLink]:
     """Links of the watched devices, from the files of their directories below /sys/bus/pci/devices.
 
     A device without a link of its own (inside a chip, or virtual) tells no speed and is left out.
@@ -91,14 +91,14 @@ def links_of(files: Mapping[str, str]) -> list[Link]:
     for path, text in files.items():
         file = PurePosixPath(path)
         devices.setdefault(file.parent.name, {})[file.name] = text
-    found = []
+    links = []
     for device, have in sorted(devices.items()):
         kind = WATCHED.get(have.get("class", "")[:6])
         speed, top_speed, width, top_width = (have.get(name, "") for name in _LINK_FILES)
         if kind is not None and not {speed, top_speed, width, top_width} & _UNKNOWN:
             node = int(have.get("numa_node", "-1"))
-            found.append(Link(device, kind, speed, top_speed, width, top_width, node))
-    return found
+            links.append(PcieLink(device, kind, speed, top_speed, width, top_width, node))
+    return links
 
 
 _LINK_FILES = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
@@ -108,9 +108,9 @@ def run_links(stage: Stage) -> None:
     """Every NVMe device and network card has all the lanes and the speed that it can have."""
     seen = 0
     for host in stage.cluster.hosts.values():
-        found = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
-        seen += len(found)
-        for link in found:
+        links = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
+        seen += len(links)
+        for link in links:
             stage.recorder.observe(f"{host.name}: {link.kind} {link.device}", got=link.state, wanted=link.top)
     if not seen:
         raise Unavailable("no node has a PCIe device that tells its link", f"looked for {', '.join(WATCHED.values())}")
@@ -131,15 +131,15 @@ class NumaNode:
 
 def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
     """NUMA nodes from the files below /sys/devices/system/node."""
-    found = []
+    nodes = []
     for path, text in files.items():
         file = PurePosixPath(path)
         if file.name == "cpulist":
             number = int(file.parent.name.removeprefix("node"))
             memory = files.get(str(file.with_name("meminfo")), "")
             total = next((line.split()[3] for line in memory.splitlines() if "MemTotal" in line), "0")
-            found.append(NumaNode(number, text, int(total)))
-    return sorted(found, key=lambda node: node.number)
+            nodes.append(NumaNode(number, text, int(total)))
+    return sorted(nodes, key=lambda node: node.number)
 
 
 EVEN = 0.1

@@ -11,15 +11,14 @@ from pathlib import PurePosixPath
 from signal import SIGKILL
 from typing import Any
 
-from lab import clock
-from lab.cluster import Cluster
-from lab.errors import LabBroken, Unavailable
-from lab.host import Channel, Host
-from lab.knobs.machine import Machine
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import MIB
-from suites.baseline.figure import note
-from suites.baseline.rated import NETWORK, speed
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Channel, Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.tunables.machine import Machine
+from cephlab.suites.baseline.rated import NETWORK, speed
 
 PORT = 5201  # iperf3's own
 SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
@@ -59,7 +58,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
 
 
 @dataclass(frozen=True)
-class Flow:
+class TcpStream:
     """One TCP stream. seconds: of the receiver; retransmits: None where the sender's kernel does not tell."""
 
     sent_bytes: int
@@ -85,7 +84,7 @@ def run_throughput(stage: Stage) -> None:
             stage.recorder.witness(f"{name}: bytes received", got=flow.received_bytes, least=LEAST_BYTES)
             stage.recorder.record("flow", sender=sender.name, receiver=receiver.name, retransmits=flow.retransmits)
             slow = sender if sender.emulated else receiver
-            note(stage.recorder, f"{name}: TCP, one stream", flow.mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
+            stage.recorder.figure(f"{name}: TCP, one stream", flow.mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
 
 
 def require_iperf(host: Host) -> None:
@@ -95,7 +94,7 @@ def require_iperf(host: Host) -> None:
         raise Unavailable("the image has no iperf3", f"looked for {path} on {host.name}", "build it again")
 
 
-def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, reverse: bool) -> Flow:
+def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, reverse: bool) -> TcpStream:
     """Run iperf3 from client to server. reverse: the server sends."""
     with serving(cluster, server):
         argv = ["iperf3", "--client", server.address, "--port", str(PORT), "--bind", client.address]
@@ -125,14 +124,14 @@ def serving(cluster: Cluster, host: Host) -> Iterator[None]:
         process.wait(_START_S)
 
 
-def parse_flow(text: str, where: str) -> Flow:
+def parse_flow(text: str, where: str) -> TcpStream:
     """What `iperf3 --json` says; LabBroken with its own words when it failed."""
     try:
-        found: dict[str, Any] = json.loads(text)
-        if "error" in found:
-            raise LabBroken(f"iperf3 failed, {where}", str(found["error"]))
-        sent, received = found["end"]["sum_sent"], found["end"]["sum_received"]
-        return Flow(
+        report: dict[str, Any] = json.loads(text)
+        if "error" in report:
+            raise LabBroken(f"iperf3 failed, {where}", str(report["error"]))
+        sent, received = report["end"]["sum_sent"], report["end"]["sum_received"]
+        return TcpStream(
             sent_bytes=int(sent["bytes"]),
             received_bytes=int(received["bytes"]),
             seconds=float(received["seconds"]),
@@ -148,11 +147,11 @@ def parse_flow(text: str, where: str) -> Flow:
 def run_mtu(stage: Stage) -> None:
     """Every node's MTU is the same, and a datagram of that size arrives whole at every other node."""
     cluster = stage.cluster
-    found = {host.name: mtu_of(host) for host in cluster.hosts.values()}
-    for name, mtu in found.items():
-        stage.recorder.observe(f"MTU of {name}", got=mtu, wanted=next(iter(found.values())))
+    mtus = {host.name: mtu_of(host) for host in cluster.hosts.values()}
+    for name, mtu in mtus.items():
+        stage.recorder.observe(f"MTU of {name}", got=mtu, wanted=next(iter(mtus.values())))
     with inboxes(cluster) as ready:
-        arrived = [deliver(stage, sender, ready, found) for sender in cluster.hosts.values()]
+        arrived = [deliver(stage, sender, ready, mtus) for sender in cluster.hosts.values()]
     stage.recorder.witness("datagrams that arrived", got=sum(arrived), least=1)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lab.host import Host
-from lab.scenario import Stage
-from lab.spec import MIB
-from suites.baseline.figure import Bound
-from suites.machines import are_machines_of, profile_of
-from tuning.profile import Disks, Figure, Machine, Profile
+from cephlab.lab.history.history import Bound
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 SLACK = 2.0
 """How far from its profile a machine may be. The model promises its figures within a factor of two; for a machine that
@@ -21,12 +21,12 @@ is further from its own profile than that it says nothing. It also holds what a 
 class Rating:
     """One figure of a profile. of: where it is; shown: in the unit that the suite notes; smaller: that is better."""
 
-    of: Callable[[Machine], Figure | None]
+    of: Callable[[MachineClass], Figure | None]
     shown: Callable[[float], float]
     smaller: bool = False
 
 
-def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[Machine], Figure | None]:
+def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[MachineClass], Figure | None]:
     """Of the machine's first kind of data disks."""
     return lambda machine: pick(machine.data_disks[0]) if machine.data_disks else None
 
@@ -61,7 +61,7 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
     if rating is None or not figures:
         return Bound(f"{profile.name} says nothing of it for {host.arch}")
     least = min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
-    return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider_name, profile))
+    return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider, profile))
 
 
 def bound(profile: Profile, rating: Rating, figure: Figure, *, judged: bool) -> Bound:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.block import cache, clients, costs, depth, papers, radosbench, unwritten
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.block import cache, clients, costs, depth, papers, radosbench, unwritten
 
 SCENARIOS: tuple[Scenario, ...] = (
     *unwritten.SCENARIOS,

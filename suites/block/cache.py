@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.scenario import Scenario, Stage
-from lab.telemetry import counters
-from lab.workloads.fio import FioJob, FioResult
-from suites.block.stand import ANYWHERE, client_node, job, note, note_run, run_jobs, written
+from cephlab.lab.history.history import Bound
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry import counters
+from cephlab.lab.workloads.fio import FioJob, FioResult
+from cephlab.suites.block.stand import client_node, job, note_run, run_jobs, scenario_of_load, written
 
 BLOCK_BYTES = 4096
 DEPTH = 4
@@ -41,7 +42,7 @@ def run(stage: Stage) -> None:
             note_run(stage.recorder, f"cache {name}", result, DEPTH)
             share = requests / result.operations if result.operations else 0.0
             why = "each write goes to the cluster" if name == "none" else "sequential writes leave the cache together"
-            note(stage.recorder, f"cache {name}: requests an operation", share, "", least=least, most=most, why=why)
+            stage.recorder.figure(f"cache {name}: requests an operation", share, "", Bound(why, least=least, most=most))
 
 
 def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
@@ -58,12 +59,10 @@ def _requests(stage: Stage) -> float:
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_of_load(
         name="block.cache",
         goal="librbd's writeback cache gathers small sequential writes; without it each goes to the cluster.",
         method="fio writes 4 KiB sequentially with the cache off and on; requests are counted by the OSDs.",
         run=run,
-        check="figures",
-        topology=ANYWHERE,
     ),
 )

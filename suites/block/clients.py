@@ -6,26 +6,24 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from lab.history import Recorder
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import Line, record_series
-from lab.telemetry.statistics import interval_of
-from lab.workloads.fio import FioResult
-from suites.block.expected import LATENCY, RATE, expect
-from suites.block.stand import (
-    ANYWHERE,
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.statistics import interval_of
+from cephlab.lab.workloads.fio import FioResult
+from cephlab.suites.block.expected import LATENCY, RATE, expect
+from cephlab.suites.block.stand import (
     CLIENTS,
-    Bound,
     beside,
     client_node,
     job,
-    note,
     note_bound,
     note_run,
     run_jobs,
+    scenario_of_load,
     written,
 )
-from tuning.workload import Shape
+from cephlab.tuning.workload import Shape
 
 BLOCK_BYTES = 4096
 DEPTH = 8
@@ -46,17 +44,19 @@ def run(stage: Stage, pattern: str) -> None:
                 for number in range(count)
             ]
             results = run_jobs(stage.cluster, jobs)
-            for number, found in enumerate(results):
-                note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", found, DEPTH)
+            for number, result in enumerate(results):
+                note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", result, DEPTH)
             together(stage.recorder, f"{pattern} by {count} client(s) together", results, expected.bounds(place))
-            each = [found.iops for found in results]
+            each = [result.iops for result in results]
             rates.append((float(count), sum(each)))
-            mean_s = sum(found.main.latency_mean_s * found.iops for found in results) / sum(each) if sum(each) else 0.0
+            mean_s = (
+                sum(result.main.latency_mean_s * result.iops for result in results) / sum(each) if sum(each) else 0.0
+            )
             latencies.append((float(count), mean_s))
             share = min(each) / max(each) if max(each) else 0.0
             why = "clients of equal depth share the same servers"
             what = f"slowest of {count} clients beside the quickest"
-            note(stage.recorder, what, share, "", least=LEAST_SHARE, why=why)
+            stage.recorder.figure(what, share, "", Bound(why, least=LEAST_SHARE))
     lines = [Line(RATE, "measured", tuple(rates)), Line(LATENCY, "measured", tuple(latencies))]
     lines += expected.lines(counts)
     title = f"{pattern} of 4 KiB at depth {DEPTH} each, against clients on nodes of their own"
@@ -68,26 +68,24 @@ def together(recorder: Recorder, what: str, results: Sequence[FioResult], bounds
 
     The variance of a sum is the sum of variances; its samples are those of the client that has fewest.
     """
-    done = [found.main for found in results]
+    done = [result.main for result in results]
     rate = interval_of(
-        sum(found.iops for found in results),
-        math.sqrt(sum(one.iops_stddev**2 for one in done)),
-        min(one.iops_samples for one in done),
+        sum(result.iops for result in results),
+        math.sqrt(sum(run.iops_stddev**2 for run in done)),
+        min(run.iops_samples for run in done),
     )
-    mean_s = sum(one.latency_mean_s * one.iops for one in done) / sum(one.iops for one in done) if rate.mean else 0.0
+    mean_s = sum(run.latency_mean_s * run.iops for run in done) / sum(run.iops for run in done) if rate.mean else 0.0
     note_bound(recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
     note_bound(recorder, f"{what}: mean latency", beside(rate, mean_s), "s", bounds[1])
 
 
 def scenario(pattern: str, tier: Tier) -> Scenario:
-    return Scenario(
+    return scenario_of_load(
         name=f"block.clients[op={pattern}]",
         goal="Clients on different nodes share a cluster fairly.",
         method=f"1 to {CLIENTS} fio processes on nodes and images of their own, {pattern} of 4 KiB at depth {DEPTH}.",
         run=partial(run, pattern=pattern),
-        check="figures",
         tier=tier,
-        topology=ANYWHERE,
     )
 
 

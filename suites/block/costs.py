@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab.history import Recorder
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import record_demand
-from lab.telemetry import baselines
-from lab.telemetry.compare import compare
-from lab.telemetry.demand import Demand, Operation, Resource, Role
-from lab.telemetry.demandfile import Measurement
-from lab.telemetry.describe import operation_text, size_text
-from lab.telemetry.measure import measure
-from lab.telemetry.meter import require_metered
-from lab.telemetry.place import client_name, machine
-from lab.telemetry.plan import Load, Plan
-from lab.telemetry.statistics import Stop
-from suites.block.stand import TOPOLOGY, image_key, note
-from suites.machines import home_of
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.report.series import record_demand
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry.compare import compare
+from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.telemetry.describe import operation_text, size_text
+from cephlab.lab.telemetry.measure import measure
+from cephlab.lab.telemetry.meter import require_metered
+from cephlab.lab.telemetry.place import client_name, machine
+from cephlab.lab.telemetry.plan import Load, Plan
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.suites.block.stand import TOPOLOGY, image_key
 
 MAX_HARNESS_SHARE = 0.05
 COPIES = 3
@@ -37,7 +36,7 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
     """Measure, then note what can be judged."""
     cluster = stage.cluster
     require_metered(cluster, COPIES)
-    known = baselines.folder(home_of(cluster)).is_dir()
+    known = baselines.folder(cluster.run.home).is_dir()
     plan = Plan(
         Operation(name, block_bytes, depth, replicas=COPIES),
         (client_name(),),
@@ -46,22 +45,24 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
         batch_s=BATCH_S,
         seed=stage.rng.randrange(1 << 31),
     )
-    found = measure(cluster, plan, image_key=image_key(cluster), say=quiet, conditions=machine())
-    record_demand(stage.recorder, found)
-    stage.recorder.witness("operations measured", got=float(found.conditions["operations"]), least=LEAST_OPERATIONS)
-    share = float(found.conditions["harness_share"])
+    measurement = measure(cluster, plan, image_key=image_key(cluster), say=quiet, conditions=machine())
+    record_demand(stage.recorder, measurement)
+    stage.recorder.witness(
+        "operations measured", got=float(measurement.conditions["operations"]), least=LEAST_OPERATIONS
+    )
+    share = float(measurement.conditions["harness_share"])
     why = "the harness itself must not distort what it measures"
-    note(stage.recorder, "CPU of cephlab beside that of the cluster", share, "", most=MAX_HARNESS_SHARE, why=why)
-    floors(stage.recorder, found.demand)
-    against_baseline(stage, found)
+    stage.recorder.figure("CPU of cephlab beside that of the cluster", share, "", Bound(why, most=MAX_HARNESS_SHARE))
+    floors(stage.recorder, measurement.demand)
+    against_baseline(stage, measurement)
 
 
 def quiet(_line: str) -> None:
-    """Progress that nobody asked for."""
+    """Swallow progress messages."""
 
 
 def floors(recorder: Recorder, demand: Demand) -> None:
-    """What an operation must have moved, or it was not done: payload over the wire and onto disks."""
+    """The least that an operation moves over the wire and onto disks: its payload."""
     size, copies = demand.operation.block_bytes, demand.operation.replicas
     if "write" in demand.operation.name:
         _floor(recorder, demand, Role.PRIMARY, Resource.WIRE_SENT_BYTES, size * (copies - 1), "a copy to each replica")
@@ -79,23 +80,27 @@ SLACK = 0.85
 
 
 def _floor(recorder: Recorder, demand: Demand, role: Role, resource: Resource, least: float, why: str) -> None:
-    found = demand.costs[role][resource]
+    cost = demand.costs[role][resource]
     what = f"{resource} of {role}, per operation of {size_text(demand.operation.block_bytes)}"
-    bounds = (found.low, found.high)
-    note(recorder, what, found.mean, "B", least=least * SLACK, why=f"{why}: {least:.0f} B", interval=bounds)
+    bounds = (cost.low, cost.high)
+    recorder.figure(what, cost.mean, "B", Bound(f"{why}: {least:.0f} B", least=least * SLACK), interval=bounds)
 
 
-def against_baseline(stage: Stage, found: Measurement) -> None:
+def against_baseline(stage: Stage, measurement: Measurement) -> None:
     """Note every cost that can be judged beside the baseline's, or that there is none."""
-    before = baselines.find(home_of(stage.cluster), found.demand)
-    what = f"CPU of {operation_text(found.demand.operation)}"
-    cpu = found.demand.cpu_s(Role.PRIMARY) + found.demand.cpu_s(Role.REPLICA)
+    before = baselines.find(stage.cluster.run.home, measurement.demand)
+    what = f"CPU of {operation_text(measurement.demand.operation)}"
+    cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:
-        note(stage.recorder, what, cpu, "s", why="no baseline is stored: `cephlab measure --save-baseline` stores one")
+        stage.recorder.figure(
+            what, cpu, "s", Bound("no baseline is stored: `cephlab measure --save-baseline` stores one")
+        )
         return
-    (compared,) = compare([before], [found])
+    (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
-    note(stage.recorder, what, cpu, "s", why=compared.verdict.reason if not judged else "judged beside its baseline")
+    stage.recorder.figure(
+        what, cpu, "s", Bound(compared.verdict.reason if not judged else "judged beside its baseline")
+    )
     for change in judged:
         ratio = change.ratio
         stage.recorder.record(

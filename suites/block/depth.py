@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import Line, record_series
-from lab.telemetry.knee import knee
-from lab.workloads.fio import FioResult
-from suites.block.expected import LATENCY, RATE, expect
-from suites.block.stand import ANYWHERE, client_node, job, note, note_run, run_jobs, written
-from tuning.workload import Shape
+from cephlab.lab.history.history import Bound
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.knee import knee
+from cephlab.lab.workloads.fio import FioResult
+from cephlab.suites.block.expected import LATENCY, RATE, expect
+from cephlab.suites.block.stand import client_node, job, note_run, run_jobs, scenario_of_load, written
+from cephlab.tuning.workload import Shape
 
 BLOCK_BYTES = 4096
 DEPTHS = {Tier.QUICK: (1, 4, 16, 64), Tier.FULL: (1, 2, 4, 8, 16, 32, 64, 128)}
@@ -28,13 +29,15 @@ def run(stage: Stage, pattern: str) -> None:
     with written(stage) as (image,):
         node = client_node(stage.cluster)
         for number, depth in enumerate(depths):
-            (found,) = run_jobs(stage.cluster, [(node, job(stage, image, pattern, BLOCK_BYTES, depth))])
-            note_run(stage.recorder, f"{pattern} at depth {depth}", found, depth, *expected.bounds(number))
-            results.append(found)
-    rates = [found.iops for found in results]
+            (result,) = run_jobs(stage.cluster, [(node, job(stage, image, pattern, BLOCK_BYTES, depth))])
+            note_run(stage.recorder, f"{pattern} at depth {depth}", result, depth, *expected.bounds(number))
+            results.append(result)
+    rates = [result.iops for result in results]
     gain = max(rates) / rates[0] if rates[0] else 0.0
     why = "with requests in flight beside each other a cluster does more than one after the other"
-    note(stage.recorder, "throughput of the best depth over that of one request", gain, "", least=LEAST_GAIN, why=why)
+    stage.recorder.figure(
+        "throughput of the best depth over that of one request", gain, "", Bound(why, least=LEAST_GAIN)
+    )
     bend = knee(depths, rates)
     lines = [*measured_lines(depths, results), *expected.lines(depths)]
     marks = {} if bend is None else {"knee": bend}
@@ -45,20 +48,18 @@ def run(stage: Stage, pattern: str) -> None:
 
 def measured_lines(loads: Sequence[int], results: Sequence[FioResult]) -> list[Line]:
     """Throughput and latency as fio saw them."""
-    rate = tuple((float(load), found.iops) for load, found in zip(loads, results, strict=True))
-    latency = tuple((float(load), found.main.latency_mean_s) for load, found in zip(loads, results, strict=True))
+    rate = tuple((float(load), result.iops) for load, result in zip(loads, results, strict=True))
+    latency = tuple((float(load), result.main.latency_mean_s) for load, result in zip(loads, results, strict=True))
     return [Line(RATE, "measured", rate), Line(LATENCY, "measured", latency)]
 
 
 def scenario(pattern: str, tier: Tier) -> Scenario:
-    return Scenario(
+    return scenario_of_load(
         name=f"block.depth[op={pattern}]",
         goal=f"A {pattern} workload gains from requests in flight until a knee, and its figures fit each other.",
         method="fio through librbd, 4 KiB, no cache, at one queue depth after the other.",
         run=partial(run, pattern=pattern),
-        check="figures",
         tier=tier,
-        topology=ANYWHERE,
     )
 
 

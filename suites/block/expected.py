@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.errors import LabError
-from lab.scenario import Stage
-from lab.series import Line
-from suites.block.stand import NO_LIMIT, Bound
-from suites.machines import are_machines_of, home_of, profile_of
-from tuning.demandsets import find_demands
-from tuning.limits import Limit, latency_limit, supported_factor, throughput_limit
-from tuning.model import Prediction, predict
-from tuning.profilefile import THIS_MACHINE, find_profile
-from tuning.references import FigureKind
-from tuning.validate import RATES
-from tuning.workload import Shape
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.history.history import Bound
+from cephlab.lab.report.series import Line
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.block.stand import NO_LIMIT
+from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.limits import Limit, latency_limit, supported_factor, throughput_limit
+from cephlab.tuning.model import Prediction, predict
+from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
+from cephlab.tuning.references import FigureKind
+from cephlab.tuning.validate import RATES
+from cephlab.tuning.workload import Shape
 
 RATE, LATENCY = "operations per second", "mean latency, seconds"
 
@@ -36,8 +37,8 @@ class Expected:
         """Throughput and latency over what was varied. axis: its value for each shape."""
         if not self.made:
             return []
-        rate = tuple(zip(map(float, axis), (one.ops for one in self.made), strict=True))
-        latency = tuple(zip(map(float, axis), (one.latency_s for one in self.made), strict=True))
+        rate = tuple(zip(map(float, axis), (prediction.ops for prediction in self.made), strict=True))
+        latency = tuple(zip(map(float, axis), (prediction.latency_s for prediction in self.made), strict=True))
         return [Line(RATE, label, rate), Line(LATENCY, label, latency)]
 
     def bounds(self, index: int) -> tuple[Bound, Bound]:
@@ -55,14 +56,14 @@ def bound(limit: Limit) -> Bound:
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
     """By the profile that the run is held against, or by that of this machine, which is held against nothing."""
-    home = home_of(stage.cluster)
+    home = stage.cluster.run.home
     try:
         named = profile_of(stage)
         profile = named or find_profile(THIS_MACHINE, home.profiles)
         demands, origin = find_demands(home.demands)
         made = tuple(predict(demands, profile, shape) for shape in shapes)
         words = f"predicted for {profile.name} from demands {origin}"
-        if named is None or not are_machines_of(stage.cluster.provider_name, named):
+        if named is None or not are_machines_of(stage.cluster.provider, named):
             return Expected(made, words)
         rates, latencies = (
             supported_factor(demands, kinds, lambda name: find_profile(name, home.profiles))
@@ -70,4 +71,8 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
         )
     except LabError as error:
         return Expected(words=f"not predicted: {error.what}")
-    return Expected(made, words, tuple((throughput_limit(one, rates), latency_limit(one, latencies)) for one in made))
+    return Expected(
+        made,
+        words,
+        tuple((throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in made),
+    )

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 
-from lab import pools
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads.fio import FioJob
-from lab.workloads.image import BlockImage
-from lab.workloads.radosbench import BenchJob, run_all
-from suites.block.scale import scale_of
-from suites.block.stand import (
-    ANYWHERE,
+from cephlab.lab.cluster import pools
+from cephlab.lab.history.history import Bound
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.workloads.fio import FioJob
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.lab.workloads.radosbench import BenchJob, run_all
+from cephlab.suites.block.scale import scale_of
+from cephlab.suites.block.stand import (
     CLIENTS,
     LEAST_OPERATIONS,
     PG_NUM,
     client_node,
     job,
-    note,
     note_run,
     run_jobs,
+    scenario_of_load,
     written,
 )
 
@@ -32,7 +32,7 @@ BENCH_BYTES = 512 << 20
 
 
 @dataclass(frozen=True)
-class Setting:
+class FioSetting:
     """One published setting. source: paper and place. options: ceph options of the client; more: fio's own.
 
     size_bytes, seconds: as published; volumes: images that are loaded at once. jobs, depths: each of the one is run
@@ -64,36 +64,26 @@ _OLTP = "dm-cache and cache tiering for OLTP, CBT configuration (librbd fio)"
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix 5"
 _SYNC = {"sync": "1"}
 _MIXED = {"rwmixread": "50"}
-_CBT_PATTERNS = ("read", "write", "randread", "randwrite", "rw", "randrw")
+_CBT_PATTERNS = {"read": {}, "write": {}, "randread": {}, "randwrite": {}, "rw": _MIXED, "randrw": _MIXED}
 _PVE_JOBS, _PVE_DEPTHS = (1, 4), (1, 32)
 _PVE_GUESTS = 6
 
 SETTINGS = (
-    Setting("altra-single-write", _ALTRA, "randwrite", 4096, (16,), 200 * GIB, 300, more=_SYNC),
-    Setting("altra-single-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 300, more=_SYNC),
-    Setting("altra-multi-write", _ALTRA, "randwrite", 4096, (8,), 200 * GIB, 600, volumes=3),
-    Setting("altra-multi-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 600, volumes=3),
-    Setting("kunpeng-write", _KUNPENG, "randwrite", 4096, (128,), 100 * GIB, 60),
-    Setting("kunpeng-read", _KUNPENG, "randread", 4096, (128,), 100 * GIB, 60),
-    Setting("kunpeng-48-write", _KUNPENG_48, "randwrite", 4096, (128,), 100 * GIB, 60, volumes=48),
-    Setting("kunpeng-48-read", _KUNPENG_48, "randread", 4096, (128,), 100 * GIB, 60, volumes=48),
+    FioSetting("altra-single-write", _ALTRA, "randwrite", 4096, (16,), 200 * GIB, 300, more=_SYNC),
+    FioSetting("altra-single-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 300, more=_SYNC),
+    FioSetting("altra-multi-write", _ALTRA, "randwrite", 4096, (8,), 200 * GIB, 600, volumes=3),
+    FioSetting("altra-multi-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 600, volumes=3),
+    FioSetting("kunpeng-write", _KUNPENG, "randwrite", 4096, (128,), 100 * GIB, 60),
+    FioSetting("kunpeng-read", _KUNPENG, "randread", 4096, (128,), 100 * GIB, 60),
+    FioSetting("kunpeng-48-write", _KUNPENG_48, "randwrite", 4096, (128,), 100 * GIB, 60, volumes=48),
+    FioSetting("kunpeng-48-read", _KUNPENG_48, "randread", 4096, (128,), 100 * GIB, 60, volumes=48),
     *(
-        Setting(
-            f"oltp-{pattern}-{size >> 10}k",
-            _OLTP,
-            pattern,
-            size,
-            (32,),
-            128 * GIB,
-            300,
-            volumes=2,
-            more=_MIXED if pattern.endswith("rw") else {},
-        )
-        for pattern in _CBT_PATTERNS
+        FioSetting(f"oltp-{pattern}-{size >> 10}k", _OLTP, pattern, size, (32,), 128 * GIB, 300, volumes=2, more=more)
+        for pattern, more in _CBT_PATTERNS.items()
         for size in (4 << 20, 128 << 10, 4096)
     ),
     *(
-        Setting(
+        FioSetting(
             f"pve-{guests}-{pattern}-{size >> 10}k",
             f"{_PVE}.{places}",
             pattern,
@@ -119,7 +109,7 @@ SHARED_IMAGE = "--image-shared"
 jobs inside one guest do not."""
 
 
-def run(stage: Stage, setting: Setting) -> None:
+def run(stage: Stage, setting: FioSetting) -> None:
     """The setting on images that the cluster has room for, each volume from a node of its own."""
     scale = scale_of(stage)
     count = scale.volumes(setting.volumes)
@@ -129,26 +119,26 @@ def run(stage: Stage, setting: Setting) -> None:
             loaded(stage, setting, images, jobs, depth)
 
 
-def loaded(stage: Stage, setting: Setting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
+def loaded(stage: Stage, setting: FioSetting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
     """One run on all images at once, noted."""
     scale = scale_of(stage)
     given = [
         (
             client_node(stage.cluster, number % CLIENTS),
-            scaled(stage, setting, job(stage, one, setting.pattern, setting.block_bytes, depth), jobs),
+            scaled(stage, setting, job(stage, target, setting.pattern, setting.block_bytes, depth), jobs),
         )
-        for number, one in enumerate(images)
+        for number, target in enumerate(images)
     ]
     results = run_jobs(stage.cluster, given)
     name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
-    for number, found in enumerate(results):
-        note_run(stage.recorder, f"{name}, volume {number + 1}", found, depth * jobs)
-    together = sum(found.iops for found in results)
+    for number, result in enumerate(results):
+        note_run(stage.recorder, f"{name}, volume {number + 1}", result, depth * jobs)
+    together = sum(result.iops for result in results)
     why = f"{setting.source}; {scale.words(setting.size_bytes, setting.volumes, setting.seconds)}"
-    note(stage.recorder, f"{name}: all volumes", together, "operations/s", why=why)
+    stage.recorder.figure(f"{name}: all volumes", together, "operations/s", Bound(why))
 
 
-def scaled(stage: Stage, setting: Setting, base: FioJob, jobs: int) -> FioJob:
+def scaled(stage: Stage, setting: FioSetting, base: FioJob, jobs: int) -> FioJob:
     """The lab's job with the paper's settings. Large operations are fewer: they run until there are enough."""
     return replace(
         base,
@@ -175,21 +165,19 @@ def rados_bench(stage: Stage) -> None:
             made = sum(result.operations for result in results)
             stage.recorder.witness(f"objects of {mode}", got=made, least=LEAST_OPERATIONS // 2)
             rate = sum(result.bytes_per_s for result in results)
-            note(stage.recorder, f"pve-rados-bench: {mode}", rate, "B/s", why=f"{_PVE}; scaled to {seconds} s")
+            stage.recorder.figure(f"pve-rados-bench: {mode}", rate, "B/s", Bound(f"{_PVE}; scaled to {seconds} s"))
 
 
-def scenario(setting: Setting) -> Scenario:
+def scenario(setting: FioSetting) -> Scenario:
     volumes = f" on {setting.volumes} images" if setting.volumes > 1 else ""
     jobs = f"numjobs {_either(setting.jobs)}, " if max(setting.jobs) > 1 else ""
     depths = _either(setting.depths)
-    return Scenario(
+    return scenario_of_load(
         name=f"block.paper[setting={setting.name}]",
         goal=f"The published setting {setting.name} runs, and its figures fit each other.",
         method=f"{setting.source}: {setting.pattern} of {setting.block_bytes} B, {jobs}at depth {depths}{volumes}.",
         run=partial(run, setting=setting),
-        check="figures",
         tier=Tier.FULL,
-        topology=ANYWHERE,
     )
 
 
@@ -199,13 +187,11 @@ def _either(numbers: Sequence[int]) -> str:
 
 SCENARIOS = (
     *(scenario(setting) for setting in SETTINGS),
-    Scenario(
+    scenario_of_load(
         name="block.paper[setting=pve-rados-bench]",
         goal="The published rados bench runs with three clients, and reads what it wrote.",
         method=f"{_PVE}: 4 MiB, 16 in flight for each of three clients, write, then seq.",
         run=rados_bench,
-        check="figures",
         tier=Tier.FULL,
-        topology=ANYWHERE,
     ),
 )

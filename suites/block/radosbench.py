@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from lab import pools
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import Line, record_series
-from lab.telemetry.demand import Interval
-from lab.telemetry.statistics import interval_of
-from lab.workloads.radosbench import BenchJob, BenchResult, run_all
-from suites.block.expected import LATENCY, RATE, expect
-from suites.block.stand import ANYWHERE, CLIENTS, PG_NUM, Bound, beside, client_node, note, note_bound
-from tuning.workload import Shape
+from cephlab.lab.cluster import pools
+from cephlab.lab.history.history import Bound
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import interval_of
+from cephlab.lab.workloads.radosbench import BenchJob, BenchResult, run_all
+from cephlab.suites.block.expected import LATENCY, RATE, expect
+from cephlab.suites.block.stand import CLIENTS, NO_LIMIT, PG_NUM, beside, client_node, note_bound, scenario_of_load
+from cephlab.tuning.workload import Shape
 
 SECONDS = {Tier.QUICK: 3, Tier.FULL: 8}
 THREADS = 4
@@ -29,15 +30,15 @@ def run(stage: Stage) -> None:
     expected = {
         mode: expect(stage, [Shape(mode, BLOCK_BYTES, count, THREADS) for count in counts]) for mode in ("write", "seq")
     }
-    found: dict[str, list[list[BenchResult]]] = {mode: [] for mode in expected}
+    runs: dict[str, list[list[BenchResult]]] = {mode: [] for mode in expected}
     for place, count in enumerate(counts):
         with pools.pool(stage.cluster, f"bench{count}", pg_num=PG_NUM) as pool:
             for mode, said in expected.items():
                 results = bench(stage, pool, mode, count)
                 note_all(stage, f"{mode} by {count} client(s)", results, said.bounds(place))
-                found[mode].append(results)
+                runs[mode].append(results)
     for mode, said in expected.items():
-        lines = [*measured_lines(counts, found[mode]), *said.lines(counts)]
+        lines = [*measured_lines(counts, runs[mode]), *said.lines(counts)]
         title = f"rados bench {mode} of {BLOCK_BYTES >> 20} MiB against clients"
         record_series(stage.recorder, title, lines, axis="clients", marks={}, words=said.words)
 
@@ -80,18 +81,16 @@ def note_all(stage: Stage, what: str, results: Sequence[BenchResult], bounds: tu
         least = LEAST_OPERATIONS
         stage.recorder.witness(f"operations of {what}, client {number + 1}", got=result.operations, least=least)
     rate, latency = summed(results)
-    note(stage.recorder, f"{what}: together", sum(result.bytes_per_s for result in results), "B/s")
+    stage.recorder.figure(f"{what}: together", sum(result.bytes_per_s for result in results), "B/s", NO_LIMIT)
     note_bound(stage.recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
     note_bound(stage.recorder, f"{what}: mean latency", latency, "s", bounds[1])
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_of_load(
         name="block.rados-bench",
         goal="Objects that rados bench writes with 1, 2 or 3 clients are all read again.",
         method=f"rados bench with {THREADS} operations in flight for each client: write, then seq.",
         run=run,
-        check="figures",
-        topology=ANYWHERE,
     ),
 )

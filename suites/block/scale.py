@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.scenario import Stage
-from suites.block.stand import IMAGE_BYTES
-from suites.machines import are_machines_of, profile_of
-from tuning.profile import Profile
-from tuning.profilefile import THIS_MACHINE
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.block.stand import IMAGE_BYTES
+from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.profilefile import THIS_MACHINE
 
 COPIES = 3
 SHARE = 0.05
@@ -55,7 +55,7 @@ class Scale:
 def scale_of(stage: Stage) -> Scale:
     """By the profile that the run is held against, where its machines are those that are there."""
     profile = profile_of(stage)
-    if profile is None or not are_machines_of(stage.cluster.provider_name, profile):
+    if profile is None or not are_machines_of(stage.cluster.provider, profile):
         return Scale()
     return scale(profile)
 

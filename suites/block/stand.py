@@ -5,26 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from lab import pools
-from lab.attach.cluster import AttachedCluster
-from lab.cluster import Cluster
-from lab.history import Recorder
-from lab.pulled import described
-from lab.scenario import Stage, Tier, Topology
-from lab.telemetry.demand import Interval
-from lab.telemetry.place import client_name
-from lab.telemetry.statistics import interval_of
-from lab.workloads import image, together
-from lab.workloads.fio import FioJob, FioResult
-from lab.workloads.image import BlockImage
-from suites.limits import figure
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.pulled import described
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.place import client_name
+from cephlab.lab.telemetry.statistics import interval_of
+from cephlab.lab.workloads import image, together
+from cephlab.lab.workloads.fio import FioJob, FioResult
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.block.topology import MeasuredTopology
 
 CLIENTS = 3
-TOPOLOGY = Topology(native=3, foreign=0, measured=CLIENTS)
+TOPOLOGY = MeasuredTopology(machines=CLIENTS)
 ANYWHERE = replace(TOPOLOGY, anywhere=True)
+scenario_of_load = partial(Scenario, check="figures", topology=ANYWHERE)
+"""Makes a scenario that loads images or pools. What it says itself comes before these values."""
+
 POOL = "block"
 PG_NUM = 32
 IMAGE_BYTES = 64 << 20
@@ -53,10 +57,10 @@ def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: 
     cluster = stage.cluster
     with pools.pool(cluster, POOL, pg_num=PG_NUM) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
-        for one in images:
-            image.create(cluster, client_node(cluster), one, *more)
-            image.precondition(cluster, client_node(cluster), one)
-            image.require_written(cluster, client_node(cluster), one)
+        for target in images:
+            image.create(cluster, client_node(cluster), target, *more)
+            image.precondition(cluster, client_node(cluster), target)
+            image.require_written(cluster, client_node(cluster), target)
         yield images
 
 
@@ -93,39 +97,13 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
     return together.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
-note = partial(figure, why=SHARED)
+NO_LIMIT = Bound(SHARED)
 
 
-@dataclass(frozen=True)
-class Bound:
-    """What a figure is held to, None for no limit on that side; why: where that comes from; derivation: its steps."""
-
-    why: str = SHARED
-    least: float | None = None
-    most: float | None = None
-    derivation: tuple[str, ...] = ()
-
-    @property
-    def judges(self) -> bool:
-        return self.least is not None or self.most is not None
-
-
-NO_LIMIT = Bound()
-
-
-def note_bound(recorder: Recorder, what: str, found: Interval, unit: str, bound: Bound) -> None:
+def note_bound(recorder: Recorder, what: str, measured: Interval, unit: str, bound: Bound) -> None:
     """Note a figure with a bound; its interval where it is judged, else the figure alone."""
-    note(
-        recorder,
-        what,
-        found.mean,
-        unit,
-        why=bound.why,
-        least=bound.least,
-        most=bound.most,
-        interval=(found.low, found.high) if bound.judges else None,
-        derivation=bound.derivation,
-    )
+    interval = (measured.low, measured.high) if bound.judges else None
+    recorder.figure(what, measured.mean, unit, bound, interval=interval)
 
 
 def note_run(
@@ -147,14 +125,8 @@ def note_run(
     note_bound(recorder, f"{what}: mean latency", beside(spread, mean_s), "s", latency)
     busy = result.iops * mean_s / in_flight
     why = "Little's law: throughput x latency is what was kept in flight"
-    note(
-        recorder,
-        f"{what}: requests in flight, share of those asked for",
-        busy,
-        "",
-        least=1 - LITTLE,
-        most=1 + LITTLE,
-        why=why,
+    recorder.figure(
+        f"{what}: requests in flight, share of those asked for", busy, "", Bound(why, least=1 - LITTLE, most=1 + LITTLE)
     )
 
 
@@ -166,10 +138,12 @@ def beside(rate: Interval, latency_s: float) -> Interval:
 
 
 def image_key(cluster: Cluster) -> str:
-    """Key of the image that the first OSD runs, of a pulled one the engine's id."""
+    """Key of the image that the first OSD runs; of a pulled one the engine's id. Empty on an attached cluster."""
+    if not isinstance(cluster, OwnCluster):
+        return ""
     arch = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host.arch
     pulled = described(cluster)
     if pulled is not None:
         return str(pulled["ids"][arch.value]).removeprefix("sha256:")
-    found = cluster.lab.state.get("images", {}).get(arch.value, "")
-    return str(found["key"] if isinstance(found, dict) else found)
+    known = cluster.lab.state.get("images", {}).get(arch.value, "")
+    return str(known["key"] if isinstance(known, dict) else known)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lab import pools
-from lab.errors import SpecError
-from lab.scenario import Scenario, Stage
-from lab.workloads import image
-from lab.workloads.image import BlockImage
-from suites.block.stand import ANYWHERE, PG_NUM, client_node
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.workloads import image
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.block.stand import ANYWHERE, PG_NUM, client_node
 
 SIZE_BYTES = 32 << 20
 
@@ -16,19 +16,19 @@ def run(stage: Stage) -> None:
     """Refused while empty, refused while half full, taken when full."""
     cluster, node = stage.cluster, client_node(stage.cluster)
     with pools.pool(cluster, "unwritten", pg_num=PG_NUM) as pool:
-        one = BlockImage(pool, "image", SIZE_BYTES)
-        image.create(cluster, node, one)
-        stage.recorder.observe("an empty image is refused", got=refused(stage, one), wanted=True)
+        target = BlockImage(pool, "image", SIZE_BYTES)
+        image.create(cluster, node, target)
+        stage.recorder.observe("an empty image is refused", got=refused(stage, target), wanted=True)
         half = BlockImage(pool, "image", SIZE_BYTES // 2)
         image.precondition(cluster, node, half, passes=1)
-        stage.recorder.observe("half an image is refused", got=refused(stage, one), wanted=True)
-        image.precondition(cluster, node, one)
-        stage.recorder.observe("a whole image is refused", got=refused(stage, one), wanted=False)
+        stage.recorder.observe("half an image is refused", got=refused(stage, target), wanted=True)
+        image.precondition(cluster, node, target)
+        stage.recorder.observe("a whole image is refused", got=refused(stage, target), wanted=False)
 
 
-def refused(stage: Stage, one: BlockImage) -> bool:
+def refused(stage: Stage, target: BlockImage) -> bool:
     try:
-        image.require_written(stage.cluster, client_node(stage.cluster), one)
+        image.require_written(stage.cluster, client_node(stage.cluster), target)
     except SpecError:
         return True
     return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.cachetier import benefit, brought, crowded, flushing, leaving, misses, mixed, oltp, promotion
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.cachetier import benefit, crowded, flushed_ledger, flushing, leaving, misses, mixed, oltp, promotion
 
 SCENARIOS: tuple[Scenario, ...] = (
     *promotion.SCENARIOS,
@@ -13,6 +13,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *mixed.SCENARIOS,
     *benefit.SCENARIOS,
     *oltp.SCENARIOS,
-    *brought.SCENARIOS,
+    *flushed_ledger.SCENARIOS,
     *crowded.SCENARIOS,
 )

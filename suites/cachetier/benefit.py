@@ -7,27 +7,29 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lab import pools, tiers
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier
-from lab.telemetry.awake import kept_awake
-from lab.telemetry.bench import Bench
-from lab.telemetry.clients import BlockClients
-from lab.telemetry.demand import Operation, Role
-from lab.telemetry.demandfile import Batch
-from lab.telemetry.meter import Meter
-from lab.telemetry.plan import Load, Loaded, Plan
-from lab.telemetry.reference import Reference
-from lab.telemetry.regression import Ratio, ratio
-from lab.telemetry.statistics import Stop
-from lab.tiers import Settings
-from lab.workloads import image
-from lab.workloads.image import BlockImage
-from suites.block.costs import quiet
-from suites.block.stand import note
-from suites.cachetier.flushing import LIMITED
-from suites.cachetier.stand import EXPECTED, POOL
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Bound
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.awake import kept_awake
+from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.clients import BlockClients
+from cephlab.lab.telemetry.demand import Operation, Role
+from cephlab.lab.telemetry.demandfile import Batch
+from cephlab.lab.telemetry.meter import Meter
+from cephlab.lab.telemetry.plan import Load, Loaded, Plan
+from cephlab.lab.telemetry.reference import Reference
+from cephlab.lab.telemetry.regression import Ratio, ratio
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.workloads import image
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.block.costs import quiet
+from cephlab.suites.block.stand import NO_LIMIT
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.flushing import LIMITED
+from cephlab.suites.cachetier.stand import EXPECTED, POOL
+from cephlab.suites.cachetier.tiers import TierSettings
 
 PLAIN = "plain"
 COPIES = 2
@@ -56,7 +58,7 @@ FINDING = "the 2015 paper: the tier improved throughput up to 116 threads, with 
 
 
 @dataclass(frozen=True)
-class Side:
+class MeasuredSide:
     """One of the two: what was measured on an image, and what tiers did meanwhile."""
 
     loaded: Loaded
@@ -83,14 +85,14 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
     tiers.lay_out(cluster)
     with _pool(cluster) as plain:
         without = measured(stage, plain, pattern, depth)
-    with tiers.tier(cluster, POOL, Settings(), size=COPIES, pg_num=PG_NUM) as pair:
+    with tiers.tier(cluster, POOL, TierSettings(), size=COPIES, pg_num=PG_NUM) as pair:
         within = measured(stage, pair.base, pattern, depth)
     recorder.record("tier_counters", what=f"{pattern} at depth {depth}", counters=dict(within.counters))
     recorder.witness("share of operations that hit the cache", got=hit_share(within.counters), least=LEAST_HITS)
     for name, side in (("without a tier", without), ("with the tier", within)):
         recorder.witness(f"operations {name}", got=side.loaded.operations, least=LEAST_OPERATIONS)
-        note(recorder, f"throughput {name}", sum(side.rates) / len(side.rates), "operations/s")
-        note(recorder, f"CPU of an operation {name}", sum(side.cpu) / len(side.cpu), "s")
+        recorder.figure(f"throughput {name}", sum(side.rates) / len(side.rates), "operations/s", NO_LIMIT)
+        recorder.figure(f"CPU of an operation {name}", sum(side.cpu) / len(side.cpu), "s", NO_LIMIT)
     faster = ratio(without.rates, within.rates)
     _note_ratio(stage, "throughput with the tier / without", faster, least=1.0, why=FINDING)
     # What else moves a cost (docs/regression.md) differs between the two by their nature, and is not taken out.
@@ -105,8 +107,8 @@ def hit_share(counters: Mapping[str, float]) -> float:
     return hits / (hits + passed) if hits else 0.0
 
 
-def _note_ratio(stage: Stage, what: str, found: Ratio, *, why: str, least: float | None = None) -> None:
-    note(stage.recorder, what, found.value, "", interval=(found.low, found.high), least=least, why=why)
+def _note_ratio(stage: Stage, what: str, measured: Ratio, *, why: str, least: float | None = None) -> None:
+    stage.recorder.figure(what, measured.value, "", Bound(why, least=least), interval=(measured.low, measured.high))
 
 
 @contextmanager
@@ -120,7 +122,7 @@ def _pool(cluster: Cluster) -> Iterator[str]:
         pools.delete(cluster, PLAIN)
 
 
-def measured(stage: Stage, pool: str, pattern: str, depth: int) -> Side:
+def measured(stage: Stage, pool: str, pattern: str, depth: int) -> MeasuredSide:
     """Write an image twice over, through the tier where there is one, and measure on it."""
     cluster = stage.cluster
     node = cluster.client.host.name
@@ -145,7 +147,7 @@ def measured(stage: Stage, pool: str, pattern: str, depth: int) -> Side:
         idle = bench.idle()
         before = tiers.tier_counters(cluster)
         loaded = bench.load(Load(depth), idle, plan.stop)
-        return Side(loaded, tiers.since(cluster, before))
+        return MeasuredSide(loaded, tiers.since(cluster, before))
 
 
 def scenario(pattern: str, few: str) -> Scenario:

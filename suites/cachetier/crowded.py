@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import GIB, MIB
-from lab.tiers import Settings
-from suites.cachetier.database import EXPECTS, NEEDS, TOPOLOGY, layered
-from suites.cachetier.oltp import begin
-from suites.dmcache.benefit import SECONDS
-from suites.dmcache.oltp import job, steady
-from suites.dmcache.settings import DATABASE_ROWS, SMALL_POOL, THREADS, note_rate
-from suites.dmcache.stand import IMAGE_BYTES
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.clusterspec import GIB, MIB
+from cephlab.suites.cachetier.database import layered, scenario_over_database
+from cephlab.suites.cachetier.oltp import begin
+from cephlab.suites.cachetier.tiers import TierSettings
+from cephlab.suites.dmcache.benefit import SECONDS
+from cephlab.suites.dmcache.oltp import job, steady
+from cephlab.suites.dmcache.settings import DATABASE_ROWS, SMALL_POOL, THREADS, note_rate
+from cephlab.suites.dmcache.stand import IMAGE_BYTES
 
 AMPLE_BYTES = GIB
 CROWDED_BYTES = 48 * MIB
@@ -32,7 +32,7 @@ def misses(stage: Stage) -> None:
         stand.database = replace(stand.database, settings=SMALL_POOL)
         begin(layers, stage, rows)
         for label, room in (("ample tier", AMPLE_BYTES), ("crowded tier", CROWDED_BYTES)):
-            layers.tiered(Settings(target_max_bytes=room), pg_num=_PGS)
+            layers.tiered(TierSettings(target_max_bytes=room), pg_num=_PGS)
             stand.warm()
             before = layers.counters()
             wanted = job(stand, stage, threads=THREADS, runtime_s=RUNS * SECONDS[stage.tier], rows=rows)
@@ -49,15 +49,10 @@ def misses(stage: Stage) -> None:
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_over_database(
         name="cachetier.oltp-misses",
         goal="A tier that the database does not fit into evicts, flushes and promotes, and loses nothing.",
         method="sysbench through a tier with room for all and one without; counters over time; CHECK TABLE at the end.",
         run=misses,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
-        expects=EXPECTS,
     ),
 )

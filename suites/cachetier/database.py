@@ -8,27 +8,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
-from lab import pools, tiers
-from lab.blockstack.dmcache import Mode
-from lab.blockstack.slowosd import SlowDisk, slow_disk
-from lab.cluster import Cluster
-from lab.history import Recorder
-from lab.scenario import Stage, Topology
-from lab.tiers import Drained, Pair, Settings
-from lab.tierspec import TierLayout
-from lab.workloads.sysbench import Oltp, SysbenchResult
-from suites.cachetier.stand import EXPECTED, UNTHROTTLED
-from suites.dmcache import oltp
-from suites.dmcache.stand import CACHE_BYTES, FAST_DISK, IMAGE_BYTES, METADATA_DISK, NEEDS, ORIGIN_MS, Stand, on_image
-from suites.resilience.trial import EXPECTED as RESTARTED
+from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.slowosd import SlowDisk, slow_disk
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.report.series import record_look
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.workloads.sysbench import Oltp, SysbenchResult
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.stand import EXPECTED, UNTHROTTLED
+from cephlab.suites.cachetier.tiers import Drained, PoolPair, TierSettings
+from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
+from cephlab.suites.dmcache import oltp
+from cephlab.suites.dmcache.stand import (
+    CACHE_BYTES,
+    FAST_DISK,
+    IMAGE_BYTES,
+    METADATA_DISK,
+    NEEDS,
+    ORIGIN_MS,
+    Stand,
+    on_image,
+)
+from cephlab.suites.resilience.trial import EXPECTED as RESTARTED
 
 BASE = "oltp"
 TIER = "tier"
 """What the history calls a cache tier, beside the names that dm-cache's kinds have."""
 
-TOPOLOGY = Topology(
-    cache_tier=TierLayout(servers=1),
+TOPOLOGY = TieredTopology(
+    layout=TierLayout(servers=1),
     lone_client=True,
     role_sets=("ceph", "database"),
     client_disks=(FAST_DISK, METADATA_DISK),
@@ -37,12 +49,14 @@ TOPOLOGY = Topology(
 """One server with an OSD of each class and pools of one copy, as the paper's pools: a machine without KVM has one CPU
 for each server in any case. OSDs keep nothing of what they read in memory, or no slow disk would be asked twice."""
 
-EXPECTS = {**EXPECTED, **RESTARTED}
+scenario_over_database = partial(
+    Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS, expects={**EXPECTED, **RESTARTED}
+)
+"""Makes a scenario that loads the database."""
+
 _COPIES = 1
 _BASE_PGS = 16
 _CACHE_PGS = 4
-
-__all__ = ["EXPECTS", "NEEDS", "TIER", "TOPOLOGY", "Layers", "layered"]
 
 
 @dataclass
@@ -56,7 +70,7 @@ class Layers:
     stand: Stand
     slow: SlowDisk
     recorder: Recorder
-    pair: Pair | None = None
+    pair: PoolPair | None = None
     room_bytes: int = 0
     before: Mapping[str, float] = field(default_factory=dict)
     made: int = 0
@@ -73,16 +87,16 @@ class Layers:
         self.plain()
         self.stand.cached(Mode.WRITEBACK)
 
-    def tiered(self, settings: Settings | None = None, *, pg_num: int = _CACHE_PGS) -> Pair:
+    def tiered(self, settings: TierSettings | None = None, *, pg_num: int = _CACHE_PGS) -> PoolPair:
         """A fresh cache pool over the base, under whatever uses the image meanwhile."""
         self.plain()
         self.made += 1
-        pair = Pair(BASE, f"{BASE}-cache{self.made}")
+        pair = PoolPair(BASE, f"{BASE}-cache{self.made}")
         tiers.make_pool(self.cluster, pair.cache, tiers.FAST_ROOT, size=_COPIES, pg_num=pg_num)
         self.pair = pair
         pools.wait_clean(self.cluster)
         self.before = tiers.tier_counters(self.cluster)
-        wanted = settings or Settings()
+        wanted = settings or TierSettings()
         self.room_bytes = wanted.target_max_bytes
         tiers.attach(self.cluster, pair, wanted)
         return pair
@@ -108,11 +122,11 @@ class Layers:
 
     def drop(self) -> None:
         """Remove the tier with what is in it."""
-        tiers.discard_cache(self.cluster, self.tier)
+        tiers.discard(self.cluster, self.tier, keep_base=True)
         self.pair = None
 
     @property
-    def tier(self) -> Pair:
+    def tier(self) -> PoolPair:
         assert self.pair is not None, "there is no tier"
         return self.pair
 
@@ -124,9 +138,18 @@ class Layers:
         """Put the tier's counters and what its pool holds into the history; the latter is some seconds old."""
         if self.pair is None:
             return
-        found = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
-        held = {name: found.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
-        self.recorder.record("tier", stand=label, counters=self.counters(), **held)
+        sums = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
+        held = {name: sums.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
+        counted = self.counters()
+        drawn: dict[str, dict[str, float]] = {
+            "objects since the tier was made": {
+                "promoted": counted.get("tier_promote", 0),
+                "flushed": counted.get("tier_flush", 0) + counted.get("tier_try_flush", 0),
+                "evicted": counted.get("tier_evict", 0),
+            },
+            "dirty objects": {"dirty": held["objects_dirty"]},
+        }
+        record_look(self.recorder, "tier", label, drawn, counters=counted, **held)
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
         """As `oltp.measured`, with the tier's counters beside it."""
@@ -152,4 +175,4 @@ def layered(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = 
                 yield made
         finally:
             disk.impose(slow=False)
-            tiers.discard(cluster, (made and made.pair) or Pair(BASE, f"{BASE}-cache"))
+            tiers.discard(cluster, (made and made.pair) or PoolPair(BASE, f"{BASE}-cache"))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from lab import clock, tiers
-from lab.blockstack.mariadb import DatabaseDown
-from lab.clock import SYSTEM
-from lab.errors import CommandFailed
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads.committed import Ledger
-from suites.block.stand import note
-from suites.cachetier.database import EXPECTS, NEEDS, TOPOLOGY, Layers, layered
-from suites.cachetier.flushing import NO_LIMIT
-from suites.cachetier.oltp import begin
-from suites.cachetier.stand import cached
-from suites.dmcache.oltp import job
-from suites.dmcache.power import CLIENTS, COMMITTED, COMMITTED_S
-from suites.dmcache.stand import STORAGE
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.history.history import Bound
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.workloads.committed import Ledger
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.database import Layers, layered, scenario_over_database
+from cephlab.suites.cachetier.flushing import NO_LIMIT
+from cephlab.suites.cachetier.oltp import begin
+from cephlab.suites.cachetier.stand import cached
+from cephlab.suites.dmcache.oltp import job
+from cephlab.suites.dmcache.power import CLIENTS, COMMITTED, came_up, wait_committed
+from cephlab.suites.dmcache.stand import STORAGE
 
 SECONDS = 8
 
@@ -33,18 +31,13 @@ def flushed(stage: Stage) -> None:
         enough = stage.rng.randint(*COMMITTED)
         with ledger.running():
             layers.measured(stage, "the tier, before its flush", job(stand, stage, runtime_s=SECONDS))
-            clock.wait(
-                lambda: len(ledger.acknowledged),
-                lambda count: count >= enough,
-                what=f"{enough} committed transactions",
-                timeout_s=COMMITTED_S,
-            )
+            wait_committed(ledger, enough)
         stand.detach()
         leave(stage, layers)
         stand.attach()
         stand.plain()
         recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
-        if came_up(stage, layers):
+        if came_up(stand, recorder, "the database on the base alone"):
             ledger.note(recorder, ledger.read_back())
             (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
             recorder.observe("CHECK TABLE from the base alone", got=checked[-1], wanted="OK")
@@ -67,34 +60,17 @@ def leave(stage: Stage, layers: Layers) -> None:
     recorder.witness("promotions", got=done["tier_promote"], least=1)
     recorder.witness("flushes", got=done["tier_flush"] + done["tier_try_flush"], least=1)
     recorder.witness("evictions", got=done["tier_evict"], least=1)
-    note(recorder, "time of cache-flush-evict-all", took, "s", why=NO_LIMIT)
-    note(recorder, "bytes in the cache before it", held["num_bytes"], "B", why=NO_LIMIT)
+    recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))
+    recorder.figure("bytes in the cache before it", held["num_bytes"], "B", Bound(NO_LIMIT))
     tiers.remove_overlay(cluster, pair)
     layers.drop()
 
 
-def came_up(stage: Stage, layers: Layers) -> bool:
-    """Whether the file system and the server come up on the base alone; noted."""
-    what = "the database on the base alone"
-    try:
-        layers.stand.open_database()
-    except (CommandFailed, DatabaseDown) as error:
-        stage.recorder.observe(what, got=f"{error.what}: {error.detail[-3000:]}", wanted="up")
-        return False
-    stage.recorder.observe(what, got="up", wanted="up")
-    return True
-
-
 SCENARIOS = (
-    Scenario(
+    scenario_over_database(
         name="cachetier.oltp-flush",
         goal="Transactions that a writeback tier acknowledged are all in the base once the tier is flushed.",
         method="sysbench and a ledger through a tier; cache-flush-evict-all, timed; the database from the base alone.",
         run=flushed,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
-        expects=EXPECTS,
     ),
 )

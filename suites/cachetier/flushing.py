@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from lab import tiers
-from lab.clock import SYSTEM, Deadline
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.tiers import Settings
-from lab.tierspec import TierLayout
-from suites.block.stand import note
-from suites.cachetier.stand import OBJECTS, PAPER, POOL, UNTHROTTLED, cached, contents, counted, observe_contents
+from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.history.history import Bound
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.stand import (
+    OBJECTS,
+    PAPER,
+    POOL,
+    UNTHROTTLED,
+    cached,
+    contents,
+    counted,
+    observe_contents,
+    scenario_on_paper_layout,
+)
+from cephlab.suites.cachetier.tiers import TierSettings
+from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 
-LIMITED = Topology(cache_tier=TierLayout(servers=2, limited=True), lone_client=True, options=UNTHROTTLED)
+LIMITED = TieredTopology(layout=TierLayout(servers=2, limited=True), lone_client=True, options=UNTHROTTLED)
 """Slow disks held down to what one of 7200 revolutions a minute does. Two servers: each of their disks takes one
 of the machine's eight loop devices."""
 
@@ -44,8 +55,8 @@ def flush(stage: Stage) -> None:
         recorder.observe("objects left in the cache", got=cached(cluster, pair), wanted=[])
         recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
         recorder.witness("flushes", got=done["tier_flush"] + done["tier_try_flush"], least=count)
-        note(recorder, "time of cache-flush-evict-all", took, "s", why=NO_LIMIT)
-        note(recorder, "objects flushed and evicted a second", count / took, "1/s", why=NO_LIMIT)
+        recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))
+        recorder.figure("objects flushed and evicted a second", count / took, "1/s", Bound(NO_LIMIT))
         tiers.remove_overlay(cluster, pair)
         observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
 
@@ -53,7 +64,7 @@ def flush(stage: Stage) -> None:
 def hit_sets(stage: Stage) -> None:
     """Accesses over several periods leave as many hit sets as are to be kept, and no more."""
     cluster, recorder = stage.cluster, stage.recorder
-    settings = Settings(hit_set_count=HIT_SET_COUNT, hit_set_period_s=HIT_SET_PERIOD_S)
+    settings = TierSettings(hit_set_count=HIT_SET_COUNT, hit_set_period_s=HIT_SET_PERIOD_S)
     objects = contents(stage, OBJECTS[Tier.QUICK])
     with tiers.tier(cluster, POOL, settings, fill=objects, pg_num=2) as pair:
         deadline = Deadline.after(ACCESS_S)
@@ -63,7 +74,7 @@ def hit_sets(stage: Stage) -> None:
                 cluster.client.read(pair.base, name, 1)
                 accesses += 1
             deadline.pause(0.2)
-        kept = {pgid: len(found) for pgid, found in tiers.hit_sets(cluster, pair.cache).items()}
+        kept = {pgid: len(sets) for pgid, sets in tiers.hit_sets(cluster, pair.cache).items()}
         recorder.record("hit_sets", kept=kept, accesses=accesses)
         recorder.observe("archived hit sets of each PG", got=sorted(set(kept.values())), wanted=[HIT_SET_COUNT])
         statistics = tiers.pool_statistics(cluster, pair.cache)
@@ -74,7 +85,7 @@ def hit_sets(stage: Stage) -> None:
 
 def scenario(topology: Topology) -> Scenario:
     limited = topology is LIMITED
-    return Scenario(
+    return scenario_on_paper_layout(
         name=f"cachetier.flush[disks={'limited' if limited else 'plain'}]",
         goal="A flush brings everything to the base, and the time that it takes is known.",
         method="Makes every object dirty, times `rados cache-flush-evict-all`, removes the overlay, reads the base.",
@@ -88,13 +99,11 @@ def scenario(topology: Topology) -> Scenario:
 SCENARIOS = (
     scenario(PAPER),
     scenario(LIMITED),
-    Scenario(
+    scenario_on_paper_layout(
         name="cachetier.hit-sets",
         goal="A PG keeps as many hit sets as it is told to, one for each period.",
         method="Reads objects over six periods; compares each PG's history and statistics with hit_set_count.",
         run=hit_sets,
-        check="witnessed",
         tier=Tier.FULL,
-        topology=PAPER,
     ),
 )

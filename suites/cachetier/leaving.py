@@ -7,18 +7,21 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal
 
-from lab import clock, tiers
-from lab.clock import SYSTEM, Deadline
-from lab.faults import inflict
-from lab.faults.daemons import KillDaemon
-from lab.scenario import Scenario, Stage, Tier
-from lab.telemetry.watch import watched
-from lab.tiers import Drained, Pair
-from lab.workers import Workers
-from lab.workloads.recorded import Load, RecordedLoad
-from suites.cachetier.stand import PAPER, POOL, cached
-from suites.migration.trial import client_nodes
-from suites.resilience.trial import EXPECTED
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.faults import inflict
+from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.history.history import Phase
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.watch import watched
+from cephlab.lab.workloads.recorded import Load, RecordedLoad
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.stand import POOL, cached, scenario_on_paper_layout
+from cephlab.suites.cachetier.tiers import Drained, PoolPair
+from cephlab.suites.limits import no_errors
+from cephlab.suites.migration.trial import client_nodes
+from cephlab.suites.resilience.trial import EXPECTED, under_way
 
 KEYS = 32
 WORKERS = 2
@@ -43,18 +46,18 @@ SLOW_S = 30.0
 
 KINDS: tuple[Literal["objects"], Literal["blocks"]] = ("objects", "blocks")
 
-Leave = Callable[[Stage, Pair], None]
+Leave = Callable[[Stage, PoolPair], None]
 
 
 @contextmanager
 def step(stage: Stage, name: str) -> Iterator[None]:
     """One step of the procedure, with its time."""
     began = SYSTEM.monotonic()
-    stage.recorder.record("step", name=name, phase="began")
+    stage.recorder.step(name, Phase.BEGAN)
     yield
     took = round(SYSTEM.monotonic() - began, 3)
-    stage.recorder.record("step", name=name, phase="ended", seconds=took)
-    stage.recorder.record("figure", metric=f"step_s[{name}]", value=took, unit="s")
+    stage.recorder.step(name, Phase.ENDED, took)
+    stage.recorder.figure(f"step_s[{name}]", took, "s")
 
 
 def loads(stage: Stage, pool: str) -> list[RecordedLoad]:
@@ -81,7 +84,7 @@ def under_load(stage: Stage, leave: Leave) -> None:
             for load in running:
                 work.enter_context(load.running())
             for load in running:
-                fill(load)
+                under_way(load, UNDER_WAY)
             dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
             recorder.witness("dirty objects when the tier is left", got=dirty, least=LEAST_DIRTY)
             leave(stage, pair)
@@ -95,29 +98,18 @@ def under_load(stage: Stage, leave: Leave) -> None:
             load.clean()
 
 
-def fill(load: RecordedLoad) -> None:
-    """Wait until a load has changed enough."""
-    clock.wait(
-        load.completed,
-        lambda done: done >= UNDER_WAY,
-        what=f"{UNDER_WAY} operations of {load.load.name}",
-        timeout_s=UNDER_WAY_S * load.cluster.patience,
-    )
-
-
 def limit(stage: Stage) -> None:
     """What clients may see of it."""
-    why = "leaving a tier is no reason to refuse anyone anything"
-    stage.recorder.record("limit", metric="client_errors", high=0, unit="", why=why)
+    no_errors(stage.recorder, "leaving a tier is no reason to refuse anyone anything")
     cluster = stage.cluster
     emulated = any(cluster.host_of(f"osd.{osd}").emulated for osd in cluster.osd_ids())
     patience = cluster.patience if emulated else 1.0
     high = SLOW_S * patience
     why = f"osd_op_complaint_time of {SLOW_S:g} s times a patience of {patience:g} with OSDs"
-    stage.recorder.record("limit", metric="longest_wait_s", high=high, unit="s", why=why)
+    stage.recorder.limit("longest_wait_s", high, "s", why)
 
 
-def by_proxy(stage: Stage, pair: Pair) -> None:
+def by_proxy(stage: Stage, pair: PoolPair) -> None:
     """The procedure of Ceph's documentation."""
     cluster = stage.cluster
     before = tiers.tier_counters(cluster)
@@ -127,11 +119,11 @@ def by_proxy(stage: Stage, pair: Pair) -> None:
         drained = tiers.drain(cluster, pair)
     note_drained(stage, drained)
     finish(stage, pair, drained)
-    found = tiers.since(cluster, before)
-    stage.recorder.record("tier_counters", what="leaving", counters=found)
+    counters = tiers.since(cluster, before)
+    stage.recorder.record("tier_counters", what="leaving", counters=counters)
 
 
-def by_readproxy(stage: Stage, pair: Pair) -> None:
+def by_readproxy(stage: Stage, pair: PoolPair) -> None:
     """Readproxy serves reads past the cache and still takes writes in, so that it cannot be emptied; then proxy."""
     cluster = stage.cluster
     with step(stage, "cache mode readproxy"):
@@ -144,7 +136,7 @@ def by_readproxy(stage: Stage, pair: Pair) -> None:
     by_proxy(stage, pair)
 
 
-def finish(stage: Stage, pair: Pair, drained: Drained) -> None:
+def finish(stage: Stage, pair: PoolPair, drained: Drained) -> None:
     """Remove the overlay and the tier; what clients watched stayed behind, and the base must have it as it was."""
     cluster = stage.cluster
     with step(stage, "remove overlay"):
@@ -156,23 +148,23 @@ def finish(stage: Stage, pair: Pair, drained: Drained) -> None:
         tiers.remove(cluster, pair)
 
 
-def compare_headers(stage: Stage, pair: Pair, names: Sequence[str]) -> None:
-    """What stayed in the cache because it was watched, against what the base has of it."""
-    found = {name: differing(kept(stage, pair.cache, name), kept(stage, pair.base, name)) for name in names}
-    stage.recorder.record("headers", behind={name: sorted(keys & STAMPS) for name, keys in found.items()})
-    lost = [f"{name}: {', '.join(sorted(keys - STAMPS))}" for name, keys in found.items() if keys - STAMPS]
+def compare_headers(stage: Stage, pair: PoolPair, names: Sequence[str]) -> None:
+    """Compare watched objects, which stay in the cache, with those of the base."""
+    differences = {name: differing(kept(stage, pair.cache, name), kept(stage, pair.base, name)) for name in names}
+    stage.recorder.record("headers", behind={name: sorted(keys & STAMPS) for name, keys in differences.items()})
+    lost = [f"{name}: {', '.join(sorted(keys - STAMPS))}" for name, keys in differences.items() if keys - STAMPS]
     stage.recorder.observe("watched objects that the base has otherwise than the cache", got=lost, wanted=[])
 
 
 def kept(stage: Stage, pool: str, name: str) -> dict[str, Any]:
-    """What an object holds for good: its content and its omap; locks, in attributes, change hands meanwhile."""
-    found = stage.cluster.client.digest(pool, name)
-    return {"size": found["size"], "sha256": found["sha256"], **found["omap"]}
+    """An object's content and omap. Attributes are left out: they hold locks, which change meanwhile."""
+    content = stage.cluster.client.digest(pool, name)
+    return {"size": content["size"], "sha256": content["sha256"], **content["omap"]}
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    """Names of what two objects do not both have alike."""
-    return {key for key in {*one, *other} if one.get(key) != other.get(key)}
+def differing(left: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """Keys in which two objects differ."""
+    return {key for key in {*left, *other} if left.get(key) != other.get(key)}
 
 
 def note_drained(stage: Stage, drained: Drained) -> None:
@@ -180,7 +172,7 @@ def note_drained(stage: Stage, drained: Drained) -> None:
     stage.recorder.record("drained", watched=list(drained.watched), passes=drained.passes, seconds=drained.seconds)
 
 
-def with_fault(stage: Stage, pair: Pair) -> None:
+def with_fault(stage: Stage, pair: PoolPair) -> None:
     """An OSD of the cache is killed in the middle of a flush, and comes back before the overlay is removed."""
     cluster, recorder = stage.cluster, stage.recorder
     victim = stage.rng.choice(tiers.fast_osds(cluster))
@@ -201,7 +193,7 @@ def with_fault(stage: Stage, pair: Pair) -> None:
     finish(stage, pair, drained)
 
 
-def begun(stage: Stage, pair: Pair, full: int) -> int:
+def begun(stage: Stage, pair: PoolPair, full: int) -> int:
     """Wait until a flush has taken its first objects out of the cache; how many are left."""
     return clock.wait(
         lambda: len(cached(stage.cluster, pair)),
@@ -213,14 +205,13 @@ def begun(stage: Stage, pair: Pair, full: int) -> int:
 
 
 def scenario(name: str, tier: Tier, leave: Leave, how: str) -> Scenario:
-    return Scenario(
+    return scenario_on_paper_layout(
         name=f"cachetier.leaving[{name}]",
         goal="A writeback tier is left under load without an error or a lost write.",
         method=f"Objects and RBD images are written and read meanwhile; {how}; everything is read back from the base.",
         run=partial(under_load, leave=leave),
         check="recorded",
         tier=tier,
-        topology=PAPER,
         expects=EXPECTED,
     )
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from lab import tiers
-from lab.clock import Deadline
-from lab.scenario import Scenario, Stage
-from lab.tiers import Pair, Settings
-from suites.cachetier.stand import (
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.stand import (
     EXPECTED,
     OBJECT_BYTES,
     OBJECTS,
-    PAPER,
     POOL,
     cached,
     contents,
     counted,
     observe_contents,
+    scenario_on_paper_layout,
 )
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 
 SHARE = 4
 """The data is so many times the cache's target. The paper reduced target_max_bytes to 512 MB for the same purpose."""
@@ -33,7 +33,7 @@ def misses(stage: Stage) -> None:
     cluster = stage.cluster
     objects = contents(stage, OBJECTS[stage.tier])
     target = len(objects) * OBJECT_BYTES // SHARE
-    with tiers.tier(cluster, POOL, Settings(target_max_bytes=target), fill=objects, pg_num=4) as pair:
+    with tiers.tier(cluster, POOL, TierSettings(target_max_bytes=target), fill=objects, pg_num=4) as pair:
         before = tiers.tier_counters(cluster)
         for turn in range(ROUNDS):
             for name in stage.rng.sample(sorted(objects), len(objects)):
@@ -55,7 +55,7 @@ def misses(stage: Stage) -> None:
         stage.recorder.observe("the cache holds fewer objects than there are", got=few < len(objects), wanted=True)
 
 
-def shrunk(stage: Stage, pair: Pair, target: int) -> int:
+def shrunk(stage: Stage, pair: PoolPair, target: int) -> int:
     """Bytes in the cache once it has come down to its target, or after a while."""
     deadline = Deadline.after(AGENT_S * stage.cluster.patience)
     while True:
@@ -66,13 +66,11 @@ def shrunk(stage: Stage, pair: Pair, target: int) -> int:
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_on_paper_layout(
         name="cachetier.misses",
         goal="A cache smaller than the data evicts, keeps to its target, and loses nothing.",
         method=f"Data of {SHARE} times target_max_bytes is written and read on both architectures; counters, sha256.",
         run=misses,
-        check="witnessed",
-        topology=PAPER,
         expects=EXPECTED,
     ),
 )

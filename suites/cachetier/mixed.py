@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.arch import host_arch
-from lab.scenario import Scenario, Tier, Topology
-from lab.tierspec import TierLayout
-from suites.cachetier import leaving, misses, promotion
-from suites.cachetier.stand import UNTHROTTLED
-from suites.interop.matrix import other
+from cephlab.lab.scenario.scenario import Scenario, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.cachetier import leaving, misses, promotion
+from cephlab.suites.cachetier.stand import UNTHROTTLED
+from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
+from cephlab.suites.interop.matrix import other
 
 APART = {
-    (host_arch() if fast_native else other(host_arch())): Topology(
-        cache_tier=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
+    (host_arch() if fast_native else other(host_arch())): TieredTopology(
+        layout=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
     )
     for fast_native in (True, False)
 }

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from lab.blockstack.dmcache import Mode
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads import sysbench
-from suites.cachetier.database import EXPECTS, NEEDS, TIER, TOPOLOGY, Layers, layered
-from suites.dmcache.benefit import FEW_THREADS, ROUNDS, SECONDS, THREADS, note_gain
-from suites.dmcache.oltp import job, steady
-from suites.dmcache.stand import NO_CACHE
+from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.workloads import sysbench
+from cephlab.suites.cachetier.database import TIER, Layers, layered, scenario_over_database
+from cephlab.suites.dmcache.benefit import FEW_THREADS, ROUNDS, SECONDS, THREADS, note_gain
+from cephlab.suites.dmcache.oltp import ROWS, job, steady
+from cephlab.suites.dmcache.stand import NO_CACHE
 
 KINDS = (NO_CACHE, Mode.WRITEBACK.value, TIER)
 
 
-def begin(layers: Layers, stage: Stage, rows: int | None = None) -> None:
+def begin(layers: Layers, stage: Stage, rows: int = ROWS) -> None:
     """A database on the base alone, filled; then the base's disk gets its class."""
     stand = layers.stand
     stand.plain()
     stand.new_database()
-    wanted = job(stand, stage) if rows is None else job(stand, stage, rows=rows)
-    sysbench.prepare(stand.host, wanted)
+    sysbench.prepare(stand.host, job(stand, stage, rows=rows))
     layers.slow.impose()
 
 
@@ -41,22 +40,17 @@ def sweep(stage: Stage) -> None:
         begin(layers, stage)
         for threads in THREADS:
             few = threads == FEW_THREADS
-            found = in_turns(layers, stage, threads, ROUNDS if few else 1)
+            seconds = in_turns(layers, stage, threads, ROUNDS if few else 1)
             for kind in KINDS[1:]:
-                values = {True: found[kind], False: found[NO_CACHE]}
+                values = {True: seconds[kind], False: seconds[NO_CACHE]}
                 note_gain(stage.recorder, f"{kind}, {threads} threads", values, judged=kind == TIER and few)
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_over_database(
         name="cachetier.oltp-threads",
         goal="At few threads a tier commits more transactions than slow disks alone; over threads, beside dm-cache.",
         method="sysbench on MariaDB on an RBD image: nothing, dm-cache, a writeback tier, each fresh, at each count.",
         run=sweep,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
-        expects=EXPECTS,
     ),
 )

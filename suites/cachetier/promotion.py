@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 
-from lab import tiers
-from lab.ceph.client import RadosError
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage
-from lab.tiers import Pair, Settings
-from suites.cachetier.stand import (
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.stand import (
     OBJECTS,
-    PAPER,
     POOL,
     SETTLE_S,
     cached,
     contents,
     counted,
     observe_contents,
+    scenario_on_paper_layout,
     wait_cached,
 )
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 
 _ABSENT = 2
 """ENOENT."""
@@ -49,7 +49,7 @@ def layout(stage: Stage) -> None:
 def promotion(stage: Stage, recency: int) -> None:
     """Objects of the base are read, then written; each is in the cache after as many accesses as recency wants."""
     objects = contents(stage, OBJECTS[stage.tier])
-    settings = Settings(read_recency=recency, write_recency=recency)
+    settings = TierSettings(read_recency=recency, write_recency=recency)
     with tiers.tier(stage.cluster, POOL, settings, fill=objects) as pair:
         stage.recorder.observe("objects in the cache at first", got=cached(stage.cluster, pair), wanted=[])
         half = len(objects) // 2
@@ -59,7 +59,7 @@ def promotion(stage: Stage, recency: int) -> None:
         observe_contents(stage, pair.base, objects, "through the tier")
 
 
-def _read(stage: Stage, pair: Pair, names: list[str], recency: int) -> None:
+def _read(stage: Stage, pair: PoolPair, names: list[str], recency: int) -> None:
     client = stage.cluster.client
     for access in range(recency + 1):
         before = tiers.tier_counters(stage.cluster)
@@ -68,7 +68,7 @@ def _read(stage: Stage, pair: Pair, names: list[str], recency: int) -> None:
         _judge(stage, pair, names, before, f"read {access + 1}", promotes=access == recency)
 
 
-def _write(stage: Stage, pair: Pair, names: list[str], recency: int) -> dict[str, bytes]:
+def _write(stage: Stage, pair: PoolPair, names: list[str], recency: int) -> dict[str, bytes]:
     written: dict[str, bytes] = {}
     for access in range(recency + 1):
         before = tiers.tier_counters(stage.cluster)
@@ -79,10 +79,12 @@ def _write(stage: Stage, pair: Pair, names: list[str], recency: int) -> dict[str
     return written
 
 
-def _judge(stage: Stage, pair: Pair, names: list[str], before: dict[str, float], what: str, *, promotes: bool) -> None:
+def _judge(
+    stage: Stage, pair: PoolPair, names: list[str], before: dict[str, float], what: str, *, promotes: bool
+) -> None:
     """After one access to each: promoted and there, or served past the cache and not there."""
-    found = wait_cached(stage.cluster, pair, names if promotes else [])
-    here = sorted(set(names) & set(found))
+    there = wait_cached(stage.cluster, pair, names if promotes else [])
+    here = sorted(set(names) & set(there))
     stage.recorder.observe(f"objects in the cache after {what}", got=here, wanted=sorted(names) if promotes else [])
     done = counted(stage, before, what)
     wanted = len(names) if promotes else 0
@@ -93,7 +95,7 @@ def _judge(stage: Stage, pair: Pair, names: list[str], before: dict[str, float],
 
 
 def whiteout(stage: Stage) -> None:
-    """What is written and removed in the cache is so in the base once it is flushed, and not before."""
+    """Overwrite and remove cached objects. The base shows both once the cache is flushed."""
     cluster = stage.cluster
     objects = contents(stage, OBJECTS[stage.tier] // 4)
     with tiers.tier(cluster, POOL, fill=objects) as pair:
@@ -119,7 +121,7 @@ def whiteout(stage: Stage) -> None:
         observe_contents(stage, pair.base, changed, "from the base")
 
 
-def promoted(cluster: Cluster, pair: Pair, names: Iterable[str]) -> int:
+def promoted(cluster: Cluster, pair: PoolPair, names: Iterable[str]) -> int:
     """Read objects until all are in the cache, or for a while; how many are. Ceph may pass a promotion over."""
     wanted = set(names)
     deadline = Deadline.after(SETTLE_S * cluster.patience)
@@ -132,44 +134,38 @@ def promoted(cluster: Cluster, pair: Pair, names: Iterable[str]) -> int:
     return len(wanted) - len(missing)
 
 
-def _found(stage: Stage, pair: Pair, names: list[str]) -> list[str]:
-    found = []
+def _found(stage: Stage, pair: PoolPair, names: list[str]) -> list[str]:
+    there = []
     for name in names:
         try:
             stage.cluster.client.digest(pair.base, name)
-            found.append(name)
+            there.append(name)
         except RadosError as error:
             if error.errno != _ABSENT:
                 raise
-    return found
+    return there
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_on_paper_layout(
         name="cachetier.layout",
         goal="Pools stay below their root: the base on slow disks, the cache on fast ones.",
         method="Makes the 2015 paper's two roots, a rule for each and a tier; compares every PG's OSDs with them.",
         run=layout,
-        check="witnessed",
-        topology=PAPER,
     ),
     *(
-        Scenario(
+        scenario_on_paper_layout(
             name=f"cachetier.promotion[recency={recency}]",
             goal=f"An object is promoted by access {recency + 1}, not before; until then it is served past the cache.",
             method="Reads and writes objects of the base one by one; compares counters and the cache's objects.",
             run=partial(promotion, recency=recency),
-            check="witnessed",
-            topology=PAPER,
         )
         for recency in (0, 1)
     ),
-    Scenario(
+    scenario_on_paper_layout(
         name="cachetier.whiteout",
         goal="Removals and overwrites in the cache reach the base when it is flushed.",
         method="Removes and overwrites cached objects, counts whiteouts and dirty objects, drains, reads the base.",
         run=whiteout,
-        check="witnessed",
-        topology=PAPER,
     ),
 )

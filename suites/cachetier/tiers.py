@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from lab import clock, pools
-from lab.ceph.client import CephCommandFailed
-from lab.ceph.pgs import pgids
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.errors import CephTrouble, Unavailable
-from lab.spec import DiskClass
-from lab.telemetry import counters
-from lab.tierspec import FAST
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import CephTrouble, Unavailable
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.ceph.pgs import pgids
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.telemetry import counters
+from cephlab.suites.cachetier.tierspec import FAST
 
 SLOW_ROOT = "default"
 FAST_ROOT = "ssd"
@@ -56,7 +56,7 @@ _PASS_S = 120.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class TierSettings:
     """How a tier behaves: `osd pool set` values of the cache pool. Bytes of data, seconds, shares of the target.
 
     read_recency, write_recency: in how many of the last hit sets an object must be to be promoted; 0 is always.
@@ -90,7 +90,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Pair:
+class PoolPair:
     """A base pool and the cache pool over it."""
 
     base: str
@@ -102,13 +102,8 @@ class Pair:
 
 def fast_osds(cluster: Cluster) -> list[int]:
     """Ids of the OSDs on disks of the fast class."""
-    classes = disk_classes(cluster)
+    classes = {disk.name: disk.device_class for node in cluster.spec.nodes for disk in node.disks}
     return [osd for osd in cluster.osd_ids() if classes[cluster.daemon(f"osd.{osd}").disks[0]] is FAST]
-
-
-def disk_classes(cluster: Cluster) -> dict[str, DiskClass]:
-    """Class of each disk by the spec."""
-    return {disk.name: disk.device_class for node in cluster.spec.nodes for disk in node.disks}
 
 
 def lay_out(cluster: Cluster) -> None:
@@ -148,17 +143,17 @@ def acting(cluster: Cluster, name: str) -> set[int]:
 def tier(
     cluster: Cluster,
     name: str,
-    settings: Settings | None = None,
+    settings: TierSettings | None = None,
     *,
     size: int = 2,
     pg_num: int = 8,
     fill: Mapping[str, bytes] | None = None,
-) -> Iterator[Pair]:
+) -> Iterator[PoolPair]:
     """A base pool with a writeback cache over it for the length of a block; both are gone afterwards.
 
     fill: objects that are in the base before there is a cache.
     """
-    pair = Pair(name, f"{name}-cache")
+    pair = PoolPair(name, f"{name}-cache")
     lay_out(cluster)
     make_pool(cluster, pair.base, SLOW_ROOT, size=size, pg_num=pg_num)
     try:
@@ -166,13 +161,13 @@ def tier(
         pools.wait_clean(cluster)
         for key, data in (fill or {}).items():
             cluster.client.write_full(pair.base, key, data)
-        attach(cluster, pair, settings or Settings())
+        attach(cluster, pair, settings or TierSettings())
         yield pair
     finally:
         discard(cluster, pair)
 
 
-def attach(cluster: Cluster, pair: Pair, settings: Settings) -> None:
+def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
     """Put the cache over the base, as Ceph's documentation has it: add, settings, mode, overlay.
 
     Raises Unavailable where the release has no cache tiers any more.
@@ -184,7 +179,8 @@ def attach(cluster: Cluster, pair: Pair, settings: Settings) -> None:
         if not _is_gone(error):
             raise
         raise Unavailable(f"{cluster.spec.release} has no cache tiers", error.status, DEPRECATED) from error
-    configure(cluster, pair, settings)
+    for key, value in settings.values().items():
+        client.mon("osd pool set", pool=pair.cache, var=key, val=value)
     client.mon("osd tier cache-mode", pool=pair.cache, mode="writeback")
     client.mon("osd tier set-overlay", pool=pair.base, overlaypool=pair.cache)
     cluster.wait_map(cluster.up_osds())
@@ -195,35 +191,14 @@ def _is_gone(error: CephCommandFailed) -> bool:
     return error.code in (-errno.EOPNOTSUPP, -errno.EPERM) or "command not known" in error.status
 
 
-def configure(cluster: Cluster, pair: Pair, settings: Settings) -> None:
-    """Set every value of the cache pool."""
-    for key, value in settings.values().items():
-        cluster.client.mon("osd pool set", pool=pair.cache, var=key, val=value)
-
-
-def discard(cluster: Cluster, pair: Pair) -> None:
-    """Remove a tier with both of its pools, whatever is in them."""
-    _take_apart(cluster, pair)
-    _delete(cluster, pair.base, pair.cache)
-
-
-def discard_cache(cluster: Cluster, pair: Pair) -> None:
-    """Remove a tier and its cache pool alone, whatever is in it; what only the cache held is gone."""
-    _take_apart(cluster, pair)
-    _delete(cluster, pair.cache)
-
-
-def _take_apart(cluster: Cluster, pair: Pair) -> None:
+def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> None:
+    """Remove a tier with both of its pools, or with the cache alone, whatever is in them."""
     known = _known(cluster)
     if known.get(pair.base, {}).get("read_tier", -1) >= 0:
         remove_overlay(cluster, pair)
     if known.get(pair.cache, {}).get("tier_of", -1) >= 0:
         remove(cluster, pair)
-
-
-def _delete(cluster: Cluster, *names: str) -> None:
-    known = _known(cluster)
-    for name in names:
+    for name in (pair.cache,) if keep_base else (pair.base, pair.cache):
         if name in known:
             pools.delete(cluster, name)
 
@@ -236,19 +211,19 @@ def _known(cluster: Cluster) -> dict[str, dict[str, Any]]:
 # Leaving
 
 
-def set_mode(cluster: Cluster, pair: Pair, mode: str) -> None:
+def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
     """Change the cache mode and wait until every OSD that is up goes by it."""
     cluster.client.mon("osd tier cache-mode", pool=pair.cache, mode=mode)
     cluster.wait_map(cluster.up_osds())
 
 
-def remove_overlay(cluster: Cluster, pair: Pair) -> None:
+def remove_overlay(cluster: Cluster, pair: PoolPair) -> None:
     """Clients go to the base from here on. What is only in the cache is then out of their sight."""
     cluster.client.mon("osd tier remove-overlay", pool=pair.base)
     cluster.wait_map(cluster.up_osds())
 
 
-def remove(cluster: Cluster, pair: Pair) -> None:
+def remove(cluster: Cluster, pair: PoolPair) -> None:
     """The cache is a pool of its own from here on. Ceph asks nobody whether it was empty."""
     cluster.client.mon("osd tier remove", pool=pair.base, tierpool=pair.cache)
 
@@ -265,7 +240,7 @@ class Drained:
     seconds: float
 
 
-def flush_evict(cluster: Cluster, pair: Pair) -> str:
+def flush_evict(cluster: Cluster, pair: PoolPair) -> str:
     """One pass of `rados cache-flush-evict-all`; what it complained of, empty when all went."""
     node = cluster.client.host.name
     try:
@@ -275,7 +250,7 @@ def flush_evict(cluster: Cluster, pair: Pair) -> str:
     return ""
 
 
-def drain(cluster: Cluster, pair: Pair, timeout_s: float = DRAIN_S) -> Drained:
+def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drained:
     """Flush and evict until nothing is left but what clients watch, which cannot be evicted.
 
     Raises NotReached when the time is over.
@@ -292,15 +267,15 @@ def drain(cluster: Cluster, pair: Pair, timeout_s: float = DRAIN_S) -> Drained:
 
     _, watched = clock.wait(
         one_pass,
-        lambda found: found[0] == found[1],
+        lambda state: state[0] == state[1],
         what=f"{pair.cache} empty but for what is watched",
         timeout_s=timeout_s * cluster.patience,
-        show=lambda found: f"{len(found[0])} objects left, {len(found[1])} watched",
+        timed_out=clock.not_reached_with(lambda state: f"{len(state[0])} objects left, {len(state[1])} watched"),
     )
     return Drained(tuple(watched), passes, SYSTEM.monotonic() - began)
 
 
-def watchers(cluster: Cluster, pair: Pair, name: str) -> list[str]:
+def watchers(cluster: Cluster, pair: PoolPair, name: str) -> list[str]:
     """Who watches an object of the cache, in Ceph's words; nobody watches one that is gone."""
     try:
         said = cluster.tool(cluster.client.host.name, "rados", "-p", pair.cache, "listwatchers", name)
@@ -331,23 +306,18 @@ def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dic
     """
     if settled:
         cluster.settle()
-    found: dict[str, int] = {}
+    sums: dict[str, int] = {}
     for pg in cluster.client.mon("pg ls-by-pool", poolstr=name)["pg_stats"]:
         for key, value in pg["stat_sum"].items():
-            found[key] = found.get(key, 0) + int(value)
-    return found
+            sums[key] = sums.get(key, 0) + int(value)
+    return sums
 
 
 def hit_sets(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
     """pgid -> the archived hit sets that its primary keeps."""
     entry = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == name)
-    found = {}
+    histories = {}
     for pgid in pgids(entry):
         said = cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")
-        found[pgid] = _history(said)
-    return found
-
-
-def _history(said: bytes) -> list[dict[str, Any]]:
-    history: list[dict[str, Any]] = json.loads(said)["info"]["hit_set_history"]["history"]
-    return history
+        histories[pgid] = json.loads(said)["info"]["hit_set_history"]["history"]
+    return histories

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.spec import ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.scenario.topology import Topology, other_arch
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
 
 SLOW = DiskClass.HDD
 FAST = DiskClass.NVME
@@ -39,33 +41,28 @@ class TierLayout:
             raise SpecError(f"a tier on {self.servers} servers", "wanted: 1 or more")
 
 
-def tiered_spec(
-    layout: TierLayout,
-    here: Arch,
-    there: Arch,
-    *,
-    release: str,
-    image: str | None = None,
-    bare: Sequence[Arch] = (),
-    options: Mapping[str, str] | None = None,
-) -> ClusterSpec:
-    """The cluster of a layout; the monitor and the manager are on the first native node.
+@dataclass(frozen=True)
+class TieredTopology(Topology):
+    """A cluster of a layout; the monitor and the manager are on the first native node."""
 
-    here, there: this machine's architecture and the other; bare: machines without daemons, c0.., for clients.
-    """
-    nodes = [*_apart(layout, here, there)] if layout.apart else [*_together(layout, here)]
-    nodes += [Node(f"c{index}", arch) for index, arch in enumerate(bare)]
-    return ClusterSpec(tuple(nodes), release=release, image=image, options=dict(options or {}))
+    layout: TierLayout = TierLayout()
+
+    unused: ClassVar[frozenset[str]] = frozenset({"native", "foreign", "mons", "osds_per_node", "separate_db"})
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        lay_out = _apart(self.layout) if self.layout.apart else _together(self.layout)
+        clients = [Node(f"c{index}", arch) for index, arch in enumerate(self.bare)]
+        return ClusterSpec((*lay_out, *clients), release=release, image=image, options=dict(self.options))
 
 
-def _together(layout: TierLayout, arch: Arch) -> list[Node]:
+def _together(layout: TierLayout) -> list[Node]:
     """Servers with a disk of each kind, as the paper's."""
-    return [_node(layout, f"n{index}", arch, (SLOW, FAST), leads=index == 0) for index in range(layout.servers)]
+    return [_node(layout, f"n{index}", host_arch(), (SLOW, FAST), leads=index == 0) for index in range(layout.servers)]
 
 
-def _apart(layout: TierLayout, here: Arch, there: Arch) -> list[Node]:
+def _apart(layout: TierLayout) -> list[Node]:
     native, foreign = (FAST, SLOW) if layout.fast_native else (SLOW, FAST)
-    kinds = [(here, native)] * layout.servers + [(there, foreign)] * layout.servers
+    kinds = [(host_arch(), native)] * layout.servers + [(other_arch(), foreign)] * layout.servers
     return [_node(layout, f"n{index}", arch, (kind,), leads=index == 0) for index, (arch, kind) in enumerate(kinds)]
 
 

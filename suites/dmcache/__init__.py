@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.dmcache import benefit, correctness, lost, power, settings
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.dmcache import benefit, correctness, lost, power, settings
 
 SCENARIOS: tuple[Scenario, ...] = (
     *correctness.SCENARIOS,

@@ -1,16 +1,16 @@
-"""What a cache owes its origin: every block when it is taken away, and no lie when it is lost."""
+"""A cache that is flushed and detached has written every block to its origin."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from lab.blockstack import dmcache, filesystem
-from lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
-from lab.blockstack.mapper import Mapper
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads import sysbench
-from suites.dmcache.oltp import ROWS, job, measured
-from suites.dmcache.stand import METADATA, NEEDS, TOPOLOGY, WRITECACHE, standing
+from cephlab.lab.blockstack import dmcache, filesystem
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from cephlab.lab.blockstack.mapper import Mapper
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.workloads import sysbench
+from cephlab.suites.dmcache.oltp import ROWS, job, measured
+from cephlab.suites.dmcache.stand import METADATA, WRITECACHE, scenario_on_stand, standing
 
 SECONDS = 8
 
@@ -50,15 +50,13 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
 
 
 SCENARIOS = tuple(
-    Scenario(
+    scenario_on_stand(
         name=f"dmcache.{name}-flush-detach",
         goal="A cache that is flushed and detached leaves an image that equals what it showed, byte by byte.",
         method=f"sysbench on MariaDB through {what}; digests of the cached device and, after the flush, of the image.",
         run=partial(flush_and_detach, kind=kind),
         check="witnessed",
         tier=tier,
-        topology=TOPOLOGY,
-        needs=NEEDS,
     )
     for name, kind, what, tier in (
         ("writeback", Mode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),

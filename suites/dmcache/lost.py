@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab import clock
-from lab.blockstack import filesystem
-from lab.blockstack.dmcache import CacheDevice, Mode
-from lab.blockstack.mapper import SECTOR_BYTES, failing
-from lab.blockstack.mariadb import DatabaseDown
-from lab.errors import CommandFailed, CommandTimedOut, LabError
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads import sysbench
-from lab.workloads.committed import Ledger
-from suites.dmcache.oltp import job
-from suites.dmcache.power import CLIENTS, COMMITTED, COMMITTED_S
-from suites.dmcache.stand import FAST, NEEDS, STORAGE, TOPOLOGY, Stand, standing
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.blockstack import filesystem
+from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES, failing
+from cephlab.lab.blockstack.mariadb import DatabaseDown
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.workloads import sysbench
+from cephlab.lab.workloads.committed import Ledger
+from cephlab.suites.dmcache.oltp import job
+from cephlab.suites.dmcache.power import CLIENTS, COMMITTED, wait_committed
+from cephlab.suites.dmcache.stand import FAST, STORAGE, Stand, scenario_on_stand, standing
 
 _READ_S = 120.0
 
@@ -32,15 +31,10 @@ def lose_cache(stage: Stage, mode: Mode) -> None:
         stand.impose()
         enough = stage.rng.randint(*COMMITTED)
         with ledger.running():
-            clock.wait(
-                lambda: len(ledger.acknowledged),
-                lambda count: count >= enough,
-                what=f"{enough} committed transactions",
-                timeout_s=COMMITTED_S,
-            )
+            wait_committed(ledger, enough)
             status = cache.status()
             stand.mapper.swap(FAST, failing(stand.cache_bytes // SECTOR_BYTES))
-            recorder.record("step", what="the cache's device fails")
+            recorder.step("the cache's device fails")
         stand.impose(slow=False)
         recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
         recorder.witness("blocks in the cache", got=status.used, least=1)
@@ -73,28 +67,21 @@ def _signs(stand: Stand, ledger: Ledger) -> list[str]:
     """What tells a user of the loss: a file system or a server that does not come up, or transactions that are gone."""
     try:
         stand.open_database()
-        found = ledger.read_back()
+        wrong = ledger.read_back()
         (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
     except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
-        return [_brief(error)]
-    signs = [f"{len(numbers)} {what}" for what, numbers in (("lost", found.lost), ("half", found.half)) if numbers]
+        return [f"{error.what}: {error.detail[-400:]}"]
+    signs = [f"{len(numbers)} {what}" for what, numbers in (("lost", wrong.lost), ("half", wrong.half)) if numbers]
     return signs + ([] if checked[-1] == "OK" else [f"CHECK TABLE: {checked[-1]}"])
 
 
-def _brief(error: LabError) -> str:
-    return f"{error.what}: {error.detail[-400:]}"
-
-
 SCENARIOS = tuple(
-    Scenario(
+    scenario_on_stand(
         name=f"dmcache.cache-lost[{mode}]",
         goal=goal,
         method="Lets the cache's device fail under commits that another machine acknowledges; then the origin alone.",
         run=partial(lose_cache, mode=mode),
         check="witnessed",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
     )
     for mode, goal in (
         (Mode.WRITETHROUGH, "A writethrough cache whose device dies takes no acknowledged transaction with it."),

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab import clock
-from lab.blockstack import dmcache
-from lab.blockstack.dmcache import CacheDevice, Mode
-from lab.blockstack.mapper import Mapper
-from lab.blockstack.mariadb import DatabaseDown
-from lab.blockstack.writecache import WriteCache
-from lab.errors import CommandFailed
-from lab.history import Recorder
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads import sysbench
-from lab.workloads.committed import Ledger
-from suites.dmcache.oltp import job
-from suites.dmcache.stand import METADATA, NEEDS_CUT, NODE, STORAGE, TOPOLOGY, WRITECACHE, Stand, standing
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed
+from cephlab.lab.blockstack import dmcache
+from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.mapper import Mapper
+from cephlab.lab.blockstack.mariadb import DatabaseDown
+from cephlab.lab.blockstack.writecache import WriteCache
+from cephlab.lab.cluster.own import own
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.workloads import sysbench
+from cephlab.lab.workloads.committed import Ledger
+from cephlab.suites.dmcache.oltp import job
+from cephlab.suites.dmcache.stand import (
+    METADATA,
+    NEEDS_CUT,
+    NODE,
+    STORAGE,
+    WRITECACHE,
+    Stand,
+    scenario_on_stand,
+    standing,
+)
 
 CLIENTS = 4
 """That commit from another machine, each of them one transaction at a time."""
@@ -41,8 +51,8 @@ def cut_power(stage: Stage, kind: str) -> None:
         ledger.prepare()
         stand.impose()
         _until_cut(stage, stand, cache, ledger)
-        stage.cluster.lab.start_node(NODE)
-        recorder.record("step", what="power back")
+        own(stage.cluster).lab.start_node(NODE)
+        recorder.step("power back")
         stand.attach()
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
@@ -54,6 +64,16 @@ def cut_power(stage: Stage, kind: str) -> None:
             recorder.observe("CHECK TABLE after the power cut", got=checked[-1], wanted="OK")
 
 
+def wait_committed(ledger: Ledger, enough: int) -> None:
+    """Wait until so many transactions of a ledger are acknowledged."""
+    clock.wait(
+        lambda: len(ledger.acknowledged),
+        lambda count: count >= enough,
+        what=f"{enough} committed transactions",
+        timeout_s=COMMITTED_S,
+    )
+
+
 def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledger: Ledger) -> None:
     """Load the database from its own machine and from others, until enough is committed; then switch it off."""
     recorder, host = stage.recorder, stand.host
@@ -61,44 +81,45 @@ def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledg
     log = host.directory / "log/sysbench.log"
     host.spawn(job(stand, stage, runtime_s=LOAD_S).argv("run"), log=log)
     with ledger.running():
-        clock.wait(
-            lambda: len(ledger.acknowledged),
-            lambda count: count >= enough,
-            what=f"{enough} committed transactions",
-            timeout_s=COMMITTED_S,
-        )
+        wait_committed(ledger, enough)
         status = cache.status()
         beside = sysbench.samples(host.read(log).decode())
-        stage.cluster.lab.kill_node(NODE)
-        recorder.record("step", what="power cut")
+        own(stage.cluster).lab.kill_node(NODE)
+        recorder.step("power cut")
     stand.cache = None
     recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
-    recorder.witness("transactions of sysbench beside them", got=sum(one.tps for one in beside), least=1)
+    recorder.witness("transactions of sysbench beside them", got=sum(second.tps for second in beside), least=1)
     if not (isinstance(cache, CacheDevice) and cache.mode is Mode.WRITETHROUGH):
         recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
 
 
 def recovered(stand: Stand, recorder: Recorder) -> bool:
     """Whether the file system and the server come up; noted, and that InnoDB knew of the power cut."""
-    try:
-        stand.open_database()
-    except (CommandFailed, DatabaseDown) as error:
-        recorder.observe("the database after the power cut", got=f"{error.what}: {error.detail[-3000:]}", wanted="up")
+    if not came_up(stand, recorder, "the database after the power cut"):
         return False
-    recorder.observe("the database after the power cut", got="up", wanted="up")
     recorder.witness("InnoDB's recovery, 1 for yes", got=int(RECOVERY in stand.database.words()), least=1)
     return True
 
 
+def came_up(stand: Stand, recorder: Recorder, what: str) -> bool:
+    """Whether the file system and the server come up; noted."""
+    try:
+        stand.open_database()
+    except (CommandFailed, DatabaseDown) as error:
+        recorder.observe(what, got=f"{error.what}: {error.detail[-3000:]}", wanted="up")
+        return False
+    recorder.observe(what, got="up", wanted="up")
+    return True
+
+
 SCENARIOS = tuple(
-    Scenario(
+    scenario_on_stand(
         name=f"dmcache.power-cut[{kind}]",
         goal=f"A power cut in the middle of transactions loses none that was acknowledged, with a {kind} cache.",
         method="Kills the client under sysbench, with a ledger kept elsewhere; cache_check, recovery, the ledger.",
         run=partial(cut_power, kind=kind),
         check="witnessed",
         tier=Tier.QUICK if kind == Mode.WRITEBACK else Tier.FULL,
-        topology=TOPOLOGY,
         needs=NEEDS_CUT,
     )
     for kind in (Mode.WRITEBACK, Mode.WRITETHROUGH, WRITECACHE)

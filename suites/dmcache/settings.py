@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lab.blockstack.dmcache import Mode
-from lab.blockstack.mapper import SECTOR_BYTES
-from lab.blockstack.mariadb import Settings
-from lab.history import Recorder
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import MIB
-from lab.telemetry.statistics import interval
-from suites.dmcache.benefit import SECONDS, UNJUDGED, begin
-from suites.dmcache.oltp import ROWS, job, measured, steady
-from suites.dmcache.stand import CACHE_BYTES, IMAGE_BYTES, NEEDS, TOPOLOGY, standing
+from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES
+from cephlab.lab.blockstack.mariadb import Settings
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry.statistics import interval
+from cephlab.suites.dmcache.benefit import SECONDS, UNJUDGED, begin
+from cephlab.suites.dmcache.oltp import ROWS, job, measured, steady
+from cephlab.suites.dmcache.stand import CACHE_BYTES, IMAGE_BYTES, scenario_on_stand, standing
 
 BLOCK_SECTORS = (64, 256, 512, 1024, 2048)
 """32 KiB to 1 MiB. The paper's text goes down to 512 bytes, which the kernel refuses; its table has 512 sectors."""
@@ -37,8 +37,8 @@ def block_sizes(stage: Stage) -> None:
             stand.cached(Mode.WRITEBACK, sectors)
             wanted = job(stand, stage, threads=THREADS, runtime_s=SECONDS[stage.tier])
             label = f"blocks of {sectors * SECTOR_BYTES >> 10} KiB"
-            found = steady(measured(stand, stage, label, wanted))
-            note_rate(stage.recorder, label, found)
+            rates = steady(measured(stand, stage, label, wanted))
+            note_rate(stage.recorder, label, rates)
 
 
 def database_sizes(stage: Stage) -> None:
@@ -68,64 +68,33 @@ def small_cache(stage: Stage) -> None:
             note_rate(recorder, label, steady(measured(stand, stage, label, wanted)))
             status = cache.status()
         recorder.witness("blocks evicted", got=status.demotions, least=1)
-        recorder.record(
-            "figure",
-            what="hit ratio of a cache that is too small",
-            value=status.hit_ratio,
-            low=status.hit_ratio,
-            high=status.hit_ratio,
-            unit="",
-            least=None,
-            most=None,
-            why="the paper's was 0.75 to 0.96, with other sizes: written down, not judged",
-        )
+        bound = Bound("the paper's was 0.75 to 0.96, with other sizes: written down, not judged")
+        recorder.figure("hit ratio of a cache that is too small", status.hit_ratio, "", bound)
 
 
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
     """Note transactions a second as a figure without a limit."""
-    found = interval(values)
-    recorder.record(
-        "figure",
-        what=what,
-        value=found.mean,
-        low=found.low,
-        high=found.high,
-        unit="transactions/s",
-        least=None,
-        most=None,
-        why=UNJUDGED,
-    )
+    rate = interval(values)
+    recorder.figure(what, rate.mean, "transactions/s", Bound(UNJUDGED), interval=(rate.low, rate.high))
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_on_stand(
         name="dmcache.block-size",
         goal="How many transactions a writeback cache commits with blocks of 32 KiB to 1 MiB.",
         method="sysbench on MariaDB with a fresh cache of each block size.",
         run=block_sizes,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
     ),
-    Scenario(
+    scenario_on_stand(
         name="dmcache.database-size",
         goal="How many transactions a writeback cache commits on databases of several sizes.",
         method="sysbench on MariaDB with a new database of each size.",
         run=database_sizes,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
     ),
-    Scenario(
+    scenario_on_stand(
         name="dmcache.small-cache",
         goal="A cache smaller than the database evicts blocks and still serves.",
         method="sysbench on MariaDB with a cache larger than the database and a smaller one; hits, misses, demotions.",
         run=small_cache,
-        check="figures",
-        tier=Tier.FULL,
-        topology=TOPOLOGY,
-        needs=NEEDS,
     ),
 )

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePosixPath
 
-from lab import pools
-from lab.blockstack import filesystem, krbd, mapper
-from lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, Mode, metadata_bytes
-from lab.blockstack.mapper import SECTOR_BYTES, Mapper
-from lab.blockstack.mariadb import DATABASE, MariaDb
-from lab.blockstack.writecache import WriteCache
-from lab.cluster import Cluster
-from lab.errors import CleanupFailed, LabError
-from lab.host import Host
-from lab.pools import PoolKind
-from lab.scenario import Stage, Topology
-from lab.spec import GIB, MIB, Capability, Disk, DiskClass
+from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.blockstack import filesystem, krbd, mapper
+from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, Mode, metadata_bytes
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
+from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
+from cephlab.lab.blockstack.writecache import WriteCache
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import GIB, MIB, Capability, Disk, DiskClass
 
 NODE = "c0"
 STORAGE = "n0"
@@ -52,6 +54,9 @@ TOPOLOGY = Topology(
 )
 NEEDS = frozenset({Capability.OWN_KERNEL})
 NEEDS_CUT = frozenset({Capability.OWN_KERNEL, Capability.POWER_CUT})
+
+scenario_on_stand = partial(Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS)
+"""Makes a scenario of this suite. What it says itself comes before these values."""
 
 DB, SLOW, FAST, METADATA = "db", "slow", "fast", "meta"
 WRITECACHE = "writecache"
@@ -116,10 +121,10 @@ class Stand:
     def impose(self, *, slow: bool = True) -> None:
         """Give the origin its class, or take it off again: filling and comparing need not wait for a slow disk."""
         sectors = self.mapper.sectors(self.image_device)
-        found = mapper.linear(self.image_device, sectors)
+        table = mapper.linear(self.image_device, sectors)
         if slow:
-            found = mapper.delayed(self.image_device, sectors, read_ms=ORIGIN_MS, write_ms=ORIGIN_MS)
-        self.mapper.swap(SLOW, found)
+            table = mapper.delayed(self.image_device, sectors, read_ms=ORIGIN_MS, write_ms=ORIGIN_MS)
+        self.mapper.swap(SLOW, table)
 
     def plain(self) -> None:
         """The origin alone, whatever was there before; a cache is flushed first."""
@@ -131,8 +136,6 @@ class Stand:
 
     def cached(self, mode: Mode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
         """A cache, made anew as in the paper; not fresh: with what its metadata knows."""
-        if self.cache is not None:
-            self.plain()
         fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
         made = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
         self._begin(made, fresh=fresh)
@@ -140,8 +143,6 @@ class Stand:
 
     def write_cached(self, *, fresh: bool = True) -> WriteCache:
         """As `cached`, by dm-writecache."""
-        if self.cache is not None:
-            self.plain()
         made = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
         self._begin(made, fresh=fresh)
         return made
@@ -157,6 +158,8 @@ class Stand:
         return self.write_cached(fresh=fresh) if kind == WRITECACHE else self.cached(Mode(kind), fresh=fresh)
 
     def _begin(self, made: CacheDevice | WriteCache, *, fresh: bool) -> None:
+        if self.cache is not None:
+            self.plain()
         if fresh:
             made.format()
         self._put(made.table())
@@ -198,9 +201,9 @@ class Stand:
         self._unmap()
 
     def tear_down(self) -> None:
-        """Whatever of it there is; goes on after an error and reports all."""
+        """Remove every layer that is there. It goes on after an error, and reports all errors at the end."""
         errors: list[str] = []
-        steps: list[Callable[[], None]] = [self.database.kill, self._unmount, *self._removals(), self._unmap]
+        steps = [self.database.kill, self._unmount, *self._removals(), self._unmap]
         for step in steps:
             try:
                 step()
@@ -209,8 +212,12 @@ class Stand:
         if errors:
             raise CleanupFailed(errors)
 
-    def _removals(self) -> list[Removal]:
-        return [Removal(self.mapper, name) for name in (DB, SLOW, FAST, METADATA)]
+    def _removals(self) -> list[Callable[[], None]]:
+        return [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
+
+    def _remove(self, name: str) -> None:
+        if name in self.mapper.names():
+            self.mapper.remove(name)
 
     def _unmount(self) -> None:
         if str(self.database.folder) in self.host.read(PurePosixPath("/proc/mounts")).decode():
@@ -219,18 +226,6 @@ class Stand:
     def _unmap(self) -> None:
         if self.host.exists(self.image_device):
             krbd.unmap_image(self.cluster, NODE, self.image_device)
-
-
-@dataclass(frozen=True)
-class Removal:
-    """Takes one device away, where it is there."""
-
-    mapper: Mapper
-    name: str
-
-    def __call__(self) -> None:
-        if self.name in self.mapper.names():
-            self.mapper.remove(self.name)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.hci import krbd, papers, power
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.hci import krbd, papers, power
 
 SCENARIOS: tuple[Scenario, ...] = (*power.SCENARIOS, *krbd.SCENARIOS, *papers.SCENARIOS)

@@ -1,7 +1,7 @@
 """The kernel's RBD client beside librbd, in one machine and in turns: what an operation costs each, by interval.
 
-All that the machine spends is counted, kernel and threads alike, as the process that the machine is on this one; what
-it spends at rest is taken off.
+The machine is a process on this one. Its CPU time counts as a whole, kernel and threads together, less what it takes at
+rest.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
-from lab import clock
-from lab.blockstack import krbd
-from lab.cluster import Cluster
-from lab.errors import LabBroken, Unavailable
-from lab.host import HostProcess
-from lab.providers.base import RunsMachines
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import Line, record_series
-from lab.spec import Capability
-from lab.telemetry.accounting import whole_s
-from lab.telemetry.statistics import interval, ratio_of_means, width
-from lab.workloads import fio
-from lab.workloads.fio import FioJob, Progress
-from lab.workloads.image import BlockImage
-from suites.hci.load import moved_bytes
-from suites.hci.papers import MULTI, VM, Setting
-from suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images, note
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.blockstack import krbd
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.history.history import Bound
+from cephlab.lab.providers.base import RunsMachines
+from cephlab.lab.providers.host import HostProcess
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.telemetry.accounting import whole_s
+from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
+from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob, Progress
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.hci.load import moved_bytes
+from cephlab.suites.hci.papers import MULTI, VM, GuestSetting
+from cephlab.suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images
 
 BATCH_S = 2.0
 BATCHES = 3
@@ -51,7 +53,7 @@ _FOREVER_S = 3600
 _NAMES = ("krbd", "librbd")
 
 SMALL_BYTES = 64 << 10
-"""Up to this what is done for each request decides what one costs; beyond it, what is done with each byte."""
+"""Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
 
 WHY = "the kernel's client answers a request without a library's threads in between"
 
@@ -68,7 +70,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Look:
+class MachineLook:
     """The machine at one moment. at_s: since the epoch; operations: 0 where a log has them."""
 
     at_s: float
@@ -77,7 +79,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TwoWays:
     """The same operation by two ways, by name."""
 
     cluster: Cluster
@@ -86,7 +88,7 @@ class Pair:
 
     def cpu_s(self) -> float:
         """What the machine has spent so far."""
-        lab = self.cluster.lab
+        lab = own(self.cluster).lab
         if not isinstance(lab, RunsMachines):
             what = "what a whole machine spends is not known here"
             raise Unavailable(what, f"hosts of {self.cluster.provider_name}", "use --lab uml or --lab qemu")
@@ -121,11 +123,11 @@ class Pair:
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
         if way.log is None:
-            return costs_of(looks, lambda one, two: float(two.operations - one.operations), idle)
+            return costs_of(looks, lambda first, two: float(two.operations - first.operations), idle)
         progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
-        return costs_of(covered(looks, progress), lambda one, two: progress.between(one.at_s, two.at_s), idle)
+        return costs_of(covered(looks, progress), lambda first, two: progress.between(first.at_s, two.at_s), idle)
 
-    def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[Look]:
+    def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[MachineLook]:
         looks = [self._look(counting=counting)]
         for _ in range(BATCHES):
             clock.SYSTEM.sleep(BATCH_S)
@@ -134,39 +136,41 @@ class Pair:
             looks.append(self._look(counting=counting))
         return looks
 
-    def _look(self, *, counting: bool) -> Look:
+    def _look(self, *, counting: bool) -> MachineLook:
         if not counting:
-            return Look(time.time(), self.cpu_s(), 0)
+            return MachineLook(time.time(), self.cpu_s(), 0)
         # The OSDs count at some moment between their question and their answer.
         began, before = time.time(), self.cpu_s()
         operations = self._operations()
-        return Look((began + time.time()) / 2, (before + self.cpu_s()) / 2, operations)
+        return MachineLook((began + time.time()) / 2, (before + self.cpu_s()) / 2, operations)
 
     def _operations(self) -> int:
         """As many operations as the OSDs have moved bytes for: a kernel cuts a large one into several requests."""
         return int(moved_bytes(self.cluster) / self.block_bytes)
 
 
-def covered(looks: Sequence[Look], progress: Progress) -> list[Look]:
-    """Looks at fio at work: what OSDs answer before it is to librbd, which opens the image."""
+def covered(looks: Sequence[MachineLook], progress: Progress) -> list[MachineLook]:
+    """Looks while fio was at work. Before that, the OSDs serve librbd, which opens the image."""
     if not progress.times_s:
         return []
     return [look for look in looks if progress.times_s[0] <= look.at_s <= progress.times_s[-1]]
 
 
-def costs_of(looks: Sequence[Look], counted: Callable[[Look, Look], float], idle: float) -> tuple[float, list[float]]:
+def costs_of(
+    looks: Sequence[MachineLook], counted: Callable[[MachineLook, MachineLook], float], idle: float
+) -> tuple[float, list[float]]:
     """(Operations, what one cost in each batch but for rest); a batch with too few operations is left out."""
     total = 0.0
     costs = []
-    for one, two in itertools.pairwise(looks):
-        done = counted(one, two)
+    for first, two in itertools.pairwise(looks):
+        done = counted(first, two)
         if done >= LEAST_IN_BATCH:
             total += done
-            costs.append((two.cpu_s - one.cpu_s - idle * (two.at_s - one.at_s)) / done)
+            costs.append((two.cpu_s - first.cpu_s - idle * (two.at_s - first.at_s)) / done)
     return total, costs
 
 
-def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], Pair], title: str) -> None:
+def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoWays], title: str) -> None:
     """In turns, until the interval of the ratio is narrow or the time is spent."""
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in _NAMES}
@@ -178,9 +182,9 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
             for name in _NAMES:
-                count, found = pair.turn(name, idle)
+                count, batches = pair.turn(name, idle)
                 done[name] += count
-                costs[name] += found
+                costs[name] += batches
             rounds += 1
     if min(map(len, costs.values())) < 2:
         raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
@@ -188,14 +192,14 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
-        note(recorder, what, cost.mean, "s", why="this kind of machine's own", interval=(cost.low, cost.high))
-    note(recorder, "CPU of the machine at rest", idle, "s/s", why="taken off")
+        recorder.figure(what, cost.mean, "s", Bound("this kind of machine's own"), interval=(cost.low, cost.high))
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("taken off"))
     if pair.block_bytes <= SMALL_BYTES:
         judge(stage, costs)
     else:
         write_down(stage, costs, crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout))
     lines = [
-        Line("CPU for one operation, seconds", name, tuple((float(at), one) for at, one in enumerate(costs[name], 1)))
+        Line("CPU for one operation, seconds", name, tuple((float(at), cost) for at, cost in enumerate(costs[name], 1)))
         for name in _NAMES
     ]
     record_series(recorder, title, lines, axis="batch", marks={}, words=f"{rounds} turns each")
@@ -207,29 +211,31 @@ def narrow(costs: Mapping[str, list[float]]) -> bool:
 
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
-    """krbd over librbd: below 1 with all of its interval, or nobody can tell, or it is not so."""
+    """krbd over librbd: pass where the whole interval is below 1, fail where it is above, else inconclusive."""
     _note_ratio(stage, costs, why=WHY, most=1.0)
 
 
 def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> None:
-    """krbd over librbd where bytes decide: who sums them faster is no question of kernel or library."""
+    """krbd over librbd where bytes decide the cost: the faster checksum wins, so there is no verdict."""
     _note_ratio(stage, costs, why=f"bytes decide at this size, and the machine's kernel sums them with {driver}")
 
 
 def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], *, why: str, most: float | None = None) -> None:
     ratio = ratio_of_means(costs["krbd"], costs["librbd"])
     bounds = (ratio.low, min(ratio.high, 1e9))
-    note(stage.recorder, "CPU for one operation, krbd over librbd", ratio.mean, "", most=most, why=why, interval=bounds)
+    stage.recorder.figure(
+        "CPU for one operation, krbd over librbd", ratio.mean, "", Bound(why, most=most), interval=bounds
+    )
 
 
 def crc32c_driver(listed: str) -> str:
     """What a kernel computes crc32c with, from its /proc/crypto: the driver that comes before the others."""
-    found = []
+    drivers = []
     for part in listed.split("\n\n"):
         fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in part.splitlines())}
         if fields.get("name") == "crc32c":
-            found.append((int(fields["priority"]), fields["driver"]))
-    return max(found)[1] if found else "no driver that it lists"
+            drivers.append((int(fields["priority"]), fields["driver"]))
+    return max(drivers)[1] if drivers else "no driver that it lists"
 
 
 @contextmanager
@@ -243,66 +249,48 @@ def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
             krbd.unmap_image(cluster, NODE, device)
 
 
-def by_fio(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], Pair]:
+def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
     """The paper's command on the mapped device, and with librbd's engine in place of psync's."""
-
-    def make(cluster: Cluster, image: BlockImage, device: PurePosixPath) -> Pair:
-        host = cluster.hosts[NODE]
-        base = host.directory / "fio-krbd"
-        timed = (f"--write_iops_log={base}", "--per_job_logs=0", "--log_unix_epoch=1")
-        job = FioJob(
-            name="beside",
-            pool=image.pool,
-            target=image.name,
-            pattern=setting.pattern,
-            block_bytes=setting.block_bytes,
-            depth=1,
-            size_bytes=IMAGE_BYTES,
-            runtime_s=_FOREVER_S,
-            options={"rbd_cache": "false"},
-            client=cluster.client_name,
-            timed=True,
-        )
-        argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
-        mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
-        library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
-        return Pair(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
-
-    return make
-
-
-def by_qemu(setting: Setting) -> Callable[[Cluster, BlockImage, PurePosixPath], Pair]:
-    """QEMU's own block layer on the mapped device, and through its rbd driver: what a hypervisor has the choice of."""
-
-    def make(cluster: Cluster, image: BlockImage, device: PurePosixPath) -> Pair:
-        host = cluster.hosts[NODE]
-        write = ("-w",) if setting.writes else ()
-        argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
-        user = cluster.client_name.removeprefix("client.")
-        through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
-        ways = {
-            name: Way(
-                partial(
-                    host.spawn,
-                    (*argv, *write, "-f", "raw", target),
-                    log=host.directory / "qemu-img",
-                    env=_modules(cluster),
-                )
-            )
-            for name, target in (("krbd", str(device)), ("librbd", through))
-        }
-        return Pair(cluster, setting.block_bytes, ways)
-
-    return make
-
-
-def _modules(cluster: Cluster) -> dict[str, str]:
     host = cluster.hosts[NODE]
-    return {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
+    base = host.directory / "fio-krbd"
+    timed = (f"--write_iops_log={base}", "--per_job_logs=0", "--log_unix_epoch=1")
+    job = FioJob(
+        name="beside",
+        pool=image.pool,
+        target=image.name,
+        pattern=setting.pattern,
+        block_bytes=setting.block_bytes,
+        depth=1,
+        size_bytes=IMAGE_BYTES,
+        runtime_s=_FOREVER_S,
+        options={"rbd_cache": "false"},
+        client=cluster.client_name,
+        timed=True,
+    )
+    argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
+    mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
+    library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
+    return TwoWays(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
 
 
-def _scenario(way: str, setting: Setting, tier: Tier) -> Scenario:
-    make = by_qemu(setting) if way == "qemu-img" else by_fio(setting)
+def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
+    """QEMU's own block layer on the mapped device, and through its rbd driver: what a hypervisor has the choice of."""
+    host = cluster.hosts[NODE]
+    write = ("-w",) if setting.writes else ()
+    argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
+    user = cluster.client_name.removeprefix("client.")
+    through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
+    modules = {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
+    spawn = partial(host.spawn, log=host.directory / "qemu-img", env=modules)
+    ways = {
+        name: Way(partial(spawn, (*argv, *write, "-f", "raw", target)))
+        for name, target in (("krbd", str(device)), ("librbd", through))
+    }
+    return TwoWays(cluster, setting.block_bytes, ways)
+
+
+def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
+    make = partial(by_qemu if way == "qemu-img" else by_fio, setting)
     title = f"{setting.pattern} of {setting.size} by {way}: krbd and librbd"
     small = setting.block_bytes <= SMALL_BYTES
     less = "An operation costs a machine less CPU through its kernel's RBD client than through librbd."
@@ -320,6 +308,9 @@ def _scenario(way: str, setting: Setting, tier: Tier) -> Scenario:
 
 
 SCENARIOS = (
-    *(_scenario("fio", one, Tier.QUICK if one.size == "4K" and one in VM else Tier.FULL) for one in (*VM, *MULTI)),
-    *(_scenario("qemu-img", one, Tier.FULL) for one in VM),
+    *(
+        _scenario("fio", setting, Tier.QUICK if setting.size == "4K" and setting in VM else Tier.FULL)
+        for setting in (*VM, *MULTI)
+    ),
+    *(_scenario("qemu-img", setting, Tier.FULL) for setting in VM),
 )

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from lab.hypervisor.command import Cache, device
-from lab.hypervisor.guest import Guest
-from lab.scenario import Scenario, Stage, Tier
-from lab.series import Line, record_series
-from lab.spec import MIB
-from suites.hci.load import Run, received_bytes, run_all
-from suites.hci.stand import IMAGE_BYTES, TOPOLOGY, disk, hypervisor, images, note
+from cephlab.lab.history.history import Bound
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites.hci.hypervisor.command import CacheMode, device
+from cephlab.suites.hci.hypervisor.guest import HostedGuest
+from cephlab.suites.hci.load import GuestRun, received_bytes, run_all
+from cephlab.suites.hci.stand import IMAGE_BYTES, TOPOLOGY, disk, hypervisor, images
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
 SECONDS = {Tier.QUICK: 8, Tier.FULL: 16}
@@ -21,7 +22,7 @@ SECONDS = {Tier.QUICK: 8, Tier.FULL: 16}
 JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
 """At once; the paper has six, on three nodes."""
-CACHES = (Cache.NONE, Cache.WRITEBACK)
+CACHES = (CacheMode.NONE, CacheMode.WRITEBACK)
 END_S = 240.0
 """For fio to start and to end in an emulated guest beside other work."""
 LEAST_OPERATIONS = 30
@@ -33,7 +34,7 @@ COST = "native code, whatever the guest is: written down, for comparing this mac
 
 
 @dataclass(frozen=True)
-class Setting:
+class GuestSetting:
     """One published command. source: where; pattern: fio's rw; size: of a block, in the paper's words."""
 
     name: str
@@ -70,50 +71,55 @@ class Setting:
         ]
 
 
-VM = tuple(Setting("vm-linux", f"{_PVE} 5.2", pattern, size) for size in ("4K", "4M") for pattern in ("write", "read"))
+VM = tuple(
+    GuestSetting("vm-linux", f"{_PVE} 5.2", pattern, size) for size in ("4K", "4M") for pattern in ("write", "read")
+)
 MULTI = tuple(
-    Setting("multi-vm-linux", f"{_PVE} 5.3", pattern, size)
+    GuestSetting("multi-vm-linux", f"{_PVE} 5.3", pattern, size)
     for size in ("4K", "4M")
     for pattern in ("randwrite", "randread")
 )
 
 
-Points = dict[Cache, list[tuple[float, list[Run]]]]
+Points = dict[CacheMode, list[tuple[float, list[GuestRun]]]]
 """Cache mode -> (place on the axis, what each guest did)."""
 
 
-def one_guest(stage: Stage, setting: Setting) -> None:
+def one_guest(stage: Stage, setting: GuestSetting) -> None:
     """One guest with a disk in each cache mode, one job and four."""
-    found: Points = {cache: [] for cache in CACHES}
-    with guests_of(stage, 1) as guests:
-        for jobs in JOBS:
-            for cache in CACHES:
-                found[cache].append((float(jobs), loaded(stage, setting, cache, guests, jobs)))
-    draw(stage, f"{setting.pattern} of {setting.size} in one guest, against jobs", found, "jobs")
+    points = measured(stage, setting, [(jobs, 1, jobs) for jobs in JOBS])
+    draw(stage, f"{setting.pattern} of {setting.size} in one guest, against jobs", points, "jobs")
 
 
-def several_guests(stage: Stage, setting: Setting) -> None:
+def several_guests(stage: Stage, setting: GuestSetting) -> None:
     """From one guest to several, each with disks of its own and one job."""
-    counts = GUESTS[stage.tier]
-    found: Points = {cache: [] for cache in CACHES}
-    with guests_of(stage, max(counts)) as guests:
-        for count in counts:
+    points = measured(stage, setting, [(count, count, 1) for count in GUESTS[stage.tier]])
+    draw(stage, f"{setting.pattern} of {setting.size}, against guests at once", points, "guests")
+
+
+def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, int, int]]) -> Points:
+    """The setting in each cache mode. places: (place on the axis, guests at once, jobs in each)."""
+    points: Points = {cache: [] for cache in CACHES}
+    with guests_of(stage, max(count for _, count, _ in places)) as guests:
+        for place, count, jobs in places:
             for cache in CACHES:
-                found[cache].append((float(count), loaded(stage, setting, cache, guests[:count], 1)))
-    draw(stage, f"{setting.pattern} of {setting.size}, against guests at once", found, "guests")
+                points[cache].append((float(place), loaded(stage, setting, cache, guests[:count], jobs)))
+    return points
 
 
 @contextmanager
-def guests_of(stage: Stage, count: int) -> Iterator[list[Guest]]:
+def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
     """Guests that have a disk in each cache mode: what is compared runs in the same guest, minutes apart."""
     with images(stage.cluster, count * len(CACHES)) as made:
         shares = [made[number::count] for number in range(count)]
-        disks = [[disk(one, cache) for one, cache in zip(share, CACHES, strict=True)] for share in shares]
+        disks = [[disk(image, cache) for image, cache in zip(share, CACHES, strict=True)] for share in shares]
         with hypervisor(stage.cluster).guests(disks) as guests:
             yield guests
 
 
-def loaded(stage: Stage, setting: Setting, cache: Cache, guests: Sequence[Guest], jobs: int) -> list[Run]:
+def loaded(
+    stage: Stage, setting: GuestSetting, cache: CacheMode, guests: Sequence[HostedGuest], jobs: int
+) -> list[GuestRun]:
     """The command in all of these guests at once; what was seen is noted."""
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
     before = received_bytes(cluster)
@@ -121,25 +127,25 @@ def loaded(stage: Stage, setting: Setting, cache: Cache, guests: Sequence[Guest]
     runs = run_all(guests, number, argv, (seconds + END_S) * cluster.patience)
     reached = received_bytes(cluster) - before
     label = f"cache={cache}, {len(guests)} guest(s), {jobs} job(s)"
-    for index, one in enumerate(runs):
-        note_run(stage, f"{label}, guest {index + 1}", one)
-    written = sum(one.result.write.bytes for one in runs)
+    for index, run in enumerate(runs):
+        note_run(stage, f"{label}, guest {index + 1}", run)
+    written = sum(run.result.write.bytes for run in runs)
     if setting.writes:
         note_reached(stage, label, reached / written if written else 0.0, alone=jobs == 1)
     return runs
 
 
-def note_run(stage: Stage, what: str, run: Run) -> None:
+def note_run(stage: Stage, what: str, run: GuestRun) -> None:
     """What one guest did, and that it did enough."""
     recorder, asked = stage.recorder, run.asked
     recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
-    note(recorder, f"throughput, {what}", run.result.iops, "operations/s", why=SPEED)
-    note(recorder, f"mean latency, {what}", run.result.main.latency_mean_s, "s", why=SPEED)
+    recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED))
+    recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED))
     cpu = run.cpu
     if cpu is not None:
         bounds = (cpu.low, cpu.high) if cpu.samples > 1 else None
-        note(recorder, f"host's CPU for one operation, {what}", cpu.mean, "s", why=COST, interval=bounds)
+        recorder.figure(f"host's CPU for one operation, {what}", cpu.mean, "s", Bound(COST), interval=bounds)
 
 
 LEAST_REACHED = 0.99
@@ -151,30 +157,26 @@ def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None
     """Bytes that the OSDs got for one that a guest wrote. alone: one job, whose writes cannot overtake each other."""
     what = f"bytes to the cluster for one written, {label}"
     if not alone:
-        note(stage.recorder, what, share, "", why="jobs write the same places, which may be put together")
+        stage.recorder.figure(what, share, "", Bound("jobs write the same places, which may be put together"))
         return
     why = "the paper's writes are synchronous: each is on the cluster before it is acknowledged, cache or not"
-    note(stage.recorder, what, share, "", least=LEAST_REACHED, most=MOST_REACHED, why=why)
+    stage.recorder.figure(what, share, "", Bound(why, least=LEAST_REACHED, most=MOST_REACHED))
 
 
-def draw(stage: Stage, title: str, found: Points, axis: str) -> None:
+def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
     """A line for each cache mode in each panel."""
     lines = []
-    for cache, points in found.items():
+    for cache, points in drawn.items():
         rate = tuple((at, sum(run.result.iops for run in runs)) for at, runs in points)
         latency = tuple((at, sum(run.result.main.latency_mean_s for run in runs) / len(runs)) for at, runs in points)
         lines += [Line(RATE, cache.value, rate), Line(LATENCY, cache.value, latency)]
         cpu = [(at, [run.cpu.mean for run in runs if run.cpu is not None]) for at, runs in points]
         lines.append(Line(CPU, cache.value, tuple((at, sum(each) / len(each)) for at, each in cpu if each)))
-    words = "throughput and latency are those of emulated guests" if not stage_has_kvm(stage) else ""
+    words = "throughput and latency are those of emulated guests" if not hypervisor(stage.cluster).parts.kvm else ""
     record_series(stage.recorder, title, lines, axis=axis, marks={}, words=words)
 
 
-def stage_has_kvm(stage: Stage) -> bool:
-    return hypervisor(stage.cluster).parts.kvm
-
-
-def _vm(setting: Setting) -> Scenario:
+def _vm(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.vm-linux[op={setting.pattern},size={setting.size}]",
         goal="A guest's synchronous writes reach the cluster whatever its disk's cache mode; what I/O costs the host.",
@@ -186,7 +188,7 @@ def _vm(setting: Setting) -> Scenario:
     )
 
 
-def _multi(setting: Setting) -> Scenario:
+def _multi(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.multi-vm-linux[op={setting.pattern},size={setting.size}]",
         goal="Several guests on one node, each on its own image, and what an operation then costs the host.",

@@ -1,4 +1,4 @@
-"""The power of a guest's host goes while it writes: what its disk's cache mode has promised is on the image."""
+"""A guest's host loses power while it writes: the image has all that the disk's cache mode promises."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from lab import clock
-from lab.errors import LabBroken
-from lab.hypervisor.command import Cache, device
-from lab.hypervisor.ledger import Ledger, compare
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import MIB
-from lab.workloads.image import BlockImage
-from suites.hci.stand import ROLE_SETS, disk, hypervisor, images
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.hci.hypervisor.command import CacheMode, device
+from cephlab.suites.hci.hypervisor.ledger import BlockLedger, compare
+from cephlab.suites.hci.stand import ROLE_SETS, disk, hypervisor, images
 
 TOPOLOGY = Topology(native=1, foreign=1, clients=True, role_sets=ROLE_SETS)
 """Both architectures hold the data and read it back."""
+scenario_on_both = partial(Scenario, check="witnessed", topology=TOPOLOGY)
+
 READER = "c1"
 """The client of the other architecture."""
 TWO_COPIES = PoolKind("replicated", 2)
@@ -42,13 +45,13 @@ HOLDS_BACK = {
 }
 
 
-def cut_power(stage: Stage, cache: Cache, told: Cache | None = None) -> None:
+def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> None:
     """told: the mode that the guest's owner believes in, where it is another than the disk's."""
     recorder, cluster = stage.recorder, stage.cluster
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
         wanted = disk(image, cache, **HOLDS_BACK)
         with hypervisor(cluster).guests([[wanted]]) as (guest,):
-            ledger = Ledger(guest, device(0), IMAGE_BYTES, stage.rng)
+            ledger = BlockLedger(guest, device(0), IMAGE_BYTES, stage.rng)
             goal = stage.rng.randint(*FLUSHED)
             within_s = WITHIN_S * cluster.patience
             with ledger.running():
@@ -56,15 +59,15 @@ def cut_power(stage: Stage, cache: Cache, told: Cache | None = None) -> None:
                 ledger.flush_no_more()
                 _reach(lambda: ledger.written >= ledger.flushed + WAITING, f"{WAITING} blocks more", within_s)
                 guest.cut_power()
-        promised = ledger.written if (told or cache) is Cache.NONE else ledger.flushed
+        promised = ledger.written if (told or cache) is CacheMode.NONE else ledger.flushed
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
-        found = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
-    recorder.record("read-back", by=READER, unacknowledged=found.unacknowledged)
-    recorder.observe("promised blocks that are gone", got=list(found.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(found.made_up[:_SHOWN]), wanted=[])
+        wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
+    recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
+    recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[])
+    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
     recorder.witness("blocks promised when the power went", got=promised, least=FLUSHED[0])
-    if cache is Cache.WRITEBACK:
-        gone = ledger.begun - promised - found.unacknowledged
+    if cache is CacheMode.WRITEBACK:
+        gone = ledger.begun - promised - wrong.unacknowledged
         recorder.witness("blocks that nobody was promised and that went with the cache", got=gone, least=1)
 
 
@@ -72,7 +75,7 @@ def _reach(reached: Callable[[], bool], what: str, within_s: float) -> None:
     clock.wait(reached, bool, what=what, timeout_s=within_s, timed_out=_too_slow)
 
 
-def _too_slow(what: str, seconds: float, _last: str) -> LabBroken:
+def _too_slow(what: str, seconds: float, _last: object) -> LabBroken:
     return LabBroken(f"the guest did not write {what} within {seconds:g} s")
 
 
@@ -98,7 +101,7 @@ def exported(stage: Stage) -> Iterator[PurePosixPath]:
         host.remove(path)
 
 
-def both_sides(stage: Stage, cache: Cache) -> None:
+def both_sides(stage: Stage, cache: CacheMode) -> None:
     """A guest that is shut down leaves what a client of the other side reads, and reads what that one has written."""
     recorder, cluster = stage.recorder, stage.cluster
     theirs = stage.rng.randbytes(IMAGE_BYTES)
@@ -108,46 +111,40 @@ def both_sides(stage: Stage, cache: Cache) -> None:
             cluster.hosts[READER].push(theirs, path)
             cluster.tool(READER, "rbd", "import", "--no-progress", str(path), given.spec)
         with hypervisor(cluster).guests([[disk(image, cache, **HOLDS_BACK), disk(given, cache)]]) as (guest,):
-            ledger = Ledger(guest, device(0), IMAGE_BYTES, stage.rng)
+            ledger = BlockLedger(guest, device(0), IMAGE_BYTES, stage.rng)
             while ledger.written < FLUSHED[0]:
                 ledger.step(stage.rng.randint(1, 6), flush=False)
             seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
         # Its QEMU was told to end, and closed the disk: what it had not flushed is promised as well.
-        found = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
-    recorder.observe("blocks of the guest that the other side lacks", got=list(found.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(found.made_up[:_SHOWN]), wanted=[])
+        wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
+    recorder.observe("blocks of the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[])
+    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
     wanted = hashlib.sha256(theirs).hexdigest()
     recorder.observe("sha256 of what the other side wrote, as the guest reads it", got=seen, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])
 
 
 SCENARIOS = (
-    Scenario(
+    scenario_on_both(
         name="hci.power-cut[cache=none]",
         goal="With cache=none every write that a guest was told of as done survives its host's power.",
         method="Numbered blocks from a guest; its QEMU is killed; the other architecture's client reads the image.",
-        run=partial(cut_power, cache=Cache.NONE),
-        check="witnessed",
-        topology=TOPOLOGY,
+        run=partial(cut_power, cache=CacheMode.NONE),
     ),
-    Scenario(
+    scenario_on_both(
         name="hci.power-cut[cache=writeback]",
         goal="With cache=writeback every write before an acknowledged flush survives its host's power.",
         method="As with cache=none, with a librbd cache that writes nothing by itself; what was flushed is looked for.",
-        run=partial(cut_power, cache=Cache.WRITEBACK),
-        check="witnessed",
-        topology=TOPOLOGY,
+        run=partial(cut_power, cache=CacheMode.WRITEBACK),
     ),
     *(
-        Scenario(
+        scenario_on_both(
             name=f"hci.both-sides[cache={cache}]",
             goal="What a guest writes, a librbd client of the other architecture reads, and the other way round.",
             method="Numbered blocks by a guest that is then shut down; an image that the other side has imported.",
             run=partial(both_sides, cache=cache),
-            check="witnessed",
-            tier=Tier.QUICK if cache is Cache.WRITEBACK else Tier.FULL,
-            topology=TOPOLOGY,
+            tier=Tier.QUICK if cache is CacheMode.WRITEBACK else Tier.FULL,
         )
-        for cache in (Cache.NONE, Cache.WRITEBACK)
+        for cache in (CacheMode.NONE, CacheMode.WRITEBACK)
     ),
 )

@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
-from lab import pools
-from lab.arch import host_arch
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.hypervisor import guest, parts
-from lab.hypervisor.command import Cache, Order, RbdDisk
-from lab.hypervisor.guest import Guest
-from lab.hypervisor.parts import Parts
-from lab.images.store import ImageStore
-from lab.pools import PoolKind
-from lab.scenario import Topology
-from lab.spec import MIB
-from lab.workers import Workers
-from lab.workloads import image
-from lab.workloads.image import BlockImage
-from suites.limits import figure
-from suites.machines import home_of
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.workloads import image
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.hci.hypervisor import guest, parts
+from cephlab.suites.hci.hypervisor.command import CacheMode, Order, RbdDisk
+from cephlab.suites.hci.hypervisor.guest import HostedGuest
+from cephlab.suites.hci.hypervisor.parts import GuestFiles
 
 NODE = "c0"
 """Where the guests run."""
@@ -39,8 +36,6 @@ TOPOLOGY = Topology(
 )
 """For what is measured: the cluster's side of an operation is no part of it."""
 
-SHARED = "speed of emulated guests on a machine that others share: written down, not judged"
-
 
 @dataclass(frozen=True)
 class Hypervisor:
@@ -48,7 +43,7 @@ class Hypervisor:
 
     cluster: Cluster
     host: Host
-    parts: Parts
+    parts: GuestFiles
 
     def order(self, name: str, disks: Sequence[RbdDisk]) -> Order:
         """A guest with these disks; its folder has a short name, as a socket's path holds 107 bytes."""
@@ -66,27 +61,27 @@ class Hypervisor:
         )
 
     @contextmanager
-    def guests(self, wanted: Sequence[Sequence[RbdDisk]]) -> Iterator[list[Guest]]:
+    def guests(self, wanted: Sequence[Sequence[RbdDisk]]) -> Iterator[list[HostedGuest]]:
         """Guests with these disks, booted at the same time."""
         with ExitStack() as undo:
 
-            def boot(number: int) -> Guest:
+            def boot(number: int) -> HostedGuest:
                 order = self.order(f"g{number}", wanted[number])
                 return undo.enter_context(guest.running(self.host, order, patience=self.cluster.patience))
 
             with Workers(max_workers=len(wanted), thread_name_prefix="boot") as workers:
-                found = list(workers.map(boot, range(len(wanted))))
-            yield found
+                booted = list(workers.map(boot, range(len(wanted))))
+            yield booted
 
 
 def hypervisor(cluster: Cluster) -> Hypervisor:
     """The node that runs guests, with what they start from; LabBroken where its image is not at hand."""
-    home = home_of(cluster)
-    found = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
-    if found is None:
+    home = cluster.run.home
+    built = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
+    if built is None:
         raise LabBroken("the image of the hypervisor is gone from the cache", f"role sets {', '.join(ROLE_SETS)}")
     host = cluster.hosts[NODE]
-    return Hypervisor(cluster, host, parts.supply(home, host, found))
+    return Hypervisor(cluster, host, parts.supply(home, host, built))
 
 
 @contextmanager
@@ -104,18 +99,15 @@ def images(
     options of `rbd create`.
     """
     with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
-        found = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
-        for one in found:
-            image.create(cluster, NODE, one, *more)
+        disks = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
+        for target in disks:
+            image.create(cluster, NODE, target, *more)
             if written:
-                image.precondition(cluster, NODE, one)
-                image.require_written(cluster, NODE, one)
-        yield found
+                image.precondition(cluster, NODE, target)
+                image.require_written(cluster, NODE, target)
+        yield disks
 
 
-def disk(of: BlockImage, cache: Cache, **options: str) -> RbdDisk:
+def disk(of: BlockImage, cache: CacheMode, **options: str) -> RbdDisk:
     """An image as a guest's disk. options: of librbd."""
     return RbdDisk(of.pool, of.name, cache, options)
-
-
-note = partial(figure, why=SHARED)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.interop import (
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.interop import (
     cephmodels,
     compression,
     dencoder,

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph import conf
-from lab.errors import CommandTimedOut
-from lab.scenario import Scenario, Stage, Tier
-from suites.interop.cephtests import require_programs
-from suites.interop.matrix import counted_operations, observe_client, other
+from cephlab.lab.base.errors import CommandTimedOut
+from cephlab.lab.ceph import conf
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.cephtests import require_programs
+from cephlab.suites.interop.matrix import counted_operations, observe_client, other
 
 MODEL = "ceph_test_rados"
 FSX = "ceph_test_librbd_fsx"

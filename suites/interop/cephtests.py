@@ -6,25 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph import conf
-from lab.cluster import Cluster
-from lab.errors import Unavailable
-from lab.history import Recorder
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.workers import Workers
-from lab.workloads.gtest import Run, list_cases, run_gtest
-from suites.interop.known_gtest import Known, known_on, reason_for, selection
-from suites.interop.matrix import counted_operations, observe_client, other
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.ceph import conf
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads.gtest import Call, Run, list_cases, run_gtest
+from cephlab.suites.interop.known_gtest import Known, known_on, reason_for, selection
+from cephlab.suites.interop.matrix import counted_operations, observe_client, other
 
 AT_ONCE = 3
 """Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
 
 
 @dataclass(frozen=True)
-class Program:
+class UpstreamProgram:
     """One test program. limit_s: its time on native hosts; core: what the quick tier takes of it, a gtest filter.
 
     objects: whether its cases work with objects; those of the others only send commands, to whichever daemon.
@@ -62,15 +63,15 @@ TIERS_EXPECT = (
 
 API = (
     # The longest of the core come first, so that they do not run on alone at the end.
-    Program("ceph_test_rados_api_list", core="*"),
-    Program("ceph_test_rados_api_watch_notify", core="*"),
-    Program("ceph_test_rados_api_io", core="*"),
-    Program("ceph_test_rados_api_snapshots", core="*"),
-    Program("ceph_test_rados_api_lock", core="*"),
-    Program("ceph_test_rados_api_aio", limit_s=300, core=CORE_AIO),
-    Program("ceph_test_rados_api_stat", core="*"),
+    UpstreamProgram("ceph_test_rados_api_list", core="*"),
+    UpstreamProgram("ceph_test_rados_api_watch_notify", core="*"),
+    UpstreamProgram("ceph_test_rados_api_io", core="*"),
+    UpstreamProgram("ceph_test_rados_api_snapshots", core="*"),
+    UpstreamProgram("ceph_test_rados_api_lock", core="*"),
+    UpstreamProgram("ceph_test_rados_api_aio", limit_s=300, core=CORE_AIO),
+    UpstreamProgram("ceph_test_rados_api_stat", core="*"),
     *(
-        Program(f"ceph_test_rados_api_{topic}", limit_s=600, objects=topic not in ONLY_COMMANDS)
+        UpstreamProgram(f"ceph_test_rados_api_{topic}", limit_s=600, objects=topic not in ONLY_COMMANDS)
         for topic in [
             "aio_pp",
             "asio",
@@ -91,7 +92,7 @@ API = (
             "watch_notify_pp",
         ]
     ),
-    Program("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
+    UpstreamProgram("ceph_test_rados_api_tier_pp", limit_s=900, expects=TIERS_EXPECT),
 )
 
 HELLO_EXPECTS = (
@@ -104,7 +105,7 @@ HELLO_EXPECTS = (
 CLASSES = (
     # ceph_test_cls_rgw_meta is not among them: it needs a gateway to talk to.
     *(
-        Program(f"ceph_test_cls_{topic}", limit_s=900)
+        UpstreamProgram(f"ceph_test_cls_{topic}", limit_s=900)
         for topic in [
             "2pc_queue",
             "cas",
@@ -123,7 +124,7 @@ CLASSES = (
             "sdk",
         ]
     ),
-    Program("ceph_test_cls_hello", limit_s=900, expects=HELLO_EXPECTS),
+    UpstreamProgram("ceph_test_cls_hello", limit_s=900, expects=HELLO_EXPECTS),
 )
 
 ENCRYPTED_FLATTEN = (
@@ -149,12 +150,12 @@ LIBRBD_PARTS["rest"] = f"*-{':'.join(LIBRBD_PARTS.values())}"
 # Without RBD_FEATURES the program makes images of the first format and skips every case that needs a feature. 61 is
 # what images have by default: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
 LIBRBD = tuple(
-    Program("ceph_test_librbd", limit_s=3600, part=part, select=select, environ=(("RBD_FEATURES", "61"),))
+    UpstreamProgram("ceph_test_librbd", limit_s=3600, part=part, select=select, environ=(("RBD_FEATURES", "61"),))
     for part, select in LIBRBD_PARTS.items()
 )
 
 OTHERS = (
-    *(Program(f"ceph_test_rados_striper_api_{topic}", limit_s=600) for topic in ("aio", "io", "striping")),
+    *(UpstreamProgram(f"ceph_test_rados_striper_api_{topic}", limit_s=600) for topic in ("aio", "io", "striping")),
     *LIBRBD,
 )
 
@@ -171,10 +172,10 @@ EXPECTS = {
 }
 
 
-def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool = False) -> None:
+def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core: bool = False) -> None:
     """Run programs on a host of the client's architecture while every primary is on the other one."""
     cluster, host = stage.cluster, stage.cluster.host_with(client)
-    require_programs(cluster, host, [one.name for one in programs])
+    require_programs(cluster, host, [program.name for program in programs])
     observe_client(stage, client)
     with (
         # One of them leaves its pool, which Ceph complains of once it is five minutes old.
@@ -187,20 +188,15 @@ def run(stage: Stage, programs: Sequence[Program], client: Arch, *, core: bool =
             record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
 
 
-def run_program(cluster: Cluster, host: Host, program: Program, *, core: bool) -> Run:
+def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core: bool) -> Run:
     """One program: its cases are listed by a native host, which is quicker, and run on `host`."""
     known = known_on(host, cluster.provider_name)
     select = selection(known, program.name, program.core or "*" if core else program.select)
     lister = cluster.client.host
-    return run_gtest(
-        host,
-        program.name,
-        wanted=list_cases(lister, program.name, env=environment(lister), select=select),
-        env={**environment(host), **dict(program.environ)},
-        timeout_s=program.limit_s * cluster.patience,
-        report=host.directory / f"{program.name}.json",
-        select=select,
-    )
+    report = host.directory / f"{program.name}.json"
+    env = {**environment(host), **dict(program.environ)}
+    call = Call(program.name, report, program.limit_s * cluster.patience, env, select)
+    return run_gtest(host, call, list_cases(lister, program.name, env=environment(lister), select=select))
 
 
 def record_run(recorder: Recorder, ran: Run, known: Sequence[Known]) -> None:
@@ -243,13 +239,13 @@ def core_scenario(client: Arch) -> Scenario:
         name=f"interop.cephtests-core[client={client},primary={primary}]",
         goal="The core of upstream's librados tests passes between architectures.",
         method=f"Runs the programs for io, aio, snapshots, lock, list, stat and watch on {client}, led by {primary}.",
-        run=partial(run, programs=[one for one in PROGRAMS if one.core], client=client, core=True),
+        run=partial(run, programs=[program for program in PROGRAMS if program.core], client=client, core=True),
         check="gtest",
         expects=EXPECTS,
     )
 
 
-def program_scenario(program: Program, client: Arch) -> Scenario:
+def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
     primary = other(client)
     return Scenario(
         name=f"interop.cephtests-{program.topic}[client={client},primary={primary}]",

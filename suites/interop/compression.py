@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.ceph.objectstore import ObjectStore
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier
-from suites.expected import DEAD_COUNT
-from suites.interop.matrix import arch_of, observe_primaries, other
-from suites.interop.mirror import Mirror
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import arch_of, observe_primaries, other
+from cephlab.suites.interop.mirror import Mirror
 
 COMPRESSION = ("snappy", "zlib", "zstd", "lz4")
 CHECKSUMS = ("crc32c", "xxhash64")
@@ -49,11 +49,11 @@ def compressed(stage: Stage, writer: Arch) -> None:
             grown = [write(cluster, mirror, "compression_algorithm", name, content, patch) for name in COMPRESSION]
         for osd in cluster.osd_ids():
             # Equal sizes for different algorithms would say that the OSD never changed its algorithm.
-            sizes = {by_osd[osd].compressed_bytes for by_osd in grown}
+            sizes = {by_osd[osd]["compressed_bytes"] for by_osd in grown}
             what = f"algorithms told apart by their compressed bytes on osd.{osd} ({arch_of(cluster, osd)})"
             stage.recorder.witness(what, got=len(sizes - {0}), least=len(COMPRESSION))
         read = read_by_other(stage, mirror, writer)
-        stage.recorder.witness("compressed blobs read back", got=read.decompressions, least=len(COMPRESSION))
+        stage.recorder.witness("compressed blobs read back", got=read["decompressions"], least=len(COMPRESSION))
 
 
 def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
         with pools.primary_on(cluster, writer, pool):
             mirror = filled(stage, pool, "csum_type", algorithms)
         read = read_by_other(stage, mirror, writer)
-        stage.recorder.witness("checksums verified on reading", got=read.verifications, least=len(algorithms))
+        stage.recorder.witness("checksums verified on reading", got=read["verifications"], least=len(algorithms))
 
 
 def stored(stage: Stage, on: Arch) -> None:
@@ -76,7 +76,7 @@ def stored(stage: Stage, on: Arch) -> None:
 
 
 def filled(stage: Stage, pool: str, option: str, algorithms: Sequence[str]) -> Mirror:
-    """An object for every algorithm, named as it, written while the pool has that one."""
+    """One object for each algorithm, with its name. It is written while the pool uses that algorithm."""
     mirror = Mirror(stage.cluster.client, pool)
     for algorithm in algorithms:
         content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
@@ -92,8 +92,8 @@ def look_inside(stage: Stage, osd: int, pool: str) -> None:
     try:
         store = ObjectStore(cluster.daemon(f"osd.{osd}"), cluster.patience)
         for name, number in CHECKSUM_NUMBERS.items():
-            found = checksum_types(store.dump(where[name], name))
-            stage.recorder.observe(f"checksum types of {name} in the store", got=sorted(found), wanted=[number])
+            types = checksum_types(store.dump(where[name], name))
+            stage.recorder.observe(f"checksum types of {name} in the store", got=sorted(types), wanted=[number])
     finally:
         cluster.start(f"osd.{osd}")
     stage.recorder.witness("objects looked at in the store", got=len(where), least=len(ALL_CHECKSUMS))
@@ -107,11 +107,11 @@ def checksum_types(dump: Mapping[str, Any]) -> set[int]:
 
 def write(
     cluster: Cluster, mirror: Mirror, option: str, algorithm: str, content: bytes, patch: bytes
-) -> dict[int, Counters]:
+) -> dict[int, Counter[str]]:
     """Give the pool an algorithm and write an object under it; what that added to each OSD's counters."""
     cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
-    # An OSD says that it has a map before it has committed it, and its PGs go by it only then: until they do, they use
-    # the algorithm before this one. Its next statistics are later than that; primaries can be asked themselves.
+    # An OSD reports a map before its PGs use it; until then they compress as before. Its next statistics come later
+    # than that, so waiting for them is enough.
     cluster.settle()
     pools.wait_clean(cluster)
     before = counters(cluster)
@@ -121,7 +121,7 @@ def write(
     return {osd: after[osd] - before[osd] for osd in after}
 
 
-def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counters:
+def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
     """Move the primaries to the other architecture and read all; what that added to its OSDs' counters."""
     cluster = stage.cluster
     reader = other(writer)
@@ -130,43 +130,20 @@ def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counters:
         before = counters(cluster)
         mirror.verify(cluster.client, stage.recorder, f"read from {reader} after {writer} led the writes")
         after = counters(cluster)
-    return sum((after[osd] - before[osd] for osd in cluster.osd_ids(reader)), Counters())
+    return sum((after[osd] - before[osd] for osd in cluster.osd_ids(reader)), Counter())
 
 
-@dataclass(frozen=True)
-class Counters:
-    """What BlueStore counted since the OSD started."""
-
-    compressed_bytes: int = 0
-    decompressions: int = 0
-    verifications: int = 0
-
-    def __add__(self, more: Counters) -> Counters:
-        return Counters(
-            self.compressed_bytes + more.compressed_bytes,
-            self.decompressions + more.decompressions,
-            self.verifications + more.verifications,
-        )
-
-    def __sub__(self, less: Counters) -> Counters:
-        return Counters(
-            self.compressed_bytes - less.compressed_bytes,
-            self.decompressions - less.decompressions,
-            self.verifications - less.verifications,
-        )
-
-
-def counters(cluster: Cluster) -> dict[int, Counters]:
-    """The counters of every OSD."""
-    found = {}
+def counters(cluster: Cluster) -> dict[int, Counter[str]]:
+    """What BlueStore counted on every OSD since it started."""
+    by_osd = {}
     for osd in cluster.osd_ids():
         raw = cluster.client.tell(f"osd.{osd}", "perf dump")["bluestore"]
-        found[osd] = Counters(
+        by_osd[osd] = Counter(
             compressed_bytes=int(raw["compressed"]),
             decompressions=int(raw["decompress_lat"]["avgcount"]),
             verifications=int(raw["csum_lat"]["avgcount"]),
         )
-    return found
+    return by_osd
 
 
 def wordy(rng: Random, size: int) -> bytes:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.errors import CommandFailed, LabBroken, Unavailable
-from lab.scenario import Scenario, Stage
-from suites.interop.sides import Side, each, other, sides
+from cephlab.lab.base.errors import CommandFailed, LabBroken, Unavailable
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.suites.interop.sides import ArchSide, each, other, sides
 
 BATCH = 150  # instances for one process: starting it, emulated, costs half a second, and a command line has its limit
 REFUSED = "refused: "
@@ -28,7 +28,7 @@ class Instance:
         return f"{self.kind} #{self.number}"
 
 
-Commands = Callable[[Side, Instance], list[str]]
+Commands = Callable[[ArchSide, Instance], list[str]]
 """What ceph-dencoder is told to do with one instance; it ends with exactly one `dump_json`."""
 
 
@@ -36,8 +36,8 @@ def run(stage: Stage) -> None:
     """Encode everything by each, exchange the files, decode them, and compare."""
     with sides(stage.cluster, "dencoder") as between:
         types = each(between, known_types)
-        for arch, found in types.items():
-            if not found:
+        for arch, names in types.items():
+            if not names:
                 raise Unavailable(
                     f"the {arch} image's ceph-dencoder has no type modules",
                     "`ceph-dencoder list_types` names no type",
@@ -59,7 +59,7 @@ def run(stage: Stage) -> None:
         for arch, labels in refused.items():
             stage.recorder.observe(f"instances that {arch} cannot encode", got=labels, wanted=refused[first])
 
-        def read(side: Side) -> dict[str, str]:
+        def read(side: ArchSide) -> dict[str, str]:
             unpack(side, archives[other(between, side)])
             return dump(side, instances[first], decoding)
 
@@ -75,7 +75,7 @@ def run(stage: Stage) -> None:
 
 
 def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Instances whose JSON is not the one wanted; one that its own architecture refuses to handle proves nothing."""
+    """Instances whose JSON differs. An instance that its own architecture cannot handle does not count."""
     return sorted(
         label for label, text in wanted.items() if not text.startswith(REFUSED) and decoded.get(label) != text
     )
@@ -84,14 +84,14 @@ def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str
 # One architecture's part
 
 
-def known_types(side: Side) -> list[str]:
+def known_types(side: ArchSide) -> list[str]:
     try:
         return dencoder(side, ["list_types"]).split()
     except CommandFailed:
         return []
 
 
-def enumerate_instances(side: Side, types: Sequence[str]) -> list[Instance]:
+def enumerate_instances(side: ArchSide, types: Sequence[str]) -> list[Instance]:
     """Every test instance of every type; ceph-dencoder numbers them from 1."""
     counts = dencoder(side, [word for kind in types for word in ("type", kind, "count_tests")]).split()
     if len(counts) != len(types):
@@ -100,35 +100,35 @@ def enumerate_instances(side: Side, types: Sequence[str]) -> list[Instance]:
     return [Instance(kind, number, f"files/{index}") for index, (kind, number) in enumerate(pairs)]
 
 
-def encoding(side: Side, one: Instance) -> list[str]:
-    # Dumped after decoding its own bytes: what a type does not encode is not the other's to know.
-    path = str(side.path(one.file))
-    return ["type", one.kind, "select_test", str(one.number), "encode", "export", path, "decode", "dump_json"]
+def encoding(side: ArchSide, instance: Instance) -> list[str]:
+    # Dumped after decoding its own bytes: a field that the type does not encode cannot reach the other side.
+    path = str(side.path(instance.file))
+    return ["type", instance.kind, "select_test", str(instance.number), "encode", "export", path, "decode", "dump_json"]
 
 
-def decoding(side: Side, one: Instance) -> list[str]:
-    return ["type", one.kind, "import", str(side.path(one.file)), "decode", "dump_json"]
+def decoding(side: ArchSide, instance: Instance) -> list[str]:
+    return ["type", instance.kind, "import", str(side.path(instance.file)), "decode", "dump_json"]
 
 
-def dump(side: Side, instances: Sequence[Instance], commands: Commands) -> dict[str, str]:
+def dump(side: ArchSide, instances: Sequence[Instance], commands: Commands) -> dict[str, str]:
     """Label -> JSON text, or why it was refused."""
     side.host.make_directory(side.path("files"))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for start in range(0, len(instances), BATCH):
-        found |= _dump_batch(side, instances[start : start + BATCH], commands)
-    return found
+        texts |= _dump_batch(side, instances[start : start + BATCH], commands)
+    return texts
 
 
-def _dump_batch(side: Side, batch: Sequence[Instance], commands: Commands) -> dict[str, str]:
-    """One process for all; where one instance ends it, halves, until that instance is alone."""
+def _dump_batch(side: ArchSide, batch: Sequence[Instance], commands: Commands) -> dict[str, str]:
+    """One process for the whole batch. Where an instance crashes it, the batch is halved until that one is alone."""
     try:
-        texts = documents(dencoder(side, [word for one in batch for word in commands(side, one)]))
+        texts = documents(dencoder(side, [word for instance in batch for word in commands(side, instance)]))
     except CommandFailed as error:
         if len(batch) == 1:
             return {batch[0].label: REFUSED + (error.stderr.strip().splitlines() or ["no reason given"])[-1]}
         texts = []
     if len(texts) == len(batch):
-        return {one.label: text for one, text in zip(batch, texts, strict=True)}
+        return {instance.label: text for instance, text in zip(batch, texts, strict=True)}
     if len(batch) == 1:
         return {batch[0].label: REFUSED + f"{len(texts)} JSON documents for one instance"}
     middle = len(batch) // 2
@@ -140,18 +140,18 @@ def documents(output: str) -> list[str]:
     return [text + "\n}" for text in output.removesuffix("\n").removesuffix("\n}").split("\n}\n")] if output else []
 
 
-def dencoder(side: Side, commands: Sequence[str]) -> str:
+def dencoder(side: ArchSide, commands: Sequence[str]) -> str:
     modules = side.host.root / "usr/lib" / side.arch.triplet / "ceph/denc"
     argv = ["ceph-dencoder", *commands]
     return side.host.run(argv, env={"CEPH_LIB": str(modules)}, timeout_s=_TOOL_S * side.patience).stdout
 
 
-def pack(side: Side) -> bytes:
+def pack(side: ArchSide) -> bytes:
     side.host.run(["tar", "-C", str(side.directory), "-cf", str(side.path("files.tar")), "files"])
     return side.get("files.tar")
 
 
-def unpack(side: Side, archive: bytes) -> None:
+def unpack(side: ArchSide, archive: bytes) -> None:
     side.host.remove(side.path("files"))
     side.host.run(["tar", "-C", str(side.directory), "-xf", side.put("theirs.tar", archive)])
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from lab.arch import Arch
-from lab.scenario import Scenario, Stage
-from suites.interop.crush_text import RULES, Tree, crush_text
-from suites.interop.sides import Side, agree, each, other, sides
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.crush_text import RULES, Tree, crush_text
+from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
 
 TREE = Tree(racks=3, hosts=2, osds=2)  # small: printing an OSD map maps all its PGs several times
 FSID = "0a1b2c3d-0000-4000-8000-00000000cafe"  # any, but the same for both
@@ -30,9 +30,9 @@ class MapKind:
 
     name: str
     live: str
-    make: Callable[[Side], bytes]
-    change: Callable[[Side, bytes, bytes], bytes]
-    show: Callable[[Side, bytes], str]
+    make: Callable[[ArchSide], bytes]
+    change: Callable[[ArchSide, bytes, bytes], bytes]
+    show: Callable[[ArchSide, bytes], str]
     pinned: Callable[[bytes, str], bytes]
 
 
@@ -45,7 +45,7 @@ def run(stage: Stage, kind: MapKind) -> None:
         base = next(iter(made.values()))
         changed = each(between, lambda side: kind.change(side, base, crush))
 
-        def show(side: Side) -> tuple[str, str, str]:
+        def show(side: ArchSide) -> tuple[str, str, str]:
             there = other(between, side)
             return kind.show(side, made[there]), kind.show(side, changed[there]), kind.show(side, live)
 
@@ -63,7 +63,7 @@ def run(stage: Stage, kind: MapKind) -> None:
 # Monitor maps
 
 
-def make_monmap(side: Side) -> bytes:
+def make_monmap(side: ArchSide) -> bytes:
     monitors = [
         word for n in range(3) for word in ("--addv", f"m{n}", f"[v2:10.0.0.{n + 1}:3300,v1:10.0.0.{n + 1}:6789]")
     ]
@@ -71,13 +71,13 @@ def make_monmap(side: Side) -> bytes:
     return side.get("map")
 
 
-def change_monmap(side: Side, base: bytes, _crush: bytes) -> bytes:
+def change_monmap(side: ArchSide, base: bytes, _crush: bytes) -> bytes:
     path = side.put("changed", base)
     side.run("monmaptool", *NO_CONF, "--rm", "m1", "--addv", "late", "[v2:[fd00::7]:3300]", path)
     return side.get("changed")
 
 
-def print_monmap(side: Side, content: bytes) -> str:
+def print_monmap(side: ArchSide, content: bytes) -> str:
     """Without the lines that name the file."""
     lines = side.run("monmaptool", *NO_CONF, "--print", side.put("shown", content)).splitlines()
     return "\n".join(line for line in lines if "monmaptool: " not in line)
@@ -86,20 +86,20 @@ def print_monmap(side: Side, content: bytes) -> str:
 # OSD maps
 
 
-def make_osdmap(side: Side) -> bytes:
+def make_osdmap(side: ArchSide) -> bytes:
     sizes = ["--createsimple", str(TREE.osd_count), "--with-default-pool", "--pg-bits", "2", "--pgp-bits", "2"]
     side.run("osdmaptool", *sizes, side.path("map"))
     return side.get("map")
 
 
-def change_osdmap(side: Side, base: bytes, crush: bytes) -> bytes:
+def change_osdmap(side: ArchSide, base: bytes, crush: bytes) -> bytes:
     """Put in a CRUSH map that this architecture compiles from text; the tool sets no time when it does that."""
     side.run("crushtool", "-c", side.put("text", crush), "-o", side.path("crush"))
     side.run("osdmaptool", side.put("changed", base), "--import-crush", side.path("crush"))
     return side.get("changed")
 
 
-def print_osdmap(side: Side, content: bytes) -> str:
+def print_osdmap(side: ArchSide, content: bytes) -> str:
     return side.run("osdmaptool", side.put("shown", content), "--print")
 
 

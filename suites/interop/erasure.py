@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.scenario import Scenario, Stage, Tier
-from lab.workers import Workers
-from suites.interop.mirror import difference
-from suites.interop.sides import Side, agree, each, other, sides
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.mirror import difference
+from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
 
 OBJECT_BYTES = 100_001  # several stripes of every profile, the last one not full
 WORKERS = 2  # a decode is a short process: two at a time hide an emulator's start-up
@@ -20,7 +20,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Profile:
+class ErasureCode:
     """One erasure code. tolerated: how many chunks may be lost, whichever they are.
 
     local: chunks beyond k+m. stripe_unit: bytes of a chunk in one stripe. tried: losses of so many chunks at most are
@@ -58,36 +58,36 @@ class Profile:
         return [("plugin", self.plugin), *self.more.items(), ("k", self.k), ("m", self.m)]
 
 
-def jerasure(technique: str, k: int, m: int) -> Profile:
-    return Profile("jerasure", k, m, m, {"technique": technique})
+def jerasure(technique: str, k: int, m: int) -> ErasureCode:
+    return ErasureCode("jerasure", k, m, m, {"technique": technique})
 
 
-def bit_matrix(technique: str, k: int, m: int, w: int) -> Profile:
+def bit_matrix(technique: str, k: int, m: int, w: int) -> ErasureCode:
     """A jerasure technique on a bit matrix; its chunks are whole sets of w packets of 32-bit words."""
     more: dict[str, str | int] = {"technique": technique, "w": w, "packetsize": PACKET}
-    return Profile("jerasure", k, m, m, more, stripe_unit=w * PACKET * 4)
+    return ErasureCode("jerasure", k, m, m, more, stripe_unit=w * PACKET * 4)
 
 
-def isa(technique: str, k: int, m: int) -> Profile:
-    return Profile("isa", k, m, m, {"technique": technique})
+def isa(technique: str, k: int, m: int) -> ErasureCode:
+    return ErasureCode("isa", k, m, m, {"technique": technique})
 
 
-def clay(k: int, m: int, d: int) -> Profile:
-    return Profile("clay", k, m, m, {"d": d})
+def clay(k: int, m: int, d: int) -> ErasureCode:
+    return ErasureCode("clay", k, m, m, {"d": d})
 
 
-def lrc(k: int, m: int, group: int) -> Profile:
+def lrc(k: int, m: int, group: int) -> ErasureCode:
     """Any m chunks may go: the global code mends data, then each group its own parity. Needs two groups or more.
 
     With one group Ceph (up to 18.2.7 at least) never computes the global parity: ErasureCodeLrc::encode_chunks takes
     the group, which holds every chunk, for the only layer to encode.
     """
-    return Profile("lrc", k, m, m, {"l": group}, local=(k + m) // group)
+    return ErasureCode("lrc", k, m, m, {"l": group}, local=(k + m) // group)
 
 
-def shec(k: int, m: int, c: int) -> Profile:
+def shec(k: int, m: int, c: int) -> ErasureCode:
     """Durability c: any c chunks may go (Ceph's manual, SHEC erasure code plugin)."""
-    return Profile("shec", k, m, c, {"c": c})
+    return ErasureCode("shec", k, m, c, {"c": c})
 
 
 SMALL_LRC = lrc(2, 2, 2)
@@ -117,7 +117,7 @@ FULL = (
 )
 
 
-def run(stage: Stage, profile: Profile) -> None:
+def run(stage: Stage, profile: ErasureCode) -> None:
     """Encode by both, compare, then let each decode what the other encoded."""
     data = stage.rng.randbytes(OBJECT_BYTES)
     with sides(stage.cluster, "erasure") as between:
@@ -127,7 +127,7 @@ def run(stage: Stage, profile: Profile) -> None:
             agree(stage.recorder, f"chunk {chunk}", {arch: chunks[chunk] for arch, chunks in encoded.items()})
         losses = profile.losses
 
-        def recover(side: Side) -> list[str]:
+        def recover(side: ArchSide) -> list[str]:
             return decode_all(side, profile, encoded[other(between, side)], losses, data)
 
         for arch, wrong in each(between, recover).items():
@@ -142,7 +142,7 @@ def lost_chunks(chunks: int, most: int) -> Iterator[tuple[int, ...]]:
         yield from combinations(range(chunks), lost)
 
 
-def require_plugin(between: Mapping[Arch, Side], plugin: str) -> None:
+def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
     """Unavailable where an image has no such plugin."""
     for arch, side in between.items():
         library = f"usr/lib/{arch.triplet}/ceph/erasure-code/libec_{plugin}.so"
@@ -156,7 +156,7 @@ def require_plugin(between: Mapping[Arch, Side], plugin: str) -> None:
 # One architecture's part
 
 
-def encode(side: Side, profile: Profile, data: bytes) -> list[bytes]:
+def encode(side: ArchSide, profile: ErasureCode, data: bytes) -> list[bytes]:
     """The chunks of data, in order."""
     numbers, path = ",".join(map(str, profile.chunks)), side.put("object", data)
     side.run("ceph-erasure-code-tool", "encode", profile.text, str(profile.stripe_unit), numbers, path)
@@ -164,8 +164,8 @@ def encode(side: Side, profile: Profile, data: bytes) -> list[bytes]:
 
 
 def decode_all(
-    side: Side,
-    profile: Profile,
+    side: ArchSide,
+    profile: ErasureCode,
     chunks: Sequence[bytes],
     losses: Sequence[tuple[int, ...]],
     data: bytes,
@@ -176,14 +176,16 @@ def decode_all(
         own = replace(side, directory=side.directory / f"worker{number}")
         for chunk, content in enumerate(chunks):
             own.put(f"object.{chunk}", content)
-        found = ((lost, decode(own, profile, lost)) for lost in losses[number::WORKERS])
-        return [f"without {lost}: {mended}" for lost, content in found if (mended := compare(content, data)) != "equal"]
+        decoded = ((lost, decode(own, profile, lost)) for lost in losses[number::WORKERS])
+        return [
+            f"without {lost}: {mended}" for lost, content in decoded if (mended := compare(content, data)) != "equal"
+        ]
 
     with Workers(max_workers=WORKERS, thread_name_prefix="decode") as pool:
         return [line for lines in pool.map(worker, range(WORKERS)) for line in lines]
 
 
-def decode(side: Side, profile: Profile, lost: tuple[int, ...]) -> bytes:
+def decode(side: ArchSide, profile: ErasureCode, lost: tuple[int, ...]) -> bytes:
     """The object from the chunks that are not lost."""
     left = ",".join(str(chunk) for chunk in profile.chunks if chunk not in lost)
     path = side.path("object")
@@ -197,7 +199,7 @@ def compare(content: bytes, data: bytes) -> str:
     return difference(content, data.ljust(len(content), b"\0"))
 
 
-def scenario(tier: Tier, profile: Profile, topic: str = "erasure") -> Scenario:
+def scenario(tier: Tier, profile: ErasureCode, topic: str = "erasure") -> Scenario:
     most = profile.tried or profile.tolerated
     return Scenario(
         name=f"interop.{topic}[{profile.label}]",

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.history import Recorder
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage
-from lab.workers import Workers
-from suites.interop.pg_export import Exported, read_export
-from suites.interop.sides import Side, sha, sides
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.pg_export import Exported, read_export
+from cephlab.suites.interop.sides import ArchSide, sha, sides
 
 PAIRS = PoolKind("pairs", 2)  # two copies on three hosts leave each PG an OSD that does not hold it
 PG_NUM = 16  # enough that each direction finds a PG
@@ -40,7 +40,7 @@ class Journey:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Travelled:
     """sent, kept: the exports of giver and taker; listed: `name@snap` of what the taker lists."""
 
     sent: Mapping[str, Exported]
@@ -56,10 +56,10 @@ def run(stage: Stage) -> None:
         cluster.settle()  # every OSD at one map: a store refuses an export of a newer one
         journeys = choose(cluster, pool)
         with stopped(cluster, [journey.giver for journey in journeys]):
-            found = travel(journeys, between)
+            travelled = travel(journeys, between)
         for journey in journeys:
             there = {name: data for (pgid, name), data in wanted.items() if pgid == journey.pgid}
-            note(stage.recorder, journey, found[journey.giver.name], there)
+            note(stage.recorder, journey, travelled[journey.giver.name], there)
 
 
 def fill(stage: Stage, pool: str) -> dict[tuple[str, str], str]:
@@ -85,14 +85,14 @@ def choose(cluster: Cluster, pool: str) -> list[Journey]:
     """For each architecture a PG that its first OSD holds and the other's first OSD does not."""
     first = {arch: cluster.osd_ids(arch)[0] for arch in cluster.spec.archs}
     placed = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
-    found = []
+    journeys = []
     for giver, taker in zip(first.values(), reversed(first.values()), strict=True):
         fitting = [pg for pg in placed if giver in pg["acting"] and taker not in pg["acting"]]
         if not fitting:
             raise LabBroken(f"no PG of {len(placed)} is on osd.{giver} and not on osd.{taker}")
         fullest = max(fitting, key=lambda pg: int(pg["stat_sum"]["num_objects"]))
-        found.append(Journey(fullest["pgid"], cluster.daemon(f"osd.{giver}"), cluster.daemon(f"osd.{taker}")))
-    return found
+        journeys.append(Journey(fullest["pgid"], cluster.daemon(f"osd.{giver}"), cluster.daemon(f"osd.{taker}")))
+    return journeys
 
 
 @contextmanager
@@ -115,13 +115,13 @@ def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
         cluster.wait_healthy()
 
 
-def travel(journeys: Sequence[Journey], between: Mapping[Arch, Side]) -> dict[str, Findings]:
+def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dict[str, Travelled]:
     """Export, import, list, and export again from the new place; giver's name -> what that showed.
 
     Each step is taken by both OSDs at once: one's giver is the other's taker, and a store serves one tool at a time.
     """
 
-    def side(daemon: Daemon) -> Side:
+    def side(daemon: Daemon) -> ArchSide:
         return between[daemon.host.arch]
 
     def leave(journey: Journey) -> bytes:
@@ -144,28 +144,28 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, Side]) -> dict[st
         listed = list(pool.map(arrive, journeys, sent))
         kept = list(pool.map(leave_again, journeys))
     return {
-        journey.giver.name: Findings(read_export(out), listing(text), read_export(again))
+        journey.giver.name: Travelled(read_export(out), listing(text), read_export(again))
         for journey, out, text, again in zip(journeys, sent, listed, kept, strict=True)
     }
 
 
-def note(recorder: Recorder, journey: Journey, found: Findings, wanted: Mapping[str, str]) -> None:
+def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mapping[str, str]) -> None:
     """Observe one PG's objects on their way. wanted: `name@snap` -> sha256 of the content that was written."""
     way, names = journey.label, sorted(wanted)
     recorder.observe(
         f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
     )
-    sent = {name: one.data for name, one in found.sent.items()}
+    sent = {name: exported.data for name, exported in exports.sent.items()}
     recorder.observe(f"content exported, {way}", got=sent, wanted=dict(wanted))
-    recorder.observe(f"objects listed after the import, {way}", got=found.listed, wanted=names)
+    recorder.observe(f"objects listed after the import, {way}", got=exports.listed, wanted=names)
     recorder.observe(
         f"content, attributes and omap after the import, {way}",
-        got={name: one.everything for name, one in found.kept.items()},
-        wanted={name: one.everything for name, one in found.sent.items()},
+        got={name: exported.everything for name, exported in exports.kept.items()},
+        wanted={name: exported.everything for name, exported in exports.sent.items()},
     )
 
 
-def store(side: Side, daemon: Daemon, operation: str, *args: str) -> str:
+def store(side: ArchSide, daemon: Daemon, operation: str, *args: str) -> str:
     """Run ceph-objectstore-tool on a stopped OSD's store."""
     data = daemon.host.directory / daemon.name
     argv = ["--no-mon-config", "--data-path", str(data), "--op", operation, *args]

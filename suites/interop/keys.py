@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.ceph import conf, keyring
-from lab.ceph.client import RadosClient, RadosError
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier
-from suites.expected import DEAD_COUNT
-from suites.interop.matrix import led_by_one, operations, other
-from suites.interop.mirror import Mirror
+from cephlab.lab.ceph import conf, keyring
+from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import led_by_one, operations, other
+from cephlab.suites.interop.mirror import Mirror
 
 OBJECT_BYTES = 64 << 10
 PG_NUM = 4
@@ -36,13 +37,13 @@ def client_key(stage: Stage, client: Arch) -> None:
     """Give a client's entity a new key; work under the old and the new; try the old one again."""
     cluster = stage.cluster
     caps = {"mon": "allow r", "osd": "allow rw"}
-    sample = cluster.deployment.admin.key
+    sample = own(cluster).deployment.admin.key
     old, new = (keyring.Entity("client.interop", keyring.new_key(sample), caps) for _ in range(2))
     with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
         mirror = Mirror(cluster.client, pool)
         try:
             for which, entity in (("old", old), ("new", new)):
-                cluster.client.command("mon", "auth import", data=keyring.render([entity]))
+                cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
                 with identified(cluster, client, entity.name, keyring.render([entity])) as mirror.client:
                     mirror.full(f"under-{which}", stage.rng.randbytes(OBJECT_BYTES))
             mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
@@ -54,17 +55,17 @@ def client_key(stage: Stage, client: Arch) -> None:
 
 def osd_key(stage: Stage, on: Arch) -> None:
     """Give an OSD a new key and restart it; work with it; try the old key."""
-    cluster = stage.cluster
+    cluster = own(stage.cluster)
     osd = cluster.osd_ids(on)[0]
     name = f"osd.{osd}"
     daemon = cluster.daemon(name)
     store = daemon.host.directory / name / "keyring"
-    entity = keyring.osd_entity(osd, cluster.deployment.admin.key)
+    entity = cluster.deployer.new_entity(cluster.deployment, name)
     old, new = daemon.host.read(store), keyring.render([entity])
     with pools.pool(cluster, "keys", pg_num=PG_NUM) as pool:
         cluster.stop(name)
         cluster.wait(lambda status: not status.all_up, what=f"{name} down")
-        cluster.client.command("mon", "auth import", data=new)
+        cluster.client.command("mon", "auth import", payload=new)
         daemon.host.push(new, store, mode=0o600)
         cluster.start(name)
         pools.wait_clean(cluster)

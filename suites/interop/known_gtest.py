@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from lab.errors import SpecError
-from lab.host import Host
+from cephlab.lab.providers.host import Host
+from cephlab.tuning.tables import TomlTable, read_toml
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 
 
-class Known(BaseModel):
+class Known(TomlTable):
     """One entry. case: `Suite.name`, with * and ?; run: whether it runs all the same, as an expected failure.
 
     lab: the provider whose machines it is about, but for emulated ones; empty is any.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     program: Annotated[str, Field(pattern="^ceph_test_")]
     case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
@@ -37,21 +34,13 @@ class Known(BaseModel):
         return program == self.program and fnmatchcase(case, self.case)
 
 
-class _List(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _List(TomlTable):
     known: tuple[Known, ...] = ()
 
 
 def read_known(path: Path = LIST) -> tuple[Known, ...]:
     """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
-    try:
-        return _List.model_validate(tomllib.loads(path.read_text())).known
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error)) from error
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, found['loc']))}: {found['msg']}" for found in error.errors()]
-        raise SpecError(f"{path} is not a list of known cases", "\n".join(lines), "see its other entries") from None
+    return read_toml(path, _List.model_validate, "list of known cases", "see its other entries").known
 
 
 def known_on(host: Host, lab: str) -> tuple[Known, ...]:

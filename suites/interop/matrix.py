@@ -1,14 +1,15 @@
-"""The two architectures as a matrix: the other one, which one an OSD belongs to, and which one was asked."""
+"""The two architectures: which one an OSD or a client has, and which one served the clients' operations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab import clock, pools
-from lab.arch import Arch
-from lab.cluster import Cluster
-from lab.scenario import Stage
+from cephlab.lab.base import clock
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.arch import Arch
 
 LEAD_S = 60.0
 
@@ -41,17 +42,17 @@ def observe_client(stage: Stage, client: Arch) -> None:
 
 @contextmanager
 def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[None]:
-    """Inside the block one OSD is the primary of every PG of some pools that it has a copy of.
+    """Inside the block one OSD is the primary of every PG that it holds of some pools.
 
-    `pools.primary_on` would let any OSD of its architecture lead, which may have nothing of what this one went through.
+    `pools.primary_on` would let any OSD of its architecture lead, also one that the scenario did nothing to.
     """
-    others = [one for one in cluster.osd_ids() if one != osd]
+    others = [follower for follower in cluster.osd_ids() if follower != osd]
     try:
-        for one in others:
-            cluster.client.mon("osd primary-affinity", id=one, weight=0.0)
+        for follower in others:
+            cluster.client.mon("osd primary-affinity", id=follower, weight=0.0)
         clock.wait(
             lambda: {pg.acting_primary for name in names for pg in pools.pgs_of(cluster, name) if osd in pg.acting},
-            lambda found: found == {osd},
+            lambda leaders: leaders == {osd},
             what=f"osd.{osd} leading all that it has",
             timeout_s=LEAD_S * cluster.patience,
             interval_s=0.2,
@@ -59,8 +60,8 @@ def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[N
         pools.wait_clean(cluster)
         yield
     finally:
-        for one in others:
-            cluster.client.mon("osd primary-affinity", id=one, weight=1.0)
+        for follower in others:
+            cluster.client.mon("osd primary-affinity", id=follower, weight=1.0)
         pools.wait_clean(cluster)
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 
-from lab import clock, pools
-from lab.arch import Arch
-from lab.ceph.client import RadosClient
-from lab.ceph.status import Status
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage
-from suites.expected import DEAD_COUNT
-from suites.interop.matrix import observe_primaries, other
-from suites.interop.mirror import Mirror
+from cephlab.lab.base import clock
+from cephlab.lab.ceph.status import Status
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import observe_primaries, other
+from cephlab.suites.interop.mirror import Mirror
 
 OBJECT_BYTES = 1 << 20
 OBJECTS = 4
@@ -45,7 +45,7 @@ def secure(stage: Stage, client: Arch) -> None:
         rewired(cluster, SECURE),
         pools.pool(cluster, "secret", pg_num=PG_NUM) as pool,
         pools.primary_on(cluster, other(client), pool),
-        fresh_client(cluster, client, SECURE) as writer,
+        closing(cluster.new_client(cluster.host_with(client).name, options=SECURE)) as writer,
     ):
         observe_primaries(stage, pool, other(client))
         mirror = Mirror(writer, pool)
@@ -126,31 +126,22 @@ def reconnect(cluster: Cluster) -> None:
 
 def booted(cluster: Cluster, osds: Sequence[int]) -> dict[int, int]:
     """Map epoch at which each OSD last came up; 0 while it is down."""
-    found = cluster.client.mon("osd dump")["osds"]
-    return {int(entry["osd"]): int(entry["up_from"]) if entry["up"] else 0 for entry in found if entry["osd"] in osds}
-
-
-@contextmanager
-def fresh_client(cluster: Cluster, arch: Arch, options: Mapping[str, str]) -> Iterator[RadosClient]:
-    client = cluster.new_client(cluster.host_with(arch).name, options=options)
-    try:
-        yield client
-    finally:
-        client.close()
+    osd_map = cluster.client.mon("osd dump")["osds"]
+    return {int(entry["osd"]): int(entry["up_from"]) if entry["up"] else 0 for entry in osd_map if entry["osd"] in osds}
 
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
     """Per OSD: the sums of its messenger threads' counters."""
-    found: dict[int, Counter[str]] = {}
+    counted: dict[int, Counter[str]] = {}
     for osd in cluster.osd_ids():
         raw = cluster.client.tell(f"osd.{osd}", "perf dump")
         workers = [values for name, values in raw.items() if name.startswith("AsyncMessenger::Worker")]
-        found[osd] = Counter({name: sum(int(worker[name]) for worker in workers) for name in (RECEIVED, ENCRYPTED)})
-    return found
+        counted[osd] = Counter({name: sum(int(worker[name]) for worker in workers) for name in (RECEIVED, ENCRYPTED)})
+    return counted
 
 
-def total(found: Mapping[int, Counter[str]], osds: Sequence[int], counter: str) -> int:
-    return sum(found[osd][counter] for osd in osds)
+def total(counted: Mapping[int, Counter[str]], osds: Sequence[int], counter: str) -> int:
+    return sum(counted[osd][counter] for osd in osds)
 
 
 def scenarios(client: Arch) -> tuple[Scenario, ...]:

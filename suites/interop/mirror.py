@@ -7,15 +7,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.ceph.client import RadosClient
-from lab.history import Recorder
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.history.history import Recorder
 
 SMALL_BYTES = 64 << 10
 """Objects up to this size are compared byte by byte; the client hashes larger ones where it runs."""
 
 
 @dataclass
-class Wanted:
+class WantedObject:
     """What one object must hold."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -38,8 +38,8 @@ class Mirror:
 
     client: RadosClient
     pool: str
-    objects: dict[str, Wanted] = field(default_factory=dict)
-    snaps: dict[str, dict[str, Wanted]] = field(default_factory=dict)
+    objects: dict[str, WantedObject] = field(default_factory=dict)
+    snaps: dict[str, dict[str, WantedObject]] = field(default_factory=dict)
 
     def full(self, name: str, data: bytes) -> None:
         self.client.write_full(self.pool, name, data)
@@ -102,26 +102,26 @@ class Mirror:
             self._verify(objects, reader, recorder, f"at snapshot {snap} {when}", snap)
 
     def _verify(
-        self, objects: dict[str, Wanted], reader: RadosClient, recorder: Recorder, when: str, snap: str | None
+        self, objects: dict[str, WantedObject], reader: RadosClient, recorder: Recorder, when: str, snap: str | None
     ) -> None:
         for name, wanted in objects.items():
-            found = reader.digest(self.pool, name, snap=snap)
-            recorder.observe(f"{name} {when}", got=found, wanted=wanted.digest(), reader=_arch(reader))
+            digest = reader.digest(self.pool, name, snap=snap)
+            recorder.observe(f"{name} {when}", got=digest, wanted=wanted.digest(), reader=_arch(reader))
             if 0 < len(wanted.data) <= SMALL_BYTES:
                 content = reader.read(self.pool, name, snap=snap)
                 recorder.observe(f"content of {name} {when}", got=difference(content, wanted.data), wanted="equal")
 
-    def _of(self, name: str) -> Wanted:
-        return self.objects.setdefault(name, Wanted())
+    def _of(self, name: str) -> WantedObject:
+        return self.objects.setdefault(name, WantedObject())
 
 
 def difference(got: bytes | bytearray, wanted: bytes | bytearray) -> str:
     """`equal`, or where and how two contents first differ."""
     if got == wanted:
         return "equal"
-    for offset, (one, other) in enumerate(zip(got, wanted, strict=False)):
-        if one != other:
-            return f"byte {offset} is {one:#04x}, wanted {other:#04x}"
+    for offset, (seen, other) in enumerate(zip(got, wanted, strict=False)):
+        if seen != other:
+            return f"byte {offset} is {seen:#04x}, wanted {other:#04x}"
     return f"{len(got)} bytes, wanted {len(wanted)}"
 
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from lab import clock, pools
-from lab.arch import Arch, host_arch
-from lab.ceph import conf
-from lab.ceph.client import RadosClient, RadosError
-from lab.ceph.offline import run_tool
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier, Topology
-from suites.expected import MON_TERMINATED
-from suites.interop.matrix import other
-from suites.interop.mirror import Mirror
+from cephlab.lab.base import clock
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.expected import MON_TERMINATED
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.mirror import Mirror
 
 # Elections at the pace of native monitors: the default patience with an emulated one is a minute an outage.
 TOPOLOGY = Topology(native=2, foreign=1, mons=3, options=(("mon_election_timeout", "2"), ("mon_lease", "2")))
@@ -48,9 +50,10 @@ EXPECTED = {
 
 @dataclass(frozen=True)
 class Loss:
-    """Who leads when who is stopped, by architecture: a barred monitor may not lead even when the leader is lost.
+    """The architectures of the leader and of the monitor that is stopped.
 
-    So the leader itself is lost only where no monitor has to be barred for it: the first of the map.
+    A barred monitor may not lead even when the leader is lost. So the leader itself is stopped only where it leads
+    without a bar: as the first of the map.
     """
 
     leader: Arch
@@ -79,7 +82,7 @@ def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...], back: Retu
 
 def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Return, number: int) -> None:
     cluster, recorder = stage.cluster, stage.recorder
-    # Another in each outage, as what the victim missed in the last one must not pass for what it missed in this.
+    # A new value in each outage: one left from the last outage must not pass for what was missed in this one.
     said = f"{victim} in outage {number}"
     recorder.record("outage", monitor=victim, arch=cluster.daemon(victim).host.arch.value, leader=leader(cluster))
     cluster.stop(victim)
@@ -99,7 +102,7 @@ def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Re
 
 
 def lost_leader(stage: Stage) -> None:
-    """The leader itself is lost, of the foreign architecture: it is made the first of the map before."""
+    """Stop the leader itself, of the foreign architecture. Before that it is made the first of the map."""
     cluster = stage.cluster
     wanted = first_of(cluster, THERE)
     for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
@@ -110,11 +113,11 @@ def lost_leader(stage: Stage) -> None:
 
 
 def to_the_end(stage: Stage, monitor: str) -> None:
-    """Take a monitor out of the map and in again, with an empty store: the map has it last then."""
+    """Take a monitor out of the map and add it again with an empty store, so that the map has it last."""
     cluster = stage.cluster
     name, address = monitor.partition(".")[2], cluster.host_of(monitor).address
     cluster.stop(monitor)
-    in_quorum(cluster, [one.partition(".")[2] for one in monitors(cluster) if one != monitor])
+    in_quorum(cluster, [mon.partition(".")[2] for mon in monitors(cluster) if mon != monitor])
     cluster.client.mon("mon remove", name=name)
     cluster.client.mon("mon add", name=name, addr=f"v2:{address}:3300")
     wiped(stage, monitor)
@@ -264,15 +267,10 @@ def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
     return {"paxos": int(report["paxos"]["last_committed"]), **maps}
 
 
-@contextmanager
-def only(cluster: Cluster, monitor: str) -> Iterator[RadosClient]:
+def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
     """A client that knows no other monitor, so that this one answers from its own store."""
     address = cluster.host_of(monitor).address
-    client = cluster.new_client(cluster.client.host.name, options={"mon_host": f"[v2:{address}:3300]"})
-    try:
-        yield client
-    finally:
-        client.close()
+    return closing(cluster.new_client(cluster.client.host.name, options={"mon_host": f"[v2:{address}:3300]"}))
 
 
 def first_of(cluster: Cluster, arch: Arch) -> str:
@@ -292,47 +290,33 @@ ALL_LOSSES = (*QUICK_LOSSES, Loss(leader=HERE, victim=THERE))
 WIPED = (Loss(leader=HERE, victim=THERE), Loss(leader=THERE, victim=HERE))
 
 
-def scenario(
-    name: str, run: Callable[[Stage], None], *, tier: Tier, goal: str, method: str, spoils: bool = False
-) -> Scenario:
-    return Scenario(
-        name=f"interop.monitors-{name}",
-        goal=goal,
-        method=method,
-        run=run,
-        check="witnessed",
-        tier=tier,
-        topology=TOPOLOGY,
-        spoils=spoils,
-        expects=EXPECTED,
-    )
-
+monitors_scenario = partial(Scenario, check="witnessed", topology=TOPOLOGY, expects=EXPECTED)
 
 SCENARIOS: tuple[Scenario, ...] = (
-    scenario(
-        "lost",
-        partial(outages, absence=untouched, losses=QUICK_LOSSES, back=agree),
+    monitors_scenario(
+        name="interop.monitors-lost",
+        run=partial(outages, absence=untouched, losses=QUICK_LOSSES, back=agree),
         tier=Tier.QUICK,
         goal="A quorum of both architectures, led by either, outlives the loss of a monitor, which then catches up.",
         method="Lets a monitor of each architecture lead, stops one, commits and writes meanwhile, compares stores.",
     ),
-    scenario(
-        "lost-each",
-        partial(outages, absence=untouched, losses=ALL_LOSSES, back=agree),
+    monitors_scenario(
+        name="interop.monitors-lost-each",
+        run=partial(outages, absence=untouched, losses=ALL_LOSSES, back=agree),
         tier=Tier.FULL,
         goal="Whichever architecture leads and whichever loses a monitor, the rest serves and the lost one catches up.",
         method="Goes through leaders and losses, commits and writes during each outage, compares the stores after it.",
     ),
-    scenario(
-        "wiped",
-        partial(outages, absence=wiped, losses=WIPED, back=resynchronised),
+    monitors_scenario(
+        name="interop.monitors-wiped",
+        run=partial(outages, absence=wiped, losses=WIPED, back=resynchronised),
         tier=Tier.FULL,
         goal="A monitor that lost its store gets all of it back from a leader of the other architecture.",
         method="Empties the stopped monitor's store with mkfs, then lets it synchronise fully, in both directions.",
     ),
-    scenario(
-        "lost-leader",
-        lost_leader,
+    monitors_scenario(
+        name="interop.monitors-lost-leader",
+        run=lost_leader,
         tier=Tier.FULL,
         spoils=True,
         goal="A quorum outlives the loss of a foreign leader, which then catches up and leads again.",

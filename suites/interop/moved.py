@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import Capability
-from suites.interop.compression import (
-    ALL_CHECKSUMS,
-    COMPRESSION,
-    PG_NUM,
-    Counters,
-    counters,
-    filled,
-    look_inside,
-)
-from suites.interop.matrix import arch_of, led_by_one, other
-from suites.interop.mirror import Mirror
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.interop.compression import ALL_CHECKSUMS, COMPRESSION, PG_NUM, counters, filled, look_inside
+from cephlab.suites.interop.matrix import arch_of, led_by_one, other
+from cephlab.suites.interop.mirror import Mirror
 
 EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
@@ -39,14 +33,14 @@ def run(stage: Stage, writer: Arch) -> None:
         compressed = filled(stage, packed, "compression_algorithm", COMPRESSION)
         checksummed = filled(stage, summed, "csum_type", ALL_CHECKSUMS)
         pools.wait_clean(cluster)
-        packed_bytes = counters(cluster)[osd].compressed_bytes
+        packed_bytes = counters(cluster)[osd]["compressed_bytes"]
         recorder.witness(f"bytes that {writer} compressed on osd.{osd}", got=packed_bytes, least=1)
         move(cluster, osd, cluster.host_with(reader).name)
         recorder.observe(f"architecture of osd.{osd} now", got=arch_of(cluster, osd).value, wanted=reader.value)
         with led_by_one(cluster, osd, (packed, summed)):
             read = reading(cluster, osd, stage, (compressed, checksummed))
-        recorder.witness("compressed blobs that it read", got=read.decompressions, least=len(COMPRESSION))
-        recorder.witness("checksums that it verified", got=read.verifications, least=len(ALL_CHECKSUMS))
+        recorder.witness("compressed blobs that it read", got=read["decompressions"], least=len(COMPRESSION))
+        recorder.witness("checksums that it verified", got=read["verifications"], least=len(ALL_CHECKSUMS))
         look_inside(stage, osd, summed)
 
 
@@ -55,11 +49,11 @@ def move(cluster: Cluster, osd: int, target: str) -> None:
     who = f"osd.{osd}"
     cluster.client.mon("config set", who=who, name="osd_crush_update_on_start", value="false")
     cluster.stop(who)
-    cluster.move_osd(osd, target)
+    own(cluster).move_osd(osd, target)
     pools.wait_clean(cluster)
 
 
-def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...]) -> Counters:
+def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...]) -> Counter[str]:
     """Read all of it; what that added to the OSD's counters."""
     before = counters(cluster)[osd]
     for mirror in mirrors:

@@ -6,12 +6,12 @@ from functools import partial
 from itertools import product
 from random import Random
 
-from lab import pools
-from lab.arch import Arch
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier
-from suites.interop.matrix import counted_operations, observe_client, observe_primaries, other
-from suites.interop.mirror import Mirror
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.matrix import counted_operations, observe_client, observe_primaries, other
+from cephlab.suites.interop.mirror import Mirror
 
 SIZES = {
     "empty": 0,

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import PurePosixPath
 
-from lab.arch import Arch
-from lab.deploy.packages import SHIM_NAME
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads.gtest import Result, Run, list_cases, run_gtest
-from suites.interop.cephtests import environment, record_run, require_programs
-from suites.interop.known_gtest import known_on
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.services.osd import OSD
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads.gtest import Call, Result, Run, list_cases, run_gtest
+from cephlab.suites.interop.cephtests import environment, record_run, require_programs
+from cephlab.suites.interop.known_gtest import known_on
 
 PROGRAM = "ceph_test_objectstore"
 LIMIT_S = 300.0  # a case; the longest took 111 s natively, on a machine with ten times as much to do as cores
@@ -56,19 +56,19 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     select = selection(part)
     lister = cluster.client.host
     wanted = list_cases(lister, PROGRAM, env=environment(lister), select=select)
-    preload = [host.directory / SHIM_NAME] if host.emulated else []
+    preload = OSD.preload(host)
     machine = host.run(["uname", "-m"], timeout_s=LIMIT_S * cluster.patience).stdout.strip()
     stage.recorder.observe("the host's programs are", got=machine, wanted=arch.value)
     ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
-    finished = [case for one in ran for case in one.cases if case.result in (Result.PASS, Result.FAIL)]
+    finished = [case for run in ran for case in run.cases if case.result in (Result.PASS, Result.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
-    whole = replace(telling(ran), cases=tuple(case for one in ran for case in one.cases))
+    whole = replace(telling(ran), cases=tuple(case for run in ran for case in run.cases))
     record_run(stage.recorder, whole, known_on(host, cluster.provider_name))
 
 
 def telling(ran: Sequence[Run]) -> Run:
     """The run whose last words are kept: one that crashed or hung before one that failed, whose cases say why."""
-    return max(ran, key=lambda one: (one.code is None or one.code < 0, one.code != 0))
+    return max(ran, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
 
 
 def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> Run:
@@ -80,17 +80,16 @@ def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s
     host.remove(store)
     host.make_directory(store)
     try:
-        return run_gtest(
-            host,
+        call = Call(
             PROGRAM,
-            wanted=[case],
-            env={**environment(host), **NO_UNWINDING},
-            timeout_s=timeout_s,
-            report=host.directory / f"{PROGRAM}.json",
+            host.directory / f"{PROGRAM}.json",
+            timeout_s,
+            {**environment(host), **NO_UNWINDING},
             select=case,
             preload=preload,
             cwd=store,
         )
+        return run_gtest(host, call, [case])
     finally:
         host.remove(store)
 

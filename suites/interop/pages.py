@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph.memory import Held, held
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.history import Recorder
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.series import Line, record_series
-from lab.spec import GIB, MIB, PAGE_BYTES, Capability
-from lab.workloads import radosbench
-from lab.workloads.radosbench import BenchJob
-from suites.interop import recovery
-from suites.interop.matrix import other
-from suites.interop.mirror import Mirror
-from suites.interop.scrub import observe_copies
-from suites.limits import figure
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.ceph.memory import Held, held
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB, MIB, PAGE_BYTES, Capability
+from cephlab.lab.workloads import radosbench
+from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.suites.interop import recovery
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.scrub import observe_copies
 
 PAIRS = PoolKind("pairs", 2)
 PG_NUM = 8
@@ -72,8 +72,8 @@ def observe_pages(stage: Stage, page_bytes: int) -> None:
         wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
         got = int(host.run(["getconf", "PAGESIZE"]).stdout)
         stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=got, wanted=wanted)
-    found = stage.cluster.client.mon("osd metadata")
-    units = {str(entry["id"]): int(entry["bluestore_min_alloc_size"]) for entry in found}
+    metadata = stage.cluster.client.mon("osd metadata")
+    units = {str(entry["id"]): int(entry["bluestore_min_alloc_size"]) for entry in metadata}
     stage.recorder.observe("BlueStore's allocation units", got=len(set(units.values())), wanted=1, units=units)
 
 
@@ -132,7 +132,7 @@ def look(cluster: Cluster) -> dict[int, Held]:
 def _operations(cluster: Cluster) -> dict[int, int]:
     """What each OSD has done for clients since it started, as the first or as the second of a pair."""
     dumps = {osd: cluster.client.tell(f"osd.{osd}", "perf dump")["osd"] for osd in cluster.osd_ids()}
-    return {osd: int(found["op"]) + int(found["subop"]) for osd, found in dumps.items()}
+    return {osd: int(counts["op"]) + int(counts["subop"]) for osd, counts in dumps.items()}
 
 
 def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
@@ -143,31 +143,32 @@ def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: 
 
 def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
     """The bounds of one OSD, and without a limit what it held at each moment."""
-    for moment, found in moments.items():
-        held_now = found[osd]
-        figure(recorder, f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", why="as it was")
-        figure(recorder, f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", why="as it was")
+    for moment, by_osd in moments.items():
+        held_now = by_osd[osd]
+        recorder.figure(f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", Bound("as it was"))
+        recorder.figure(f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", Bound("as it was"))
     first, last = (moments[half][osd] for half in HALVES)
-    figure(
-        recorder,
+    recorder.figure(
         f"{who}: growth over the second half",
         (last.resident - first.resident) / MIB,
         "MiB",
-        most=GROWTH_BYTES / MIB,
-        why="no more than its cache may hold; a page lost with each operation would be more",
-        derivation=(f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB",),
+        Bound(
+            "no more than its cache may hold; a page lost with each operation would be more",
+            most=GROWTH_BYTES / MIB,
+            derivation=(f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB",),
+        ),
     )
     why = "osd_memory_target"
-    figure(recorder, f"{who}: resident at the end", last.resident / MIB, "MiB", most=TARGET_BYTES / MIB, why=why)
+    recorder.figure(f"{who}: resident at the end", last.resident / MIB, "MiB", Bound(why, most=TARGET_BYTES / MIB))
 
 
 def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
     """The large pages' OSD against the other."""
     (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
     why = "allocators and programs of two architectures differ too"
-    for moment, found in moments.items():
-        ratio = found[large].resident / found[small].resident
-        figure(recorder, f"resident with large pages against 4 KiB, {moment}", ratio, "", why=why)
+    for moment, by_osd in moments.items():
+        ratio = by_osd[large].resident / by_osd[small].resident
+        recorder.figure(f"resident with large pages against 4 KiB, {moment}", ratio, "", Bound(why))
 
 
 def draw(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
@@ -175,8 +176,8 @@ def draw(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
         Line(panel, f"osd.{osd} ({cluster.host_of(f'osd.{osd}').arch})", tuple(enumerate(values)))
         for osd in cluster.osd_ids()
         for panel, values in (
-            ("resident, MiB", [found[osd].resident / MIB for found in moments.values()]),
-            ("beyond its accounts, MiB", [found[osd].beyond / MIB for found in moments.values()]),
+            ("resident, MiB", [by_osd[osd].resident / MIB for by_osd in moments.values()]),
+            ("beyond its accounts, MiB", [by_osd[osd].beyond / MIB for by_osd in moments.values()]),
         )
     ]
     marks = {moment: float(number) for number, moment in enumerate(moments)}

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lab.errors import CephTrouble
+from cephlab.lab.base.errors import CephTrouble
 
 _HEAD, _SECTION_HEAD, _SECTION_FOOT = 16, 18, 10
 _MAGIC = b"\xff\xce"  # super_header::shortmagic
@@ -29,7 +29,7 @@ class Exported:
 
 def read_export(content: bytes) -> Mapping[str, Exported]:
     """Objects of an export as `name@snapid` or `name@head`; CephTrouble when it is not laid out as it must be."""
-    found: dict[str, Exported] = {}
+    objects: dict[str, Exported] = {}
     name, data, everything = "", hashlib.sha256(), hashlib.sha256()
     for kind, payload in _sections(content):
         if kind == _OBJECT_BEGIN:
@@ -38,8 +38,8 @@ def read_export(content: bytes) -> Mapping[str, Exported]:
         if kind == _DATA:
             data.update(payload[_DATA_HEAD:])
         if kind == _OBJECT_END:
-            found[name] = Exported(data.hexdigest(), everything.hexdigest())
-    return found
+            objects[name] = Exported(data.hexdigest(), everything.hexdigest())
+    return objects
 
 
 def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:

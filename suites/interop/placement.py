@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.history import Recorder
-from lab.pools import EC_2_1
-from lab.scenario import Scenario, Stage, Tier
-from suites.interop.crush_text import ERASURE_RULE, REPLICATED_RULE, RULES, Rule, Tree, crush_text
-from suites.interop.sides import Side, agree, each, other, sides
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.pools import EC_2_1
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.crush_text import ERASURE_RULE, REPLICATED_RULE, RULES, Rule, Tree, crush_text
+from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
 
 TREE = Tree(racks=5, hosts=4, osds=4)  # 80 OSDs: the erasure rule needs three racks, and 80 << 7 PGs are over 10,000
 PG_BITS = {Tier.QUICK: 7, Tier.FULL: 9}  # pg_num is the number of OSDs shifted left by this
@@ -52,11 +52,11 @@ def large_map(stage: Stage) -> None:
 
 def mappings(stage: Stage, rule: Rule, bits: int) -> None:
     """Ten thousand PGs or more over one rule. bits: as in PG_BITS, of the scenario's own tier."""
-    first = [rule, *(one for one in RULES if one is not rule)]  # osdmaptool's own pool uses rule 0
+    first = [rule, *(known for known in RULES if known is not rule)]  # osdmaptool's own pool uses rule 0
     text = crush_text(TREE, first, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
-        found = each(between, partial(map_pgs, text=text, rule=rule, bits=bits))
-    note_mappings(stage.recorder, rule, found, TREE.osd_count << bits)
+        mapped = each(between, partial(map_pgs, text=text, rule=rule, bits=bits))
+    note_mappings(stage.recorder, rule, mapped, TREE.osd_count << bits)
 
 
 def live_mappings(stage: Stage) -> None:
@@ -70,32 +70,36 @@ def live_mappings(stage: Stage) -> None:
             for pg in pools.pgs_of(cluster, pool)
         }
     with sides(cluster, "placement") as between:
-        found = each(between, partial(map_live, osdmap=osdmap))
+        mapped = each(between, partial(map_live, osdmap=osdmap))
     stage.recorder.observe("PGs that the cluster placed", got=len(real), wanted=2 * LIVE_PGS)
-    for arch, computed in found.items():
+    for arch, computed in mapped.items():
         wrong = differing(computed, real)
         stage.recorder.observe(f"PGs that {arch} places elsewhere than the cluster", got=wrong[:_SHOWN], wanted=[])
 
 
-def note_mappings(recorder: Recorder, rule: Rule, found: Mapping[Arch, Mappings], count: int) -> None:
+def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings], count: int) -> None:
     """Observe that both mapped all PGs, alike, and as the rule says."""
-    archs = list(found)
-    for arch, computed in found.items():
+    archs = list(mapped)
+    for arch, computed in mapped.items():
         recorder.observe(f"PGs mapped by {arch}", got=len(computed), wanted=count, at_least=LEAST_MAPPINGS)
         recorder.observe(f"PGs that {arch} maps against the rule", got=broken(computed, rule)[:_SHOWN], wanted=[])
     recorder.observe(
         f"PGs that {archs[0]} and {archs[-1]} map differently",
-        got=differing(found[archs[0]], found[archs[-1]])[:_SHOWN],
+        got=differing(mapped[archs[0]], mapped[archs[-1]])[:_SHOWN],
         wanted=[],
-        compared=len(found[archs[0]]),
+        compared=len(mapped[archs[0]]),
     )
-    agree(recorder, "all mappings", {arch: repr(sorted(computed.items())).encode() for arch, computed in found.items()})
+    agree(
+        recorder, "all mappings", {arch: repr(sorted(computed.items())).encode() for arch, computed in mapped.items()}
+    )
 
 
-def differing(one: Mappings, other: Mappings) -> list[str]:
+def differing(mine: Mappings, other: Mappings) -> list[str]:
     """PGs of `other` that `one` maps differently or not at all, in words."""
     return [
-        f"{pgid}: {one.get(pgid)} against {wanted}" for pgid, wanted in sorted(other.items()) if one.get(pgid) != wanted
+        f"{pgid}: {mine.get(pgid)} against {wanted}"
+        for pgid, wanted in sorted(other.items())
+        if mine.get(pgid) != wanted
     ]
 
 
@@ -119,43 +123,36 @@ def parse_mappings(dump: str) -> Mappings:
 # One architecture's part
 
 
-def decompile(side: Side, crush: bytes) -> bytes:
+def decompile(side: ArchSide, crush: bytes) -> bytes:
     side.run("crushtool", "-d", side.put("map", crush), "-o", side.path("text"))
     return side.get("text")
 
 
-def compile_text(side: Side, text: bytes) -> bytes:
+def compile_text(side: ArchSide, text: bytes) -> bytes:
     side.run("crushtool", "-c", side.put("text", text), "-o", side.path("map"))
     return side.get("map")
 
 
-def build(side: Side) -> bytes:
+def build(side: ArchSide) -> bytes:
     layers = ["host", "straw2", str(TREE.osds), "rack", "straw2", str(TREE.hosts), "root", "straw2", "0"]
     side.run("crushtool", "--build", "--num_osds", str(TREE.osd_count), "-o", side.path("built"), *layers)
     return side.get("built")
 
 
-def map_pgs(side: Side, text: bytes, rule: Rule, bits: int) -> Mappings:
+def map_pgs(side: ArchSide, text: bytes, rule: Rule, bits: int) -> Mappings:
     """Make an OSD map over the CRUSH text and map every PG of its pool."""
     compile_text(side, text)
     osdmap = side.path("osdmap")
     size = ["--osd_pool_default_size", str(rule.size)]
-    create = [
-        "--createsimple",
-        str(TREE.osd_count),
-        "--with-default-pool",
-        "--pg-bits",
-        str(bits),
-        "--pgp-bits",
-        str(bits),
-    ]
+    create = ["--createsimple", str(TREE.osd_count), "--with-default-pool"]
+    create += ["--pg-bits", str(bits), "--pgp-bits", str(bits)]
     side.run("osdmaptool", *create, *size, osdmap)
     side.run("osdmaptool", osdmap, "--import-crush", side.path("map"))
     dump = side.run("osdmaptool", osdmap, "--mark-up-in", "--mark-out", str(OUT_OSD), "--test-map-pgs-dump")
     return parse_mappings(dump)
 
 
-def map_live(side: Side, osdmap: bytes) -> Mappings:
+def map_live(side: ArchSide, osdmap: bytes) -> Mappings:
     return parse_mappings(side.run("osdmaptool", side.put("osdmap", osdmap), "--test-map-pgs-dump"))
 
 

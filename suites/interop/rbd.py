@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph.client import RadosClient
-from lab.scenario import Scenario, Stage, Tier
-from suites.interop.matrix import observe_client, other
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.matrix import observe_client, other
 
 MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
@@ -23,7 +23,7 @@ TOOL_S = 120.0
 
 
 @dataclass
-class Disk:
+class WantedImage:
     """An image and what it must hold."""
 
     pool: str
@@ -47,14 +47,14 @@ def images(stage: Stage, writer: Arch) -> None:
     observe_client(stage, writer)
     made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
     with pools.pool(cluster, "images", pg_num=PG_NUM) as pool:
-        base = Disk(pool, "base", bytearray(IMAGE_BYTES))
+        base = WantedImage(pool, "base", bytearray(IMAGE_BYTES))
         made_by.rbd_create(pool, base.image, IMAGE_BYTES)
         base.scribble(stage, made_by)
         made_by.rbd_snap(pool, base.image, "first")
-        snapped = Disk(pool, base.image, bytearray(base.content))
+        snapped = WantedImage(pool, base.image, bytearray(base.content))
         base.scribble(stage, made_by)
         made_by.rbd_clone(pool, base.image, "first", "clone")
-        clone = Disk(pool, "clone", bytearray(snapped.content))
+        clone = WantedImage(pool, "clone", bytearray(snapped.content))
         clone.scribble(stage, made_by)
         for reader in (read_by, made_by):
             by = f"read by {reader.host.arch}"
@@ -63,10 +63,12 @@ def images(stage: Stage, writer: Arch) -> None:
             expect(stage, reader, clone, f"clone {by}")
         read_by.rbd_create(pool, "copy", IMAGE_BYTES)
         carry(stage, pool, writer, ["base@first"])
-        expect(stage, made_by, Disk(pool, "copy", snapped.content), "copy from a full difference")
+        expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "copy from a full difference")
         carry(stage, pool, writer, ["--from-snap", "first", "base"])
-        expect(stage, made_by, Disk(pool, "copy", base.content), "copy from a difference between snapshot and image")
-        expect(stage, made_by, Disk(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
+        expect(
+            stage, made_by, WantedImage(pool, "copy", base.content), "copy from a difference between snapshot and image"
+        )
+        expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
 
 
 def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
@@ -84,7 +86,7 @@ def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
         there.remove(imported)
 
 
-def expect(stage: Stage, reader: RadosClient, disk: Disk, what: str, *, snap: str | None = None) -> None:
+def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, snap: str | None = None) -> None:
     got = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
     stage.recorder.observe(what, got=got, wanted=disk.wanted(), reader=reader.host.arch.value)
 

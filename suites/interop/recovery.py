@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.cluster import Cluster
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier
-from suites.expected import DEAD_COUNT
-from suites.interop.matrix import arch_of, led_by_one, operations, other
-from suites.interop.mirror import Mirror
-from suites.interop.scrub import observe_copies
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import arch_of, led_by_one, operations, other
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.scrub import filled, observe_copies
 
 PAIRS = PoolKind("pairs", 2)
 """Two copies on three hosts, so that a lost one can be made anew elsewhere."""
@@ -38,7 +38,7 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
     osd = cluster.osd_ids(on)[0]
     victim = f"osd.{osd}"
     with pools.pool(cluster, "restarted", kind, pg_num=RESTART_PGS) as pool:
-        mirror = filled(stage, pool)
+        mirror = filled(stage, pool, OBJECTS, OBJECT_BYTES)
         cluster.stop(victim)
         try:
             cluster.wait(lambda status: not status.all_up, what=f"{victim} down")
@@ -64,7 +64,7 @@ def backfill(stage: Stage, out: Arch) -> None:
     cluster = stage.cluster
     leaving = cluster.osd_ids(out)[0]
     with pools.pool(cluster, "moved", PAIRS, pg_num=BACKFILL_PGS) as pool:
-        mirror = filled(stage, pool)
+        mirror = filled(stage, pool, OBJECTS, OBJECT_BYTES)
         pools.wait_clean(cluster)
         home = acting(cluster, pool)
         try:
@@ -88,13 +88,6 @@ def backfill(stage: Stage, out: Arch) -> None:
         observe_copies(stage, pool, "after the way back", least=BACKFILL_PGS)
 
 
-def filled(stage: Stage, pool: str) -> Mirror:
-    mirror = Mirror(stage.cluster.client, pool)
-    for number in range(OBJECTS):
-        mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
-    return mirror
-
-
 def change(stage: Stage, mirror: Mirror) -> None:
     """New objects, and partial overwrites of old ones."""
     for number in range(CHANGED):
@@ -105,8 +98,8 @@ def change(stage: Stage, mirror: Mirror) -> None:
 def recovered(cluster: Cluster, pool: str) -> int:
     """Objects that Ceph says it recovered in a pool, ever."""
     cluster.settle()  # so that the statistics are those of now
-    found = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
-    return sum(int(entry["stat_sum"]["num_objects_recovered"]) for entry in found)
+    pgs = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
+    return sum(int(entry["stat_sum"]["num_objects_recovered"]) for entry in pgs)
 
 
 def acting(cluster: Cluster, pool: str) -> dict[str, tuple[int, ...]]:
@@ -118,11 +111,11 @@ def moved(
     cluster: Cluster, before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]
 ) -> Counter[tuple[Arch, Arch]]:
     """(architecture that kept its copy, architecture that got one) -> number of PGs."""
-    found: Counter[tuple[Arch, Arch]] = Counter()
+    counts: Counter[tuple[Arch, Arch]] = Counter()
     for pgid, old in before.items():
         kept, new = set(old) & set(after[pgid]), set(after[pgid]) - set(old)
-        found.update((arch_of(cluster, source), arch_of(cluster, target)) for source in kept for target in new)
-    return found
+        counts.update((arch_of(cluster, source), arch_of(cluster, target)) for source in kept for target in new)
+    return counts
 
 
 def ways(cluster: Cluster, out: Arch) -> list[tuple[Arch, Arch]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 
-from lab.arch import Arch
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Topology
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
 
 _ELF_HEADER_BYTES = 20
 _MACHINE_OFFSET = 18
@@ -15,7 +16,9 @@ _BINARIES = {"mon": "ceph-mon", "mgr": "ceph-mgr", "osd": "ceph-osd"}
 
 def roles(stage: Stage) -> None:
     cluster, observe = stage.cluster, stage.recorder.observe
-    _elf(stage)
+    for name, daemon in sorted(cluster.daemons.items()):
+        machine = elf_machine(daemon.host, _BINARIES[daemon.kind])
+        observe(f"e_machine of the program of {name}", got=machine, wanted=daemon.host.arch.elf_machine)
     reported = {f"osd.{entry['id']}": entry for entry in cluster.client.mon("osd metadata")}
     reported |= {f"mon.{entry['name']}": entry for entry in cluster.client.mon("mon metadata")}
     reported |= {f"mgr.{entry['name']}": entry for entry in cluster.client.mon("mgr metadata")}
@@ -31,19 +34,12 @@ def roles(stage: Stage) -> None:
     observe("architectures with an OSD", got=sorted(archs), wanted=sorted(Arch))
 
 
-def _elf(stage: Stage) -> None:
-    for name, daemon in sorted(stage.cluster.daemons.items()):
-        machine = elf_machine(daemon.host, _BINARIES[daemon.kind])
-        stage.recorder.observe(f"e_machine of the program of {name}", got=machine, wanted=daemon.host.arch.elf_machine)
-
-
 def elf_machine(host: Host, program: str) -> int:
     """e_machine (elf.h) of a program of a host's image, whatever the ELF's byte order."""
     argv = ["head", "-c", str(_ELF_HEADER_BYTES), str(host.root / "usr/bin" / program)]
     header = host.run(argv).stdout_bytes
     order = "<" if header[5] == 1 else ">"
-    found: int = struct.unpack_from(f"{order}H", header, _MACHINE_OFFSET)[0]
-    return found
+    return int(struct.unpack_from(f"{order}H", header, _MACHINE_OFFSET)[0])
 
 
 SCENARIOS = (

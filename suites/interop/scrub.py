@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.ceph.objectstore import ObjectStore
-from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier
-from suites.expected import DEAD_COUNT
-from suites.interop.matrix import led_by_one
-from suites.interop.mirror import Mirror
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import led_by_one
+from cephlab.suites.interop.mirror import Mirror
 
 __all__ = ["SCENARIOS", "PG_NUM", "blamed", "deep_scrub", "filled", "observe_copies", "rados_json"]
 
@@ -88,9 +88,9 @@ def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence
     cluster, recorder, pool = stage.cluster, stage.recorder, mirror.pool
     pgid = str(pools.locate(cluster, pool, "o0")["pgid"])
     deep_scrub(cluster, pool)
-    found = blamed(cluster, pgid)
-    recorder.observe("blamed by deep-scrub", got=found, wanted={"o0": {str(victim): list(errors)}})
-    if not found:
+    blame = blamed(cluster, pgid)
+    recorder.observe("blamed by deep-scrub", got=blame, wanted={"o0": {str(victim): list(errors)}})
+    if not blame:
         return
     cluster.wait(lambda status: status.has("OSD_SCRUB_ERRORS"), what="health telling of scrub errors")
     request_scrub(cluster, "repair", [pgid])
@@ -109,11 +109,11 @@ def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
     stage.recorder.observe(f"PGs whose copies differ {when}", got=damaged, wanted=[])
 
 
-def filled(stage: Stage, pool: str) -> Mirror:
+def filled(stage: Stage, pool: str, objects: int = OBJECTS, object_bytes: int = OBJECT_BYTES) -> Mirror:
     """A pool with random objects o0, o1, ... in it."""
     mirror = Mirror(stage.cluster.client, pool)
-    for number in range(OBJECTS):
-        mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+    for number in range(objects):
+        mirror.full(f"o{number}", stage.rng.randbytes(object_bytes))
     return mirror
 
 

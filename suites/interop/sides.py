@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TypeVar
 
-from lab.arch import Arch
-from lab.ceph import conf
-from lab.ceph.offline import run_tool
-from lab.cluster import Cluster
-from lab.history import Recorder
-from lab.host import Host
-from lab.workers import Workers
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.providers.host import Host, preloading
+from cephlab.lab.spec.arch import Arch
 
 T = TypeVar("T")
 _TOOL_S = 120.0  # an emulated tool that maps 10,000 PGs needs half a minute on a busy machine; this hangs before
 
 
 @dataclass(frozen=True)
-class Side:
+class ArchSide:
     """An architecture's host. directory: on that host, empty at first, gone at the end."""
 
     host: Host
@@ -49,35 +49,33 @@ class Side:
         # By environment, because `-c` means `compile` to crushtool.
         env = {"CEPH_CONF": str(conf.conf_path(self.host))}
         argv = [program, *map(str, args)]
-        return run_tool(self.host, argv, env=env, timeout_s=_TOOL_S * self.patience, preload=preload).stdout
+        return run_tool(self.host, argv, env=preloading(preload, env), timeout_s=_TOOL_S * self.patience).stdout
 
 
 @contextmanager
-def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, Side]]:
+def sides(cluster: Cluster, purpose: str) -> Iterator[Mapping[Arch, ArchSide]]:
     """A side for every architecture of the cluster. purpose: names the directory."""
-    found = {}
-    for arch in cluster.spec.archs:
-        host = cluster.host_with(arch)
-        found[arch] = Side(host, host.directory / purpose, cluster.patience)
+    hosts = {arch: cluster.host_with(arch) for arch in cluster.spec.archs}
+    made = {arch: ArchSide(host, host.directory / purpose, cluster.patience) for arch, host in hosts.items()}
     try:
-        for side in found.values():
+        for side in made.values():
             side.host.remove(side.directory)
             side.host.make_directory(side.directory)
-        yield found
+        yield made
     finally:
-        for side in found.values():
+        for side in made.values():
             if side.host.up():
                 side.host.remove(side.directory)
 
 
-def each(between: Mapping[Arch, Side], work: Callable[[Side], T]) -> dict[Arch, T]:
+def each(between: Mapping[Arch, ArchSide], work: Callable[[ArchSide], T]) -> dict[Arch, T]:
     """Let every side do the same, all at once; what each made of it."""
     with Workers(max_workers=len(between), thread_name_prefix="side") as pool:
         futures = {arch: pool.submit(work, side) for arch, side in between.items()}
         return {arch: future.result() for arch, future in futures.items()}
 
 
-def other(between: Mapping[Arch, Side], side: Side) -> Arch:
+def other(between: Mapping[Arch, ArchSide], side: ArchSide) -> Arch:
     """The architecture that this side is not."""
     return next(arch for arch in between if arch is not side.arch)
 

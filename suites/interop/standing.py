@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from lab import pools
-from lab.arch import Arch
-from lab.ceph.pgs import Pg
-from lab.cluster import Cluster
-from lab.pools import EC_2_1
-from lab.scenario import Scenario, Stage, Tier, Topology
-from suites.interop.matrix import arch_of, other
-from suites.interop.scrub import PG_NUM, blamed, deep_scrub, filled
+from cephlab.lab.ceph.pgs import Pg
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import EC_2_1
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.matrix import arch_of, other
+from cephlab.suites.interop.scrub import PG_NUM, blamed, deep_scrub, filled
 
 DOMAIN_PGS = 32  # with two OSDs a host, a rule that ignores hosts puts 3 of 5 PGs twice on one: none of 32 is 1e-13
 _SHOWN = 3
@@ -23,11 +24,11 @@ def failure_domain(stage: Stage) -> None:
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
         hosts = hosts_of_osds(cluster)
-        found = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
-    crowded = max(sum(1 for host in hosts.values() if host == one) for one in set(hosts.values()))
+        pgs = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
+    crowded = max(sum(1 for host in hosts.values() if host == name) for name in set(hosts.values()))
     stage.recorder.witness("OSDs on one host", got=crowded, least=2)
-    stage.recorder.witness("PGs looked at", got=len(found), least=2 * DOMAIN_PGS)
-    shared = shared_hosts(found, hosts)
+    stage.recorder.witness("PGs looked at", got=len(pgs), least=2 * DOMAIN_PGS)
+    shared = shared_hosts(pgs, hosts)
     stage.recorder.observe("PGs with two replicas on one host", got=len(shared), wanted=0)
     stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[])
 
@@ -37,10 +38,10 @@ def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
     return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
 
 
-def shared_hosts(found: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
+def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
     """PGs that have two replicas on one host, in words."""
     lines = []
-    for entry in found:
+    for entry in pgs:
         used = [hosts[osd] for osd in entry.acting if osd in hosts]
         twice = sorted({host for host in used if used.count(host) > 1})
         if twice:

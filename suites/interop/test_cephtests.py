@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fixtures.cases import report_cases
-from fixtures.outcomes import require
-from lab.scenario import Scenario, Stage, run_scenario
-from suites.interop import cephtests, objectstore
+from cephlab.fixtures.cases import report_cases
+from cephlab.fixtures.outcomes import require
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.suites.interop import cephtests, objectstore
 
 SCENARIOS = (*cephtests.SCENARIOS, *objectstore.SCENARIOS)
 

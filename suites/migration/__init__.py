@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.migration import backfills, disks, leaving, reuse, swap
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.migration import backfills, disks, leaving, reuse, swap
 
 SCENARIOS: tuple[Scenario, ...] = (
     *swap.SCENARIOS,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
 
-from lab import clock, movement, pools
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage, Tier
-from suites.expected import DEAD_COUNT
-from suites.interop.mirror import Mirror
-from suites.migration.swap import NATIVE_3, NEEDS
-from suites.migration.trial import SHORT_LOGS, STILL, placement, recovered_bytes
-from tuning.limits import trusted_factor
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.migration import movement
+from cephlab.suites.migration.swap import NATIVE_3, scenario_of_migration
+from cephlab.suites.migration.trial import SHORT_LOGS, STILL, placement, recovered_bytes
+from cephlab.tuning.limits import trusted_factor
 
 SWEEP = (1, 2, 4, 8, 16)
 PAIRS = PoolKind("replica-2", 2)
@@ -79,13 +81,13 @@ class Leg:
 def predicted(slowest: Leg, fastest: Leg, backfills: int) -> float:
     """Bytes a second: in proportion to the backfills at once, up to what everything together can take.
 
-    The law of `tuning.recovery`, with both of its numbers measured: what one backfill makes, and the ceiling.
+    The law of `cephlab.tuning.recovery`, with both of its numbers measured: what one backfill makes, and the ceiling.
     """
     return min(slowest.rate / slowest.backfills * backfills, max(fastest.rate, slowest.rate))
 
 
-def figure_of(leg: Leg, slowest: Leg, fastest: Leg) -> dict[str, Any]:
-    """What the check `figures` judges of a setting: its bandwidth, beside what the other settings predict for it.
+def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
+    """Note the bandwidth of a setting, and what the other settings predict for it.
 
     The two settings that the law's numbers come from are not held against it. Their low ends count, as the machine
     may have been slower for a while: a setting between them was seen at 0.48 of what their means predict.
@@ -95,18 +97,11 @@ def figure_of(leg: Leg, slowest: Leg, fastest: Leg) -> dict[str, Any]:
     surely = min(slowest.low / slowest.backfills * leg.backfills, fastest.low)
     given = leg in (slowest, fastest)
     law = f"{slowest.rate:.3g} B/s by {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
-    return {
-        "what": f"recovery bandwidth with osd_max_backfills={leg.backfills}",
-        "value": round(leg.rate),
-        "low": round(leg.low),
-        "high": round(max(move.rate for move in leg.moves)),
-        "unit": "B/s",
-        "least": None if given else round(surely / factor),
-        "most": None,
-        "why": "the law's own number"
-        if given
-        else f"predicted {rate:.3g} B/s ({law}), surely {surely:.3g}; trusted to {factor:g}",
-    }
+    why = f"predicted {rate:.3g} B/s ({law}), surely {surely:.3g}; trusted to {factor:g}"
+    bound = Bound("the law's own number") if given else Bound(why, least=round(surely / factor))
+    interval = (round(leg.low), round(max(move.rate for move in leg.moves)))
+    name = f"recovery bandwidth with osd_max_backfills={leg.backfills}"
+    recorder.figure(name, round(leg.rate), "B/s", bound, interval=interval)
 
 
 def run(stage: Stage) -> None:
@@ -117,11 +112,11 @@ def run(stage: Stage) -> None:
         for number in range(OBJECTS):
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
         legs = [leg(stage, backfills) for backfills in SWEEP]
-        for one in legs:
-            recorder.record("sweep", backfills=one.backfills, moves=[asdict(move) for move in one.moves])
-            recorder.record("figure", **figure_of(one, legs[0], legs[-1]))
-            name = f"osd_max_backfills={one.backfills}"
-            recorder.witness(f"bytes moved with {name}", got=one.moved, least=COUNTED * one.least)
+        for done in legs:
+            recorder.record("sweep", backfills=done.backfills, moves=[asdict(move) for move in done.moves])
+            note_leg(recorder, done, legs[0], legs[-1])
+            name = f"osd_max_backfills={done.backfills}"
+            recorder.witness(f"bytes moved with {name}", got=done.moved, least=COUNTED * done.least)
         mirror.verify(cluster.client, recorder, "after every move")
 
 
@@ -151,28 +146,21 @@ def move(cluster: Cluster, verb: str, victim: str) -> Move:
     before, had = placement(cluster, STILL, PAIRS), recovered_bytes(cluster, STILL)
     began = SYSTEM.monotonic()
     cluster.client.mon(verb, ids=[victim])
-    clean(cluster)
+    pools.wait_clean(cluster, HEALTHY_S)
     seconds = SYSTEM.monotonic() - began
     cluster.settle()
     least = movement.least_movement(before, placement(cluster, STILL, PAIRS)).least_bytes
     return Move(recovered_bytes(cluster, STILL) - had, least, seconds)
 
 
-def clean(cluster: Cluster) -> None:
-    pools.wait_clean(cluster, HEALTHY_S)
-
-
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_of_migration(
         name="migration.backfills",
         goal="More backfills at once make lost copies faster, up to what the machine can take.",
         method="Takes an OSD out and in with osd_max_backfills of 1 to 16; holds three to what two predict.",
         run=run,
         check="figures",
-        tier=Tier.FULL,
         topology=TOPOLOGY,
-        needs=NEEDS,
         expects=DEAD_COUNT,
-        spoils=True,
     ),
 )

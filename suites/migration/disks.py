@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lab import migrate
-from lab.arch import host_arch
-from lab.ceph import disks
-from lab.ceph.disks import DiskInUse
-from lab.ceph.offline import run_tool
-from lab.cluster import Cluster
-from lab.errors import LabError
-from lab.host import Host
-from lab.scenario import Scenario, Stage, Tier
-from lab.spec import Capability, Disk, Node, Osd
-from suites.interop.matrix import other
-from suites.migration.swap import NATIVE_3, NEEDS
-from suites.migration.trial import EXPECTED
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.ceph import disks
+from cephlab.lab.ceph.disks import DiskInUse
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster.own import OwnCluster, own
+from cephlab.lab.providers.host import Host, preloading
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability, Disk, Node, Osd
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.migration import migrate
+from cephlab.suites.migration.swap import NEEDS, scenario_of_migration
 
 DISK_BYTES = 1 << 30
 """Small, because all of it is read back, by the emulated architecture too."""
@@ -30,7 +29,7 @@ TOOL_S = 60.0
 
 def run(stage: Stage) -> None:
     """Use a disk, give its OSD up, and try to use it again: here, on the other architecture, and after a wipe."""
-    cluster, recorder = stage.cluster, stage.recorder
+    cluster, recorder = own(stage.cluster), stage.recorder
     node = Node("spare-0", host_arch(), (Disk("used", DISK_BYTES),), (Osd("used"),))
     here = migrate.add_machine(cluster, node)
     there = migrate.add_machine(cluster, Node("spare-1", other(host_arch())))
@@ -59,8 +58,8 @@ def run(stage: Stage) -> None:
     recorder.observe("architecture of the OSD on the wiped disk", got=arch, wanted=there.arch.value)
 
 
-def refusal(cluster: Cluster, host: Host, osd: str) -> str:
-    """Whom the refusal names; or that there was none."""
+def refusal(cluster: OwnCluster, host: Host, osd: str) -> str:
+    """The OSD and cluster that the refusal names, or what it says instead."""
     text = what_is_said(
         lambda: disks.refuse_used(host, ["used"], patience=cluster.patience, preload=migrate.shim_of(host))
     )
@@ -78,22 +77,22 @@ def what_is_said(attempt: Callable[[], object]) -> str:
     return "nothing: it was taken"
 
 
-def relabel(cluster: Cluster, host: Host, fsid: str) -> None:
+def relabel(cluster: OwnCluster, host: Host, fsid: str) -> None:
     """Make the label that of another cluster, by Ceph's own tool."""
     argv = ["ceph-bluestore-tool", "set-label-key", "--dev", str(host.disk("used")), "-k", "ceph_fsid", "-v", fsid]
-    run_tool(host, argv, timeout_s=TOOL_S * cluster.patience, preload=migrate.shim_of(host))
+    run_tool(host, argv, timeout_s=TOOL_S * cluster.patience, env=preloading(migrate.shim_of(host)))
 
 
 def note_stray(stage: Stage, host: Host) -> None:
-    """One byte that a wipe left, near the end, must be found; and a first block that is no OSD's refused."""
+    """A single byte left near the end must be found, and a disk with other data must be refused."""
     cluster, recorder = stage.cluster, stage.recorder
     poke(host, STRAY_OFFSET)
     try:
         disks.require_zero(host, "used", DISK_BYTES, patience=cluster.patience)
-        found = "not found"
+        seen = "not found"
     except LabError as error:
-        found = "found" if str(STRAY_OFFSET + 1) in error.detail else error.detail
-    recorder.observe("a byte that a wipe left near the end", got=found, wanted="found")
+        seen = "found" if str(STRAY_OFFSET + 1) in error.detail else error.detail
+    recorder.observe("a byte that a wipe left near the end", got=seen, wanted="found")
     poke(host, 0)
     said = what_is_said(lambda: disks.refuse_used(host, ["used"]))
     recorder.observe("a disk with other data", got="that is no OSD's" in said, wanted=True)
@@ -106,15 +105,12 @@ def poke(host: Host, offset: int) -> None:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_of_migration(
         name="migration.used-disk",
         goal="A disk that still carries an OSD's data is refused by name on either architecture, until it is wiped.",
         method="Makes an OSD on a disk, offers that disk again, moves it, relabels it, wipes it and reads all back.",
         run=run,
-        tier=Tier.FULL,
-        topology=NATIVE_3,
+        check="observations",
         needs=NEEDS | {Capability.MOVE_DISK},
-        spoils=True,
-        expects=EXPECTED,
     ),
 )

@@ -5,18 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lab import migrate, pools
-from lab.arch import host_arch
-from lab.pools import EC_2_1, PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from suites.interop.matrix import other
-from suites.migration.swap import NATIVE_3, NATIVE_5, NEEDS, PAIRS, move_roles, note_went_to, successor
-from suites.migration.trial import EXPECTED, LIVE, SHORT_LOGS, STILL, trial
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.own import own
+from cephlab.lab.cluster.pools import EC_2_1, PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.migration import migrate
+from cephlab.suites.migration.swap import (
+    NATIVE_3,
+    NATIVE_5,
+    PAIRS,
+    move_roles,
+    note_went_to,
+    scenario_of_migration,
+    successor,
+)
+from cephlab.suites.migration.trial import LIVE, SHORT_LOGS, STILL, trial
 
 
 def drain(stage: Stage, kind: PoolKind) -> None:
     """A new node comes, the old one is emptied while it runs, and leaves when nothing depends on it."""
-    cluster = stage.cluster
+    cluster = own(stage.cluster)
     old = [node for node in cluster.spec.nodes if node.osds][-1]
     new = successor(old, other(old.arch), "m0")
     with trial(stage, kind) as running:
@@ -43,7 +54,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
 
 def lose(stage: Stage, kind: PoolKind) -> None:
     """A node is gone for good; what it held is made anew on those that are left."""
-    cluster = stage.cluster
+    cluster = own(stage.cluster)
     old = [node for node in cluster.spec.nodes if node.osds][-1]
     with trial(stage, kind) as running:
         with running.step(f"switch {old.name} off"):
@@ -57,7 +68,7 @@ def lose(stage: Stage, kind: PoolKind) -> None:
 
 def scenario(topic: str, topology: Topology, kind: PoolKind) -> Scenario:
     drains = topic == "drain"
-    return Scenario(
+    return scenario_of_migration(
         name=f"migration.{topic}[nodes={topology.native},pool={kind.name}]",
         goal=(
             f"A node of {host_arch()} is emptied onto one of {other(host_arch())} before it goes."
@@ -70,12 +81,7 @@ def scenario(topic: str, topology: Topology, kind: PoolKind) -> Scenario:
             else "Switches a node off and removes it, under recorded load and fio; nothing replaces it."
         ),
         run=partial(drain if drains else lose, kind=kind),
-        check="recorded",
-        tier=Tier.FULL,
         topology=topology,
-        needs=NEEDS,
-        spoils=True,
-        expects=EXPECTED,
     )
 
 

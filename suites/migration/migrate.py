@@ -6,18 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from lab import clock
-from lab.ceph import disks, keyring
-from lab.ceph.daemon import Daemon
-from lab.ceph.keyring import Entity
-from lab.ceph.offline import run_tool
-from lab.cluster import Cluster
-from lab.deploy.packages import SHIM_NAME, plan_osd
-from lab.errors import LabBroken, Unavailable
-from lab.faults.nodes import switch_off
-from lab.host import Host, lacks_aio
-from lab.providers.base import TakesOver
-from lab.spec import Capability, Node, without_daemons
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.ceph import disks, keyring
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.keyring import Entity
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.deploy.packages import plan_osd
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.faults.nodes import switch_off
+from cephlab.lab.providers.base import TakesOver
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.mon import MON
+from cephlab.lab.services.osd import OSD
+from cephlab.lab.spec.clusterspec import Capability, Node, without_daemons
 
 _TOOL_S = 120.0
 _QUORUM_S = 60.0
@@ -27,8 +30,8 @@ _SERVICE_ORDER = ("mgr", "osd", "mon")
 
 def daemons_on(cluster: Cluster, node: str) -> list[Daemon]:
     """The daemons of a node, in the order that they are stopped in."""
-    found = [daemon for daemon in cluster.daemons.values() if daemon.host.name == node]
-    return sorted(found, key=lambda daemon: (_SERVICE_ORDER.index(daemon.kind), daemon.name))
+    daemons = [daemon for daemon in cluster.daemons.values() if daemon.host.name == node]
+    return sorted(daemons, key=lambda daemon: (_SERVICE_ORDER.index(daemon.kind), daemon.name))
 
 
 def osds_on(cluster: Cluster, node: str) -> list[int]:
@@ -51,7 +54,7 @@ def power_off(cluster: Cluster, node: str) -> None:
     switch_off(cluster, [node])
 
 
-def remove_node(cluster: Cluster, node: str) -> None:
+def remove_node(cluster: OwnCluster, node: str) -> None:
     """Take a node that is off, with its OSDs, out of the cluster for good. Its monitor and manager moved before."""
     client = cluster.client
     for osd in osds_on(cluster, node):
@@ -64,12 +67,12 @@ def remove_node(cluster: Cluster, node: str) -> None:
     cluster.save()
 
 
-def give_up_osd(cluster: Cluster, osd: int) -> None:
+def give_up_osd(cluster: OwnCluster, osd: int) -> None:
     """Stop an OSD and take it out of the cluster for good; its disk keeps what it held."""
     name = f"osd.{osd}"
     if cluster.daemon(name).alive():
         cluster.stop(name)
-    # Of a machine that was switched off a moment ago the map may not know yet.
+    # The map may not know yet that the machine was switched off.
     cluster.client.mon("osd down", ids=[str(osd)])
     cluster.client.mon("osd purge-actual", id=osd, yes_i_really_mean_it=True)
     cluster.forget_daemon(name)
@@ -78,12 +81,12 @@ def give_up_osd(cluster: Cluster, osd: int) -> None:
 # Coming
 
 
-def add_machine(cluster: Cluster, node: Node) -> Host:
+def add_machine(cluster: OwnCluster, node: Node) -> Host:
     """Raise a machine with its disks and ceph.conf, and no daemon yet."""
     return cluster.add_node(without_daemons(node))
 
 
-def add_osds(cluster: Cluster, node: Node) -> list[int]:
+def add_osds(cluster: OwnCluster, node: Node) -> list[int]:
     """Make and start the OSDs of a machine that is up. DiskInUse, before any is made, where a disk is used."""
     host = cluster.hosts[node.name]
     for osd in node.osds:
@@ -92,8 +95,8 @@ def add_osds(cluster: Cluster, node: Node) -> list[int]:
     return [int(cluster.add_osd(plan_osd(node, osd, cluster.next_osd_id())).id) for osd in node.osds]
 
 
-def _note_disks(cluster: Cluster, node: Node) -> None:
-    """Put down in the spec that a node has these OSDs and their disks, wherever the disks were before."""
+def _note_disks(cluster: OwnCluster, node: Node) -> None:
+    """Note in the spec that a node has these OSDs and their disks, wherever the disks were before."""
     here = {disk.name for disk in node.disks}
     nodes = []
     for known in cluster.spec.nodes:
@@ -107,21 +110,21 @@ def _note_disks(cluster: Cluster, node: Node) -> None:
 
 def shim_of(host: Host) -> tuple[PurePosixPath, ...]:
     """What BlueStore's programs need preloaded on a host."""
-    return (host.directory / SHIM_NAME,) if lacks_aio(host) else ()
+    return OSD.preload(host)
 
 
-def add_mon(cluster: Cluster, node: str) -> None:
-    """A monitor on a node joins the others, which are asked for the map and the key."""
+def add_mon(cluster: OwnCluster, node: str) -> None:
+    """A monitor on a node joins the others. They give it the map and the key."""
     host, client = cluster.hosts[node], cluster.client
     monmap = client.command("mon", "mon getmap")
-    entity = Entity("mon.", str(client.mon("auth get-key", entity="mon.")["key"]), {"mon": "allow *"})
+    entity = Entity("mon.", str(client.mon("auth get-key", entity="mon.")["key"]), MON.caps)
     cluster.deployer.start_mon(cluster.deployment, node_spec(cluster, node), monmap, {"mon.": entity})
     _wait_quorum(cluster, node, present=True)
     _name_mons(cluster, {**cluster.deployment.mon_addresses, node: host.address})
     _change(cluster, node, lambda known: replace(known, mon=True))
 
 
-def remove_mon(cluster: Cluster, name: str) -> None:
+def remove_mon(cluster: OwnCluster, name: str) -> None:
     """A monitor leaves the others for good; it may be dead."""
     daemon = cluster.daemon(f"mon.{name}")
     cluster.client.mon("mon rm", name=name)
@@ -134,25 +137,26 @@ def remove_mon(cluster: Cluster, name: str) -> None:
     _change(cluster, daemon.host.name, lambda known: replace(known, mon=False))
 
 
-def add_mgr(cluster: Cluster, node: str) -> None:
+def add_mgr(cluster: OwnCluster, node: str) -> None:
     """A manager on a node stands by for the active one."""
-    entity = keyring.mgr_entity(node, cluster.deployment.admin.key)
-    cluster.client.command("mon", "auth import", data=keyring.render([entity]))
+    daemon = f"mgr.{node}"
+    entity = cluster.deployer.new_entity(cluster.deployment, daemon)
+    cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
     address = cluster.hosts[node].address
     where = f"mgr/prometheus/{node}/server_addr"
     cluster.client.mon("config set", who="mgr", name=where, value=address, force=True)
-    cluster.deployer.start_mgr(cluster.deployment, node_spec(cluster, node), {entity.name: entity})
+    cluster.deployer.start_service(cluster.deployment, node_spec(cluster, node), daemon, {entity.name: entity})
     clock.wait(
         lambda: cluster.client.mon("mgr dump"),
         lambda dump: node in {dump["active_name"], *(standby["name"] for standby in dump["standbys"])},
         what=f"mgr.{node} standing by",
         timeout_s=_QUORUM_S * cluster.patience,
-        show=lambda dump: str(dump["active_name"]),
+        timed_out=clock.not_reached_with(lambda dump: str(dump["active_name"])),
     )
     _change(cluster, node, lambda known: replace(known, mgr=True))
 
 
-def remove_mgr(cluster: Cluster, name: str) -> None:
+def remove_mgr(cluster: OwnCluster, name: str) -> None:
     """A manager leaves; another one is active afterwards."""
     daemon = cluster.daemon(f"mgr.{name}")
     if daemon.alive():
@@ -166,7 +170,7 @@ def remove_mgr(cluster: Cluster, name: str) -> None:
         lambda dump: dump["available"] and dump["active_name"] != name,
         what=f"a manager other than {name}",
         timeout_s=_QUORUM_S * cluster.patience,
-        show=lambda dump: str(dump["active_name"]),
+        timed_out=clock.not_reached_with(lambda dump: str(dump["active_name"])),
     )
 
 
@@ -179,7 +183,7 @@ def _wait_quorum(cluster: Cluster, name: str, *, present: bool) -> None:
     )
 
 
-def _name_mons(cluster: Cluster, addresses: dict[str, str]) -> None:
+def _name_mons(cluster: OwnCluster, addresses: dict[str, str]) -> None:
     """Tell every host that is up where the monitors are."""
     cluster.deployment = replace(cluster.deployment, mon_addresses=addresses)
     for node in cluster.spec.nodes:
@@ -188,8 +192,8 @@ def _name_mons(cluster: Cluster, addresses: dict[str, str]) -> None:
     cluster.save()
 
 
-def _change(cluster: Cluster, name: str, change: Callable[[Node], Node]) -> None:
-    """Put down in the spec what has become of a node."""
+def _change(cluster: OwnCluster, name: str, change: Callable[[Node], Node]) -> None:
+    """Note in the spec how a node has changed."""
     cluster.respec([change(node) if node.name == name else node for node in cluster.spec.nodes])
     cluster.save()
 
@@ -223,7 +227,7 @@ def back_up(cluster: Cluster, node: str) -> Backup:
     return Backup(node_spec(cluster, node), daemons, host.run(argv, timeout_s=_TOOL_S * cluster.patience).stdout_bytes)
 
 
-def take_over(cluster: Cluster, old: Node, new: Node) -> Host:
+def take_over(cluster: OwnCluster, old: Node, new: Node) -> Host:
     """Raise a machine in the place of one that is off: with its address, and for Ceph with its name.
 
     new: without disks or daemons of its own. Unavailable where the provider cannot do it.
@@ -238,7 +242,7 @@ def take_over(cluster: Cluster, old: Node, new: Node) -> Host:
     cluster.respec([moved if known.name == old.name else known for known in cluster.spec.nodes])
     cluster.deployer = replace(
         cluster.deployer,
-        hosts=lab.hosts,
+        hosts=cluster.hosts,
         shims=cluster.shims_with(host),
         identities={**identities, host.name: identities.get(old.name, old.name)},
     )
@@ -247,7 +251,7 @@ def take_over(cluster: Cluster, old: Node, new: Node) -> Host:
     return host
 
 
-def move_disks(cluster: Cluster, saved: Backup, target: str) -> list[str]:
+def move_disks(cluster: OwnCluster, saved: Backup, target: str) -> list[str]:
     """Pull a node's disks and put them into another machine; their names."""
     names = [disk.name for disk in saved.node.disks]
     for name in names:
@@ -255,7 +259,7 @@ def move_disks(cluster: Cluster, saved: Backup, target: str) -> list[str]:
     return names
 
 
-def restore(cluster: Cluster, saved: Backup, target: str) -> list[str]:
+def restore(cluster: OwnCluster, saved: Backup, target: str) -> list[str]:
     """Unpack a backup on another machine and make its daemons ready there; their names, in the order to start them in.
 
     Every disk is looked at first: CephTrouble of the tool, or LabBroken, where it does not carry what it must.

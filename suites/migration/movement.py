@@ -12,7 +12,7 @@ _MAPPING = re.compile(r"^([0-9]+\.[0-9a-f]+)\s+\[([0-9,]*)\]\s+(-?[0-9]+)", re.M
 
 
 @dataclass(frozen=True)
-class Pg:
+class PlacedPg:
     """One PG at one time. stores: the stores of its shards in order, by OSD uuid, "" where a shard has none.
 
     shards: 0 where every store holds a whole copy, else how many shards make up the data (k). size_bytes: of the data.
@@ -38,7 +38,7 @@ class Movement:
     counted_bytes: float = 0.0
 
 
-def least_movement(before: Sequence[Pg], after: Sequence[Pg]) -> Movement:
+def least_movement(before: Sequence[PlacedPg], after: Sequence[PlacedPg]) -> Movement:
     """The least that any cluster can move between two placements.
 
     A whole copy has to be written to each store that is new among a PG's stores. A shard of erasure code is the k-th
@@ -63,18 +63,18 @@ def moved_bytes(recovered_bytes: int, legs: Sequence[Movement], shards: int) -> 
     return recovered_bytes * sum(leg.least_bytes for leg in legs) / counted
 
 
-def _counted(pg: Pg, new_copies: int) -> int:
+def _counted(pg: PlacedPg, new_copies: int) -> int:
     return pg.size_bytes * (min(1, new_copies) if pg.shards else new_copies)
 
 
-def _new_copies(before: Pg, after: Pg) -> int:
+def _new_copies(before: PlacedPg, after: PlacedPg) -> int:
     if after.shards:
         pairs = zip(before.stores, after.stores, strict=False)
-        return sum(1 for one, other in pairs if other and one != other)
+        return sum(1 for old, other in pairs if other and old != other)
     return len(set(after.stores) - set(before.stores) - {""})
 
 
-def held_bytes(pgs: Sequence[Pg], stores: Set[str]) -> float:
+def held_bytes(pgs: Sequence[PlacedPg], stores: Set[str]) -> float:
     """What some stores hold, by uuid: a whole copy of each PG that they serve, or a shard of it."""
     return sum(sum(store in stores for store in pg.stores) * pg.size_bytes / max(1, pg.shards) for pg in pgs)
 

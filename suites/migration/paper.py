@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.errors import LabBroken
-from tuning.profilefile import SHIPPED as PROFILES
-from tuning.profilefile import load_profile
-from tuning.recovery import recovery_time
-from tuning.references import SHIPPED as REFERENCES
-from tuning.references import load_reference
+from cephlab.lab.base.errors import LabBroken
+from cephlab.tuning.profilefile import SHIPPED as PROFILES
+from cephlab.tuning.profilefile import load_profile
+from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.references import SHIPPED as REFERENCES
+from cephlab.tuning.references import load_reference
 
 REFERENCE = "ampere-altra"
 SWAP = "recovery of one replaced node"

@@ -8,15 +8,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lab import migrate
-from lab.arch import host_arch
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability, Node
-from suites.interop.matrix import other
-from suites.migration.paper import REUSE
-from suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_archs, note_went_to
-from suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability, Node
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.migration import migrate
+from cephlab.suites.migration.paper import REUSE
+from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_archs, note_went_to, scenario_of_migration
+from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
 
 WITH_DB = replace(NATIVE_3, separate_db=True)
 MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout", "2"), ("mon_lease", "2")))
@@ -71,17 +72,14 @@ def run_all(stage: Stage, kind: PoolKind) -> None:
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier) -> Scenario:
     db = "separate" if topology.separate_db else "none"
-    return Scenario(
+    return scenario_of_migration(
         name=f"migration.reuse[db={db},pool={kind.name}]",
         goal="A node's disks go on, with all their data, in a machine of the other architecture, and back again.",
         method="The paper's steps under recorded load and fio: services off, backup, disks over, restored, started.",
         run=partial(run, kind=kind, legs=2),
-        check="recorded",
         tier=tier,
         topology=topology,
         needs=REUSE_NEEDS,
-        spoils=True,
-        expects=EXPECTED,
     )
 
 
@@ -91,16 +89,13 @@ SCENARIOS: tuple[Scenario, ...] = (
     scenario(WITH_DB, PAIRS, Tier.QUICK),
     *(scenario(WITH_DB, kind, Tier.FULL) for kind in (REPLICATED, EC_2_1)),
     *(scenario(NATIVE_3, kind, Tier.FULL) for kind in (PAIRS, REPLICATED, EC_2_1)),
-    Scenario(
+    scenario_of_migration(
         name="migration.reuse-all[pool=replicated]",
         goal="A whole cluster changes its architecture and back while every disk, monitor and identity stays.",
         method="Moves three nodes with a monitor each, one by one, under recorded load and fio; then three back.",
         run=partial(run_all, kind=REPLICATED),
-        check="recorded",
-        tier=Tier.FULL,
         topology=MONS_3,
         needs=REUSE_NEEDS,
-        spoils=True,
         expects={**EXPECTED, **MOVED},
     ),
 )

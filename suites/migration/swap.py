@@ -8,19 +8,37 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from lab import migrate
-from lab.arch import Arch, host_arch
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability, Node, Osd
-from suites.expected import MON_TERMINATED
-from suites.interop.matrix import other
-from suites.migration.paper import SWAP
-from suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability, Node, Osd
+from cephlab.suites.expected import MON_TERMINATED
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.migration import migrate
+from cephlab.suites.migration.paper import SWAP
+from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
 
 PAIRS = PoolKind("replica-2", 2)
 NATIVE_3 = Topology(native=3, foreign=0, clients=True, options=SHORT_LOGS)
 NATIVE_5 = Topology(native=5, foreign=0, clients=True, options=SHORT_LOGS)
+NEEDS = frozenset({Capability.FOREIGN_ARCH})
+
+MOVED = {
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((MON_DOWN|MON_CLOCK_SKEW|MGR_DOWN)\)": (
+        "A monitor or manager left, or has just started and answers its first clock probes late."
+    ),
+    r"\[WRN\] : (Health detail: HEALTH_WARN|\[WRN\] [A-Z_]+: | +)": (
+        "A new leader repeats the health details: what the scenario moved."
+    ),
+    **MON_TERMINATED,
+}
+"""What a monitor or manager that moves says."""
+
+scenario_of_migration = partial(
+    Scenario, check="recorded", tier=Tier.FULL, topology=NATIVE_3, needs=NEEDS, spoils=True, expects=EXPECTED
+)
+"""Makes a scenario of this suite. What it says itself comes before these values."""
 
 
 def swap_out(running: Trial, old: str, new: Node) -> None:
@@ -47,9 +65,9 @@ def note_went_to(running: Trial, new: Node) -> None:
     """Observe which architecture the OSDs of a replaced node run on, by their own word, which is uname's."""
     cluster = running.cluster
     numbers = set(migrate.osds_on(cluster, new.name))
-    found = {str(entry["arch"]) for entry in cluster.client.mon("osd metadata") if entry["id"] in numbers}
+    archs = {str(entry["arch"]) for entry in cluster.client.mon("osd metadata") if entry["id"] in numbers}
     what = f"architectures that the OSDs of {new.name} report"
-    running.recorder.observe(what, got=sorted(found), wanted=[new.arch.value])
+    running.recorder.observe(what, got=sorted(archs), wanted=[new.arch.value])
 
 
 def move_roles(running: Trial, old: str, new: str) -> None:
@@ -95,8 +113,8 @@ def run_monitor(stage: Stage, kind: PoolKind) -> None:
     with trial(stage, kind, procedure=SWAP) as running:
         swap_out(running, old.name, successor(old, other(old.arch), "m0"))
     for entry in ("mon", "mgr"):
-        found = {str(known["arch"]) for known in cluster.client.mon(f"{entry} metadata")}
-        stage.recorder.observe(f"architecture of the {entry}", got=sorted(found), wanted=[other(old.arch).value])
+        archs = {str(known["arch"]) for known in cluster.client.mon(f"{entry} metadata")}
+        stage.recorder.observe(f"architecture of the {entry}", got=sorted(archs), wanted=[other(old.arch).value])
 
 
 def run_all(stage: Stage, kind: PoolKind) -> None:
@@ -113,75 +131,40 @@ def note_archs(stage: Stage, when: str, wanted: Arch) -> None:
     """Observe that every daemon runs on one architecture, by Ceph's own word."""
     cluster = stage.cluster
     for kind in ("mon", "mgr", "osd"):
-        found = {entry["arch"] for entry in cluster.client.mon(f"{kind} metadata")}
-        stage.recorder.observe(f"architectures of every {kind}, {when}", got=sorted(found), wanted=[wanted.value])
+        archs = {entry["arch"] for entry in cluster.client.mon(f"{kind} metadata")}
+        stage.recorder.observe(f"architectures of every {kind}, {when}", got=sorted(archs), wanted=[wanted.value])
 
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier, *, legs: int) -> Scenario:
     nodes = topology.native + topology.foreign
     source, target = (host_arch(), other(host_arch())) if topology.native else (other(host_arch()), host_arch())
     back = " and then the other way" if legs > 1 else ""
-    return Scenario(
+    return scenario_of_migration(
         name=f"migration.swap[nodes={nodes},from={source},legs={legs},pool={kind.name}]",
         goal=f"A node of {source} is replaced by one of {target} with new disks, and clients only have to wait.",
         method=f"The paper's steps on {nodes} nodes under recorded load and fio: off without grace, out, in{back}.",
         run=partial(run, kind=kind, legs=legs),
-        check="recorded",
         tier=tier,
         topology=topology,
-        needs=NEEDS,
-        spoils=True,
-        expects=EXPECTED,
     )
 
-
-def monitor_scenario(kind: PoolKind) -> Scenario:
-    return Scenario(
-        name=f"migration.swap-monitor[pool={kind.name}]",
-        goal="The node with the only monitor and manager is replaced, and clients only have to wait.",
-        method="Adds a monitor and a manager on the new node, removes the old ones, then follows the paper's steps.",
-        run=partial(run_monitor, kind=kind),
-        check="recorded",
-        tier=Tier.FULL,
-        topology=NATIVE_3,
-        needs=NEEDS,
-        spoils=True,
-        expects={**EXPECTED, **MOVED},
-    )
-
-
-def all_scenario(kind: PoolKind) -> Scenario:
-    return Scenario(
-        name=f"migration.swap-all[pool={kind.name}]",
-        goal="A whole cluster, monitor and manager too, becomes one of the other architecture, and one of this again.",
-        method="Swaps three nodes one by one under recorded load and fio, each with new disks; then three back.",
-        run=partial(run_all, kind=kind),
-        check="recorded",
-        tier=Tier.FULL,
-        topology=NATIVE_3,
-        needs=NEEDS,
-        spoils=True,
-        expects={**EXPECTED, **MOVED},
-    )
-
-
-NEEDS = frozenset({Capability.FOREIGN_ARCH})
-
-MOVED = {
-    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((MON_DOWN|MON_CLOCK_SKEW|MGR_DOWN)\)": (
-        "A monitor or manager left, or has just started and answers its first clock probes late."
-    ),
-    r"\[WRN\] : (Health detail: HEALTH_WARN|\[WRN\] [A-Z_]+: | +)": (
-        "A new leader repeats the health details: what the scenario moved."
-    ),
-    **MON_TERMINATED,
-}
-"""What a monitor or manager that moves says."""
 
 SCENARIOS: tuple[Scenario, ...] = (
     scenario(NATIVE_3, PAIRS, Tier.QUICK, legs=1),
     *(scenario(NATIVE_3, kind, Tier.FULL, legs=2) for kind in (PAIRS, REPLICATED, EC_2_1)),
     *(scenario(NATIVE_5, kind, Tier.FULL, legs=2) for kind in (PAIRS, REPLICATED, EC_2_1)),
-    monitor_scenario(PAIRS),
-    all_scenario(REPLICATED),
+    scenario_of_migration(
+        name=f"migration.swap-monitor[pool={PAIRS.name}]",
+        goal="The node with the only monitor and manager is replaced, and clients only have to wait.",
+        method="Adds a monitor and a manager on the new node, removes the old ones, then follows the paper's steps.",
+        run=partial(run_monitor, kind=PAIRS),
+        expects={**EXPECTED, **MOVED},
+    ),
+    scenario_of_migration(
+        name=f"migration.swap-all[pool={REPLICATED.name}]",
+        goal="A whole cluster, monitor and manager too, becomes one of the other architecture, and one of this again.",
+        method="Swaps three nodes one by one under recorded load and fio, each with new disks; then three back.",
+        run=partial(run_all, kind=REPLICATED),
+        expects={**EXPECTED, **MOVED},
+    ),
 )

@@ -7,24 +7,26 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lab import migrate, movement, pools
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.history import Recorder
-from lab.movement import Movement, Pg
-from lab.pools import PoolKind
-from lab.scenario import Stage, Tier
-from lab.telemetry.watch import watched
-from lab.workloads.fioverify import FioVerify, Witness
-from lab.workloads.recorded import Load, RecordedLoad
-from suites.expected import DEAD_COUNT
-from suites.interop.mirror import Mirror
-from suites.interop.scrub import deep_scrub, rados_json
-from suites.limits import no_errors, wait_until_noticed
-from suites.migration.paper import at_scale
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster, own
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Phase, Recorder
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry.watch import watched
+from cephlab.lab.workloads.fioverify import FioVerify, Witness
+from cephlab.lab.workloads.recorded import Load, RecordedLoad
+from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.scrub import deep_scrub, rados_json
+from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.migration import migrate, movement
+from cephlab.suites.migration.movement import Movement, PlacedPg
+from cephlab.suites.migration.paper import at_scale
 
 STILL = "still"
-"""The pool that nobody writes to: what is recovered in it was moved, not changed."""
+"""The pool without writes: what is recovered in it was moved, not changed."""
 LIVE = "live"
 META = "live-meta"
 
@@ -72,17 +74,17 @@ class Trial:
     still: Mirror
     load: RecordedLoad
     fio: FioVerify
-    before: list[Pg] = field(default_factory=list)
+    before: list[PlacedPg] = field(default_factory=list)
     recovered_before: int = 0
     legs: list[Movement] = field(default_factory=list)
     disturbed_s: float = 0.0
     moved_bytes: float = 0.0
     replaced_bytes: float = 0.0
-    """What the nodes that were replaced held of the pool that nobody writes to."""
+    """Bytes of the pool without writes that the replaced nodes held."""
 
     @property
-    def cluster(self) -> Cluster:
-        return self.stage.cluster
+    def cluster(self) -> OwnCluster:
+        return own(self.stage.cluster)
 
     @property
     def recorder(self) -> Recorder:
@@ -92,12 +94,12 @@ class Trial:
     def step(self, name: str) -> Iterator[None]:
         """One step of the procedure, with its time."""
         began = SYSTEM.monotonic()
-        self.recorder.record("step", name=name, phase="began")
+        self.recorder.step(name, Phase.BEGAN)
         yield
-        self.recorder.record("step", name=name, phase="ended", seconds=round(SYSTEM.monotonic() - began, 3))
+        self.recorder.step(name, Phase.ENDED, round(SYSTEM.monotonic() - began, 3))
 
     def disturb(self, replaced: str | None = None) -> None:
-        """From here on clients may have to wait, and the time to health counts. replaced: the node that is."""
+        """From here on clients may have to wait, and the time to health counts. replaced: the node to replace."""
         if replaced is not None:
             numbers = set(migrate.osds_on(self.cluster, replaced))
             self.replaced_bytes += movement.held_bytes(
@@ -109,7 +111,7 @@ class Trial:
         """Wait for health; note how long that took since the disturbance, and what had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
-        self.recorder.record("figure", metric=f"healthy_s[{what}]", value=round(took, 3), unit="s")
+        self.recorder.figure(f"healthy_s[{what}]", round(took, 3), "s")
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))
         self.before = after
@@ -207,7 +209,7 @@ def judge(running: Trial) -> None:
 
 
 def note_movement(running: Trial) -> None:
-    """What was moved of the data that nobody changed, against the least that the maps allow, leg by leg."""
+    """Bytes moved in the pool without writes, against the least that the maps allow, leg by leg."""
     cluster, recorder = running.cluster, running.recorder
     cluster.settle()
     least = sum(leg.least_bytes for leg in running.legs)
@@ -216,21 +218,21 @@ def note_movement(running: Trial) -> None:
     moved = running.moved_bytes = movement.moved_bytes(recovered, running.legs, running.kind.k)
     held = sum(pg.size_bytes for pg in running.before)
     recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
-    recorder.record("figure", metric="moved_bytes", value=moved, unit="B")
+    recorder.figure("moved_bytes", moved, "B")
     why = (
         f"{copies} copies or shards have new places by the maps before and after each leg, {least:.0f} bytes of "
         f"{held}; {TOLERANCE:g} times that"
     )
-    recorder.record("limit", metric="moved_bytes", high=least * TOLERANCE, unit="B", why=why)
+    recorder.limit("moved_bytes", least * TOLERANCE, "B", why)
 
 
 def note_scale(running: Trial, procedure: str) -> None:
     """How long the paper's machines would copy for what was moved here, against what the paper says it took."""
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
-    found = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
-    recorder.record("figure", metric="paper_recovery_s", value=round(found.seconds, 1), unit="s")
-    recorder.record("limit", metric="paper_recovery_s", high=found.published_s, unit="s", why=found.why)
+    scaled = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
+    recorder.figure("paper_recovery_s", round(scaled.seconds, 1), "s")
+    recorder.limit("paper_recovery_s", scaled.published_s, "s", scaled.why)
 
 
 def osd_uuids(cluster: Cluster) -> dict[int, str]:
@@ -238,17 +240,17 @@ def osd_uuids(cluster: Cluster) -> dict[int, str]:
     return {int(osd["osd"]): str(osd["uuid"]) for osd in cluster.client.mon("osd dump")["osds"]}
 
 
-def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[Pg]:
+def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[PlacedPg]:
     """Where each PG of a pool belongs by the OSD map, computed by osdmaptool, and how much data it holds."""
     client = cluster.client
-    found = next(entry for entry in client.mon("osd dump")["pools"] if entry["pool_name"] == pool)["pool"]
+    number = next(entry for entry in client.mon("osd dump")["pools"] if entry["pool_name"] == pool)["pool"]
     mapped = movement.parse_mappings(migrate.replay_map(cluster, client.command("mon", "osd getmap")))
     uuids = osd_uuids(cluster)
     sizes = {pg["pgid"]: int(pg["stat_sum"]["num_bytes"]) for pg in statistics(cluster, pool)}
     return [
-        Pg(pgid, movement.named(osds, uuids), sizes.get(pgid, 0), kind.k)
+        PlacedPg(pgid, movement.named(osds, uuids), sizes.get(pgid, 0), kind.k)
         for pgid, osds in sorted(mapped.items())
-        if pgid.startswith(f"{found}.")
+        if pgid.startswith(f"{number}.")
     ]
 
 
@@ -258,8 +260,7 @@ def recovered_bytes(cluster: Cluster, pool: str) -> int:
 
 
 def statistics(cluster: Cluster, pool: str) -> Sequence[dict[str, Any]]:
-    found: Sequence[dict[str, Any]] = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
-    return found
+    return list(cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"])
 
 
 @contextmanager

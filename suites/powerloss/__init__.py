@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.powerloss import cut, replayed
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.powerloss import cut, replayed
 
 SCENARIOS: tuple[Scenario, ...] = (*cut.SCENARIOS, *replayed.SCENARIOS)

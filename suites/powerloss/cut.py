@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab.ceph.fsck import fsck
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.faults import layout_of
-from lab.faults.power import PowerCut
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability
-from suites.resilience.trial import EXPECTED, again_and_again
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.fsck import fsck
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.faults import layout_of
+from cephlab.lab.faults.power import PowerCut
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.resilience.trial import EXPECTED, Data, again_and_again
 
 ROUNDS = {Tier.QUICK: 1, Tier.FULL: 5}
 BEFORE_S = (0.5, 4.0)
@@ -36,15 +37,15 @@ def cut(stage: Stage, kind: PoolKind) -> None:
         power.switch_on(cluster)
         check_stores(stage, cluster)
 
-    again_and_again(stage, power, ROUNDS[stage.tier], before_s=BEFORE_S, meanwhile=look, kind=kind)
+    again_and_again(stage, power, ROUNDS[stage.tier], Data(kind), before_s=BEFORE_S, meanwhile=look)
 
 
 def check_stores(stage: Stage, cluster: Cluster) -> None:
     """What is on the disks now is what was there when the power went."""
     for osd in cluster.osd_ids():
-        found = fsck(cluster.daemon(f"osd.{osd}"), deep=True, patience=cluster.patience)
+        checked = fsck(cluster.daemon(f"osd.{osd}"), deep=True, patience=cluster.patience)
         stage.recorder.observe(
-            f"fsck of {found.osd} after the power was cut", got=found.clean or found.said, wanted=True
+            f"fsck of {checked.osd} after the power was cut", got=checked.clean or checked.said, wanted=True
         )
 
 

@@ -7,15 +7,17 @@ from functools import partial
 from pathlib import PurePosixPath
 from random import Random
 
-from lab import pools
-from lab.blockstack.logwrites import LoggedDevice, Replay, Survey, copy_device
-from lab.ceph.daemon import Daemon
-from lab.ceph.fsck import fsck
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability, Disk
-from suites.limits import no_errors
-from suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load, returned, under_way
+from cephlab.lab.blockstack.logwrites import LoggedDevice, Replay, Survey, copy_device
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.fsck import fsck
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.own import own
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import Capability, Disk
+from cephlab.suites.limits import no_errors
+from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load, returned, under_way
 
 OSD = "osd.0"
 LOG, COPY = Disk("replay-log"), Disk("replay-copy")
@@ -56,7 +58,7 @@ def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> 
     osd = cluster.daemon(OSD)
     host = osd.host
     for disk in (LOG, COPY):
-        cluster.lab.move_disk(disk.name, host.name)
+        own(cluster).lab.move_disk(disk.name, host.name)
     copy = host.disk(COPY.name)
     with pools.pool(cluster, "powerloss", LONE, pg_num=8) as pool:
         load = new_load(stage, pool)
@@ -89,11 +91,11 @@ def goes_on_with(osd: Daemon, device: PurePosixPath) -> None:
 
 def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]) -> None:
     """Take the copy forward from point to point, each as good a moment for a power cut as any, and check the store."""
-    found = log.survey()
-    last = keep(found)
+    survey = log.survey()
+    last = keep(survey)
     recorder = stage.recorder
-    recorder.witness("flushes in the log", got=found.flushes, least=LEAST_FLUSHES)
-    recorder.record("figure", metric="logged_bytes", value=found.written_bytes, unit="bytes")
+    recorder.witness("flushes in the log", got=survey.flushes, least=LEAST_FLUSHES)
+    recorder.figure("logged_bytes", survey.written_bytes, "bytes")
     torn: list[str] = []
     at = 0
     moments = [*points(stage.rng, last, POINTS[stage.tier]), last]
@@ -102,7 +104,7 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
         at = point
         checked = fsck(osd, deep=point == last, patience=stage.cluster.patience)
         if not checked.clean:
-            torn.append(f"entry {point} of {found.entries}: {checked.said}")
+            torn.append(f"entry {point} of {survey.entries}: {checked.said}")
     recorder.witness("moments at which the store was checked", got=len(moments), least=POINTS[stage.tier])
     recorder.observe("moments at which the store would not have been clean", got=torn, wanted=[])
 

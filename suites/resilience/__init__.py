@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.resilience import crash, full, monitors, osds, single, soak
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.resilience import crash, full, monitors, osds, single, soak
 
 SCENARIOS: tuple[Scenario, ...] = (
     *crash.SCENARIOS,

@@ -1,48 +1,49 @@
-"""A client on the wrong side of a split: what it is told must be the newest, or nothing at all."""
+"""A client on the minority side of a split: a read returns the newest value, or no answer."""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 
-from lab import pools
-from lab.ceph.client import RadosClient, RadosError
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.scenario import Stage
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.scenario.scenario import Stage
 
 OBJECTS = 2
 ROUNDS = 2
 TRIED = 64
-"""Names that are tried; of three OSDs each is the primary of every third object."""
+"""How many names are tried. With three OSDs, each is the primary of every third object."""
 ANSWER_S = 3
-"""How long an answer is waited for, before patience: one that comes takes a hundredth of a second."""
+"""How long to wait for an answer, before patience. An answer that comes takes a hundredth of a second."""
 CONNECT_S = 60
 
 
 @dataclass(frozen=True)
-class Look:
-    """wrote: version that had been acknowledged on the deciding side; read: what came back beyond, None for nothing."""
+class LookBeyond:
+    """One read across the cut. wrote: the version acknowledged on the majority side; read: what came back, or None."""
 
     name: str
     wrote: int
     read: int | None
 
 
-def stale(looks: Iterable[Look]) -> list[str]:
-    """Reads that were answered with less than had been acknowledged before they began."""
+def stale(looks: Iterable[LookBeyond]) -> list[str]:
+    """Reads that returned an older version than was acknowledged before they began."""
     return [
-        f"{one.name}: got {one.read}, {one.wrote} was acknowledged"
-        for one in looks
-        if one.read is not None and one.read < one.wrote
+        f"{look.name}: got {look.read}, {look.wrote} was acknowledged"
+        for look in looks
+        if look.read is not None and look.read < look.wrote
     ]
 
 
 @dataclass
 class Beyond:
-    """A client that asks on the other side. names: objects whose primary is there."""
+    """A client on the minority side. names: objects whose primary is there."""
 
     stage: Stage
     pool: str
@@ -50,13 +51,13 @@ class Beyond:
     client: RadosClient
 
     def look(self) -> None:
-        """Write anew on this side, then read beyond, again and again; observe that nothing old was told."""
+        """Write on this side, then read on the other, several times. Observe that no old value is returned."""
         looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
         recorder = self.stage.recorder
         recorder.witness("reads beyond the cut after writes on this side", got=len(looks), least=ROUNDS * OBJECTS)
         recorder.observe("old values that were told beyond the cut", got=stale(looks), wanted=[])
 
-    def _look(self, name: str, version: int) -> Look:
+    def _look(self, name: str, version: int) -> LookBeyond:
         self.stage.cluster.client.write_full(self.pool, name, str(version).encode())
         try:
             read = int(self.client.read(self.pool, name))
@@ -64,37 +65,34 @@ class Beyond:
             if error.errno != errno.ETIMEDOUT:
                 raise
             read = None  # the OSD waits for those that it does not hear of
-        found = Look(name, version, read)
-        self.stage.recorder.record("look", **asdict(found))
-        return found
+        look = LookBeyond(name, version, read)
+        self.stage.recorder.record("look", **asdict(look))
+        return look
 
 
 @contextmanager
 def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[Beyond]:
-    """A client on a node of the other side, which has read of every object there before anything is cut."""
+    """A client on a node of the other side. It reads every object there before the network is cut."""
     cluster = stage.cluster
     names = led_there(cluster, pool, away)
     for name in names:
         cluster.client.write_full(pool, name, b"0")
     patient = str(round(ANSWER_S * cluster.patience))
     # Monitors of its own side alone: from the others it would hear what those beyond a cut cannot know.
-    mons = [address for mon, address in cluster.deployment.mon_addresses.items() if mon in away]
+    mons = [address for mon, address in own(cluster).deployment.mon_addresses.items() if mon in away]
     options = {"rados_osd_op_timeout": patient, "mon_host": ",".join(f"[v2:{address}:3300]" for address in mons)}
-    client = cluster.new_client(node, options=options)
-    try:
+    with closing(cluster.new_client(node, options=options)) as client:
         client.call("about", connect_s=round(CONNECT_S * cluster.patience))
         for name in names:
             client.read(pool, name)
         yield Beyond(stage, pool, names, client)
-    finally:
-        client.close()
 
 
 def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
     """Names of objects whose primary is on one of these nodes."""
     osds = {osd for osd in cluster.osd_ids() if cluster.host_of(f"osd.{osd}").name in away}
     names = (f"beyond.{number}" for number in range(TRIED))
-    found = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
-    if len(found) < OBJECTS:
-        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"of {TRIED} names {len(found)} are there")
-    return found
+    led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
+    if len(led) < OBJECTS:
+        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"of {TRIED} names {len(led)} are there")
+    return led

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from lab.errors import SpecError
-from lab.faults import layout_of
-from lab.faults.daemons import KillEverything
-from lab.scenario import Scenario, Stage, Tier
-from lab.workloads.recorded import Kind
-from suites.resilience.trial import (
-    EXPECTED,
-    THREE,
-    again_and_again,
-    linger,
-)
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.faults import layout_of
+from cephlab.lab.faults.daemons import KillEverything
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.workloads.recorded import Kind
+from cephlab.suites.resilience.trial import Data, again_and_again, linger, scenario_under_load
 
 ROUNDS_VARIABLE = "CEPHLAB_CRASH_ROUNDS"
 """Environment variable with the number of rounds, in place of that of the tier: fifty may be cut into several runs."""
@@ -29,8 +24,8 @@ def crash(stage: Stage, of: Kind = "objects") -> None:
     wanted = rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier)
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
-    took = again_and_again(stage, everything, wanted, before_s=BEFORE_S, meanwhile=dark, of=of)
-    stage.recorder.record("figure", metric="median_return_s", value=sorted(took)[len(took) // 2], unit="s")
+    took = again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
+    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s")
 
 
 def rounds(text: str | None, tier: Tier) -> int:
@@ -43,23 +38,17 @@ def rounds(text: str | None, tier: Tier) -> int:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_under_load(
         name="resilience.crash-everything",
         goal="When everything crashes at once while clients write, nothing acknowledged is lost and all returns.",
         method="Kills every daemon at random moments of a recorded load, starts all, waits for health, reads back.",
         run=crash,
-        check="recorded",
-        topology=THREE,
-        expects=EXPECTED,
     ),
-    Scenario(
+    scenario_under_load(
         name="resilience.crash-everything[load=blocks]",
         goal="When everything crashes at once while clients write to an RBD image, no acknowledged block is lost.",
         method="As crash-everything, with blocks of 4 KiB of an image, uncached, in place of objects.",
         run=partial(crash, of="blocks"),
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
-        expects=EXPECTED,
     ),
 )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from lab import clock, pools
-from lab.ceph.client import RadosClient, RadosError
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.faults.full import Level, set_threshold, thresholds
-from lab.scenario import Scenario, Stage
-from suites.interop.mirror import Mirror
-from suites.resilience.trial import EXPECTED, PG_NUM, THREE, returned
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.full import Level, set_threshold, thresholds
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
 
 ROOM_BYTES = 48 << 20
 """What may still be written on each OSD: enough that the flag comes while clients write, little enough to be quick."""
@@ -98,13 +99,11 @@ def free(cluster: Cluster, mirror: Mirror) -> None:
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_under_load(
         name="resilience.full-cluster",
         goal="A full cluster refuses writes, serves reads, and works again once space is freed.",
         method="Sets the full ratio a little above what is used, writes until refused, reads, removes, writes again.",
         run=full,
         check="witnessed",
-        topology=THREE,
-        expects=EXPECTED,
     ),
 )

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 
-from lab import clock
-from lab.arch import host_arch
-from lab.ceph import conf
-from lab.ceph.adminsocket import ask_socket
-from lab.ceph.client import RadosClient
-from lab.cluster import Cluster
-from lab.errors import CephTrouble
-from lab.faults import inflict, layout_of
-from lab.faults.daemons import KillDaemon, KillTogether
-from lab.faults.network import Partition
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability
-from lab.workloads.recorded import RecordedLoad
-from suites.resilience.beyond import beyond
-from suites.resilience.rebuild import rebuild_from_osds
-from suites.resilience.trial import EXPECTED, RETURN_S, THREE, goes_on, linger, loaded, returned, under_way
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.adminsocket import ask_socket
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults import inflict, layout_of
+from cephlab.lab.faults.daemons import KillDaemon, KillTogether
+from cephlab.lab.faults.network import Partition
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads.recorded import RecordedLoad
+from cephlab.suites.resilience.beyond import beyond
+from cephlab.suites.resilience.rebuild import rebuild_from_osds
+from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, loaded, returned, scenario_under_load, under_way
 
 HOLD_S = (2.0, 4.0)
 ASKED_S = 5
-"""How long a client asks monitors that have no quorum; an answer takes a hundredth of a second otherwise."""
+"""How long a client asks monitors that have no quorum. With a quorum an answer takes a hundredth of a second."""
 NOTICE_S = 30.0
 """Within this a monitor gives up a quorum that is gone: mon_lease of 5 s, twice, and as long again when busy."""
 MARK = "cephlab/before-the-loss"
@@ -43,7 +44,7 @@ def minority(stage: Stage) -> None:
 
 
 def majority(stage: Stage) -> None:
-    """Kill two of three monitors: nobody decides any more, but clients that are at work go on."""
+    """Kill two of three monitors: there is no quorum any more, but clients at work go on."""
     cluster, recorder = stage.cluster, stage.recorder
     victims = stage.rng.sample(layout_of(cluster).daemons("mon"), 2)
     (survivor,) = set(layout_of(cluster).daemons("mon")) - set(victims)
@@ -57,7 +58,7 @@ def majority(stage: Stage) -> None:
 
 
 def alone(cluster: Cluster, survivor: str) -> None:
-    """Wait until a monitor has noticed that it has no quorum; until then it answers, as its lease allows it to."""
+    """Wait until a monitor has noticed that it has no quorum. Until then its lease lets it answer."""
     host = cluster.host_of(survivor)
     socket = conf.socket_path(host, survivor)
     clock.wait(
@@ -69,26 +70,23 @@ def alone(cluster: Cluster, survivor: str) -> None:
 
 
 def answers(stage: Stage, cluster: Cluster) -> bool:
-    """Whether the monitors answer somebody who comes anew."""
-    client: RadosClient | None = None
+    """Whether the monitors answer a new client."""
+    options = {"rados_mon_op_timeout": str(ASKED_S)}
     try:
-        client = cluster.new_client(cluster.client.host.name, options={"rados_mon_op_timeout": str(ASKED_S)})
-        client.call("about", connect_s=round(ASKED_S * cluster.patience))
-        client.mon("osd stat")
+        with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
+            client.call("about", connect_s=round(ASKED_S * cluster.patience))
+            client.mon("osd stat")
     except CephTrouble as error:
         stage.recorder.record("refused", what=error.what, detail=error.detail)
         return False
-    finally:
-        if client is not None:
-            client.close()
     return True
 
 
 def rebuilt(stage: Stage) -> None:
     """Every monitor loses its store; all that they knew of OSDs, pools and PGs is gathered from the OSDs.
 
-    Clients that were at work are restarted: with the store went the keys that their tickets are of, and they were seen
-    to wait on for as long as they were let.
+    Clients at work are restarted. The store held the keys of their tickets, and without them they were seen to wait
+    for ever.
     """
     cluster, recorder = stage.cluster, stage.recorder
     cluster.client.mon("config-key set", key=MARK, val=stage.recorder.scenario)
@@ -104,9 +102,8 @@ def rebuilt(stage: Stage) -> None:
 
 
 def stored_keys(cluster: Cluster) -> list[str]:
-    """What the monitors store for others, by name."""
-    found: list[str] = cluster.client.mon("config-key ls")
-    return found
+    """Names of the keys in the monitors' key-value store."""
+    return list(cluster.client.mon("config-key ls"))
 
 
 def known(cluster: Cluster) -> dict[str, list[str]]:
@@ -140,51 +137,40 @@ def split(stage: Stage) -> None:
 
 
 def bare(cluster: Cluster, side: Sequence[str]) -> str:
-    """The machine without daemons among some."""
+    """The machine without daemons on a side."""
     return next(node for node in side if not layout_of(cluster).nodes[node])
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_under_load(
         name="resilience.mon-minority",
         goal="With one of three monitors gone, the cluster decides on and clients notice nothing.",
         method="Kills a monitor under a recorded load; a new client connects meanwhile.",
         run=minority,
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
-        expects=EXPECTED,
     ),
-    Scenario(
+    scenario_under_load(
         name="resilience.mon-majority",
         goal="With two of three monitors gone nobody decides, clients at work go on, and all returns with the two.",
         method="Kills two monitors at once under a recorded load; a new client is not answered meanwhile.",
         run=majority,
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
-        expects=EXPECTED,
     ),
-    Scenario(
+    scenario_under_load(
         name="resilience.mon-store-rebuilt",
         goal="When all monitors lose their stores, what the OSDs hold is enough to make them anew; no data is lost.",
         method="Stops all, removes the stores, gathers maps from the OSDs (update-mon-db, rebuild), starts all.",
         run=rebuilt,
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
         spoils=True,
-        expects=EXPECTED,
     ),
-    Scenario(
+    scenario_under_load(
         name="resilience.split-architectures",
         goal="A network split between the architectures costs no acknowledged write, and heals by itself.",
         method="Loses every packet between nodes of different architecture until OSDs are down; clients on both sides.",
         run=split,
-        check="recorded",
         tier=Tier.FULL,
         topology=MIXED,
         needs=frozenset({Capability.CUT_LINKS}),
-        expects=EXPECTED,
     ),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 
-from lab.faults import inflict, layout_of
-from lab.faults.daemons import KillDaemon
-from lab.faults.nodes import KillNode, strikeable
-from lab.pools import PoolKind
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.workloads.recorded import Kind
-from suites.resilience.trial import EXPECTED, LARGE, MIXED, SMALL, THREE, linger, loaded
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.faults import inflict, layout_of
+from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.faults.nodes import KillNode, strikeable
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads.recorded import Kind
+from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=6, foreign=0, mons=3, lone_client=True)
@@ -33,7 +34,7 @@ def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> N
     """Kill one OSD after the other while clients work."""
     cluster = stage.cluster
     limit_stall(stage)
-    with loaded(stage, sizes=sizes, of=of):
+    with loaded(stage, Data(of=of, sizes=sizes)):
         for osd in stage.rng.sample(cluster.osd_ids(), len(cluster.osd_ids())):
             with inflict(KillDaemon(f"osd.{osd}"), cluster, stage.recorder):
                 linger(stage.rng, *HOLD_S)
@@ -47,7 +48,7 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
     victims = stage.rng.sample(strikeable(layout_of(cluster)), nodes)
     # Ceph's default of k+1 would refuse service with two machines away; the paper's claim is for k.
     options = {"min_size": str(EC_4_2.k)}
-    with loaded(stage, EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS), ExitStack() as stack:
+    with loaded(stage, Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)), ExitStack() as stack:
         for node in victims:
             stack.enter_context(inflict(KillNode(node), cluster, stage.recorder))
         linger(stage.rng, *HOLD_S)
@@ -55,49 +56,36 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
 
 def limit_stall(stage: Stage) -> None:
     """Clients are served on: none of them waits longer than noticing and peering take."""
-    stage.recorder.record(
-        "limit",
-        metric="longest_gap_s",
-        high=STALL_S * stage.cluster.patience,
-        unit="s",
-        why="20 s until OSD and monitor are missed, and as much again for peering on a busy machine",
-    )
+    why = "20 s until OSD and monitor are missed, and as much again for peering on a busy machine"
+    stage.recorder.limit("longest_gap_s", STALL_S * stage.cluster.patience, "s", why)
 
 
 SCENARIOS: tuple[Scenario, ...] = (
     *(
-        Scenario(
+        scenario_under_load(
             name=f"resilience.osd-failure[load={size}]",
             goal=f"One OSD after the other fails under a load of {size} objects; clients are served on.",
             method="Kills each OSD in turn, in an order by the seed, with recovery between; reads everything back.",
             run=partial(osd_failure, sizes=SIZES[size]),
-            check="recorded",
             tier=Tier.FULL,
-            topology=THREE,
-            expects=EXPECTED,
         )
         for size in SIZES
     ),
-    Scenario(
+    scenario_under_load(
         name=f"resilience.osd-failure[load={BLOCKS}]",
         goal="One OSD after the other fails under a load of 4 KiB blocks of an RBD image; clients are served on.",
         method="Kills each OSD in turn, in an order by the seed, with recovery between; reads every block back.",
         run=partial(osd_failure, sizes=MIXED, of=BLOCKS),
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
-        expects=EXPECTED,
     ),
     *(
-        Scenario(
+        scenario_under_load(
             name=f"resilience.ec-node-failure[nodes={nodes},load={size}]",
             goal=f"EC 4+2 on six machines serves {size} objects on while {nodes} of them are gone, and loses none.",
             method="Kills the machines at once under a recorded load, brings them back, reads everything back.",
             run=partial(node_failure, nodes=nodes, sizes=SIZES[size]),
-            check="recorded",
             tier=Tier.QUICK if (nodes, size) == (2, "small") else Tier.FULL,
             topology=SIX,
-            expects=EXPECTED,
         )
         for nodes in (1, 2)
         for size in SIZES

@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import partial
 from pathlib import PurePosixPath
 
-from lab.ceph import conf
-from lab.ceph.daemon import Daemon
-from lab.ceph.objectstore import ObjectStore
-from lab.cluster import Cluster
-from lab.faults.daemons import each_at_once, start_at_once
-from lab.host import Host
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster, own
+from cephlab.lab.faults.daemons import each_at_once, start_at_once
+from cephlab.lab.providers.host import Host
 
 _TOOL_S = 120.0
 
@@ -24,7 +25,8 @@ def rebuild_from_osds(cluster: Cluster) -> None:
     What OSDs do not know is lost, as the manual says: options that monitors stored and Ceph's log; the lab sets again
     the one option that it had stored.
     """
-    daemons = sorted(cluster.daemons.values(), key=lambda found: found.name)
+    cluster = own(cluster)
+    daemons = sorted(cluster.daemons.values(), key=lambda daemon: daemon.name)
     keys = _keys(cluster)
     cluster.close_clients()
     # Not the cluster's own verb, which asks the monitors whether they have heard.
@@ -49,7 +51,7 @@ def _store(mon: Daemon) -> PurePosixPath:
     return mon.host.directory / mon.name / "store.db"
 
 
-def _keys(cluster: Cluster) -> bytes:
+def _keys(cluster: OwnCluster) -> bytes:
     """What OSDs cannot give back: the keys of monitors, managers and the administrator, with what they may do."""
     wanted = ["mon.", cluster.deployment.admin.name]
     wanted += [name for name in sorted(cluster.daemons) if name.startswith("mgr.")]
@@ -71,7 +73,7 @@ def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
     return content
 
 
-def _rebuild(cluster: Cluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
+def _rebuild(cluster: OwnCluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
     """Make a monitors' store of what was gathered."""
     host = first.host
     secret = host.directory / "rebuild.keyring"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from lab.errors import LabBroken
-from lab.faults import FAULTS, Fault, inflict, layout_of
-from lab.scenario import Scenario, Stage, Tier
-from suites.resilience.trial import DAMAGED, EXPECTED, THREE, linger, loaded
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.faults import FAULTS, Fault, inflict, layout_of
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, linger, loaded, scenario_under_load
 
 QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
 """One of each sort; every other kind is as quick, and all of them together are not."""
@@ -30,14 +30,12 @@ def suffer(stage: Stage, kind: type[Fault]) -> None:
 
 def scenario(kind: type[Fault]) -> Scenario:
     said = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
-    return Scenario(
+    return scenario_under_load(
         name=f"resilience.fault[{kind.name}]",
         goal=f"A cluster bears it and returns by itself, and no acknowledged write is lost: {said}",
         method="Inflicts it under a recorded load, looks for its sign, heals it, waits for health, reads all back.",
         run=partial(suffer, kind=kind),
-        check="recorded",
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
-        topology=THREE,
         needs=kind.needs,
         expects={**EXPECTED, **DAMAGED} if kind.name in DAMAGING else EXPECTED,
     )

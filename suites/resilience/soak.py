@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from lab.errors import SpecError
-from lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
-from lab.providers.select import provider
-from lab.scenario import Scenario, Stage, Tier
-from suites.resilience.trial import DAMAGED, EXPECTED, THREE, loaded
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, loaded, scenario_under_load
 
 MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
 """Environment variable with the length of a soak in minutes, in place of that of the tier."""
@@ -25,7 +25,7 @@ EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-n
 def soak(stage: Stage, domains: int) -> None:
     """Thrash a cluster under a recorded load."""
     cluster = stage.cluster
-    menu = menu_for(cluster.provider_name, domains)
+    menu = menu_for(cluster.provider, domains)
     seconds = 60 * minutes(os.environ.get(MINUTES_VARIABLE), stage.tier)
     steps = plan(layout_of(cluster), stage.rng, menu, domains=domains)
     with loaded(stage):
@@ -33,10 +33,10 @@ def soak(stage: Stage, domains: int) -> None:
     stage.recorder.witness("steps of the schedule", got=done, least=LEAST_STEPS)
 
 
-def menu_for(name: str, domains: int) -> list[type[Fault]]:
+def menu_for(provider: Provider, domains: int) -> list[type[Fault]]:
     """Every kind of fault that a provider can do, in a fixed order."""
-    able = provider(name).capabilities()
-    possible = [kind for kind in FAULTS.values() if obstacle(kind, able, name) is None]
+    able = provider.capabilities()
+    possible = [kind for kind in FAULTS.values() if obstacle(kind, able, provider.name) is None]
     return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
 
 
@@ -45,32 +45,27 @@ def minutes(text: str | None, tier: Tier) -> float:
     if text is None:
         return MINUTES[tier]
     try:
-        found = float(text)
+        length = float(text)
     except ValueError:
-        found = 0.0
-    if not found > 0:
+        length = 0.0
+    if not length > 0:
         raise SpecError(f"{MINUTES_VARIABLE} is no length", f"got {text!r}, wanted minutes above 0", "leave it out")
-    return found
+    return length
 
 
 SCENARIOS: tuple[Scenario, ...] = (
-    Scenario(
+    scenario_under_load(
         name="resilience.thrash",
         goal="A cluster bears fault after fault, one failure domain at a time, and is whole again after each.",
         method=f"A schedule by the seed under a recorded load, {MINUTES_VARIABLE} minutes long; reads all back.",
         run=partial(soak, domains=1),
-        check="recorded",
-        topology=THREE,
         expects={**EXPECTED, **DAMAGED},
     ),
-    Scenario(
+    scenario_under_load(
         name="resilience.thrash-beyond",
         goal="With more nodes struck than the cluster can bear, clients wait, and nothing acknowledged is lost.",
         method=f"A schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
         run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
-        check="recorded",
         tier=Tier.FULL,
-        topology=THREE,
-        expects=EXPECTED,
     ),
 )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
-from lab import clock, pools
-from lab.clock import SYSTEM, Deadline
-from lab.cluster import Cluster
-from lab.faults import Fault, inflict
-from lab.faults.scrub import deep_scrub, rados_json
-from lab.history import Recorder
-from lab.pools import REPLICATED, PoolKind
-from lab.scenario import Stage, Topology
-from lab.workloads.recorded import Kind, Load, RecordedLoad
-from suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
-from suites.limits import no_errors
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import REPLICATED, PoolKind
+from cephlab.lab.faults import Fault, inflict
+from cephlab.lab.faults.scrub import deep_scrub, rados_json
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads.recorded import Kind, Load, RecordedLoad
+from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
+from cephlab.suites.limits import no_errors
 
 SMALL = (64 << 10,)
 """The small objects of the ten-billion-object paper."""
@@ -31,12 +35,12 @@ PG_NUM = 16
 KEYS = 24
 WORKERS = 4
 PAUSE_S = 0.02
-"""Between two operations of a worker: on two cores an unbounded load would leave nothing to recovery."""
+"""Pause of a worker between two operations. Without it, a load on two cores would leave no CPU to recovery."""
 UNDER_WAY = 25
-"""Operations that are done before anything breaks: about one for each key, so that there is something to lose."""
+"""Operations before anything breaks: about one for each key, so that there is data to lose."""
 UNDER_WAY_S = 120.0
 LEAST_OPERATIONS = 5
-"""Operations from then on: a load that came to a stop and never went on would do none, any other far more."""
+"""Operations after that. A load that stopped for good does none, any other does far more."""
 RETURN_S = 180.0
 """Within this a cluster that was hit is healthy again by itself; measured: 3 to 15 s."""
 
@@ -48,7 +52,7 @@ EXPECTED = {
     r"get_health_metrics reporting \d+ slow ops": "Operations wait for what the scenario took away.",
     r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was called down and is back.",
     r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long finds itself replaced; "
-    "so does any in the first 30 s of its monitor's machine (await_age in lab/deploy/packages.py).",
+    "so does any in the first 30 s of its monitor's machine (await_age in lab/cluster/deploy/packages.py).",
 }
 
 DAMAGED = {
@@ -56,6 +60,9 @@ DAMAGED = {
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
 }
 """For scenarios that damage copies on purpose, and no others: a bad block is also what a lost write looks like."""
+
+scenario_under_load = partial(Scenario, check="recorded", topology=THREE, expects=EXPECTED)
+"""Makes a scenario of this suite. What it says itself comes before these values."""
 
 
 def new_load(
@@ -77,25 +84,33 @@ def new_load(
     return RecordedLoad(stage.cluster, stage.recorder, load)
 
 
+@dataclass(frozen=True)
+class Data:
+    """What a load reads and writes: objects or blocks of some sizes, in a pool of some kind."""
+
+    kind: PoolKind = REPLICATED
+    of: Kind = "objects"
+    sizes: tuple[int, ...] = MIXED
+    options: Mapping[str, str] = field(default_factory=dict)
+    pg_num: int = PG_NUM
+
+    def pool(self, stage: Stage) -> AbstractContextManager[str]:
+        return pools.pool(stage.cluster, "resilient", self.kind, pg_num=self.pg_num, options=self.options)
+
+
+OBJECTS = Data()
+
+
 @contextmanager
-def loaded(
-    stage: Stage,
-    kind: PoolKind = REPLICATED,
-    *,
-    sizes: tuple[int, ...] = MIXED,
-    of: Kind = "objects",
-    options: dict[str, str] | None = None,
-    pg_num: int = PG_NUM,
-    restarted: bool = False,
-) -> Iterator[RecordedLoad]:
+def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> Iterator[RecordedLoad]:
     """A load runs inside the block; afterwards the cluster returns to health by itself and everything is read back.
 
-    What went wrong inside must be healed by the end of the block. Clients are to see no error, however long they wait,
-    and go on once the cluster is healthy: the same ones, or, where that is not to be had, restarted ones.
+    The block must heal what it broke. Clients may wait, but must see no error. Once the cluster is healthy they go on.
+    restarted: they are started anew for that.
     """
     no_errors(stage.recorder, "a redundant pool serves on, or lets its clients wait")
-    with pools.pool(stage.cluster, "resilient", kind, pg_num=pg_num, options=options) as pool:
-        load = new_load(stage, pool, sizes=sizes, of=of)
+    with data.pool(stage) as pool:
+        load = new_load(stage, pool, sizes=data.sizes, of=data.of)
         load.prepare()
         with load.running():
             before = under_way(load)
@@ -113,12 +128,12 @@ def loaded(
         agreed(stage, pool)
 
 
-def under_way(load: RecordedLoad) -> int:
+def under_way(load: RecordedLoad, least: int = UNDER_WAY) -> int:
     """Wait until the load has done enough to be called one; how many operations that were."""
     return clock.wait(
         load.completed,
-        lambda done: done >= UNDER_WAY,
-        what=f"{UNDER_WAY} operations of {load.load.name}",
+        lambda done: done >= least,
+        what=f"{least} operations of {load.load.name}",
         timeout_s=UNDER_WAY_S * load.cluster.patience,
     )
 
@@ -127,11 +142,10 @@ def again_and_again(
     stage: Stage,
     fault: Fault,
     count: int,
+    data: Data = OBJECTS,
     *,
     before_s: tuple[float, float],
     meanwhile: Callable[[], None],
-    kind: PoolKind = REPLICATED,
-    of: Kind = "objects",
 ) -> list[float]:
     """Again and again: load, the whole cluster struck at a random moment, `meanwhile`, health, everything read back.
 
@@ -139,12 +153,10 @@ def again_and_again(
     """
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for a cluster that is away")
-    recorder.record(
-        "limit", metric="longest_return_s", high=RETURN_S * cluster.patience, unit="s", why="it returns by itself"
-    )
+    recorder.limit("longest_return_s", RETURN_S * cluster.patience, "s", "it returns by itself")
     took: list[float] = []
-    with pools.pool(cluster, "resilient", kind, pg_num=PG_NUM) as pool:
-        load = new_load(stage, pool, of=of)
+    with data.pool(stage) as pool:
+        load = new_load(stage, pool, sizes=data.sizes, of=data.of)
         load.prepare()
         done = 0
         for number in range(count):
@@ -164,12 +176,12 @@ def again_and_again(
         agreed(stage, pool)
     recorder.witness("operations of the load", got=done, least=UNDER_WAY * len(took))
     recorder.witness("rounds", got=len(took), least=count)
-    recorder.record("figure", metric="longest_return_s", value=max(took), unit="s")
+    recorder.figure("longest_return_s", max(took), "s")
     return took
 
 
 def goes_on(load: RecordedLoad) -> None:
-    """Clients are served again by a cluster that calls itself healthy; NotReached where they are not."""
+    """Wait until a cluster that says it is healthy serves clients again; NotReached where it does not."""
     before = load.completed()
     clock.wait(
         load.completed,
@@ -180,7 +192,7 @@ def goes_on(load: RecordedLoad) -> None:
 
 
 def agreed(stage: Stage, pool: str) -> None:
-    """Deep-scrub a pool: its copies agree with each other and with their checksums."""
+    """Deep-scrub a pool, and observe that its copies agree."""
     deep_scrub(stage.cluster, pool)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
     stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[])
@@ -191,7 +203,7 @@ def returned(cluster: Cluster, recorder: Recorder, metric: str = "time_to_health
     began = SYSTEM.monotonic()
     cluster.wait_healthy(RETURN_S)
     took = round(SYSTEM.monotonic() - began, 3)
-    recorder.record("figure", metric=metric, value=took, unit="s")
+    recorder.figure(metric, took, "s")
     return took
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.standing import load, looks
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.standing import load, looks
 
 SCENARIOS: tuple[Scenario, ...] = (*looks.SCENARIOS, *load.SCENARIOS)

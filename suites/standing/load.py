@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from lab import pools
-from lab.cluster import Cluster
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.workloads import together
-from lab.workloads.fio import FioJob
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads import together
+from cephlab.lab.workloads.fio import FioJob
 
 POOL = "standing-load"
 PG_NUM = 16
@@ -63,6 +64,7 @@ SCENARIOS = (
         goal="Every client machine can load the cluster, all of them at once.",
         method="Random 4 KiB writes by fio from every client machine together, each to an RBD image of its own.",
         run=load,
+        check="witnessed",
         topology=Topology(native=2, foreign=0),
     ),
 )

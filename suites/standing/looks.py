@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lab.ceph.pgs import pgids
-from lab.scenario import Scenario, Stage, Topology
+from cephlab.lab.ceph.pgs import pgids
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
 
 CLOCK_SKEW_S = 0.05
 """mon_clock_drift_allowed: what monitors themselves take for too much."""
@@ -27,8 +28,10 @@ def health(stage: Stage) -> None:
 def quorum(stage: Stage) -> None:
     """Every monitor in quorum, their clocks together."""
     client, observe = stage.cluster.client, stage.recorder.observe
-    found = client.mon("quorum_status")
-    observe("monitors in quorum", got=sorted(found["quorum_names"]), wanted=_ids(stage, "mon"))
+    status = client.mon("quorum_status")
+    mons = [daemon.id for daemon in stage.cluster.daemons.values() if daemon.kind == "mon"]
+    observe("monitors in quorum", got=sorted(status["quorum_names"]), wanted=sorted(mons))
+    stage.recorder.witness("monitors that told", got=len(status["quorum_names"]), least=1)
     skews = client.mon("time-sync-status").get("time_skew_status", {})
     late = {name: entry["skew"] for name, entry in skews.items() if abs(float(entry["skew"])) > CLOCK_SKEW_S}
     observe(f"monitors whose clock is off by more than {CLOCK_SKEW_S} s", got=late, wanted={})
@@ -38,11 +41,14 @@ def versions(stage: Stage) -> None:
     """One version, and every daemon of the architecture that its machine is."""
     client, observe = stage.cluster.client, stage.recorder.observe
     observe("versions among all daemons", got=len(client.mon("versions")["overall"]), wanted=1)
+    seen = 0
     for kind, key in (("osd", "id"), ("mon", "name"), ("mgr", "name")):
         for entry in client.mon(f"{kind} metadata"):
+            seen += 1
             name = f"{kind}.{entry[key]}"
             wanted = stage.cluster.daemon(name).host.arch.value
             observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=wanted)
+    stage.recorder.witness("daemons looked at", got=seen, least=1)
 
 
 def replicas(stage: Stage) -> None:
@@ -62,12 +68,8 @@ def replicas(stage: Stage) -> None:
     _none(stage, "PGs with two copies on one machine", shared)
 
 
-def _none(stage: Stage, what: str, found: Sequence[str]) -> None:
-    stage.recorder.observe(what, got=len(found), wanted=0, first=list(found[:_SHOWN]))
-
-
-def _ids(stage: Stage, kind: str) -> list[str]:
-    return sorted(daemon.id for daemon in stage.cluster.daemons.values() if daemon.kind == kind)
+def _none(stage: Stage, what: str, pgs: Sequence[str]) -> None:
+    stage.recorder.observe(what, got=len(pgs), wanted=0, first=list(pgs[:_SHOWN]))
 
 
 LOOKS: Mapping[str, tuple[Callable[[Stage], Any], str, str]] = {
@@ -83,6 +85,7 @@ SCENARIOS = tuple(
         goal=goal,
         method=method,
         run=look,
+        check="witnessed",
         topology=Topology(native=2, foreign=0),
     )
     for name, (look, goal, method) in LOOKS.items()

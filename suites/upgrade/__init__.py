@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.scenario import Scenario
-from suites.upgrade import rolling
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.upgrade import rolling
 
 SCENARIOS: tuple[Scenario, ...] = (*rolling.SCENARIOS,)

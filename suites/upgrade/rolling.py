@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
 
-from lab import movement, pools, upgrade
-from lab.arch import Arch
-from lab.ceph import conf
-from lab.ceph.client import RadosClient
-from lab.ceph.status import Status
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.faults.scrub import deep_scrub, rados_json
-from lab.home import Home
-from lab.host import Host
-from lab.images.store import ImageStore
-from lab.migrate import replay_map
-from lab.pools import EC_2_1, REPLICATED
-from lab.providers.base import Images
-from lab.scenario import Scenario, Stage, Tier, Topology
-from lab.spec import Capability
-from lab.workloads.recorded import Load, RecordedLoad
-from suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
-from suites.interop.mirror import Mirror
-from suites.limits import no_errors, wait_until_noticed
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.status import Status
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED
+from cephlab.lab.faults.scrub import deep_scrub, rados_json
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads.recorded import Load, RecordedLoad
+from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
+from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.migration import movement
+from cephlab.suites.migration.migrate import replay_map
+from cephlab.suites.upgrade import upgrade
 
 PG_NUM = 8
 OBJECTS = 12
@@ -39,7 +42,7 @@ PEERING_S = 10.0
 
 HEALTHY_S = 120.0
 OLD_KEYS = "AUTH_INSECURE_"
-"""How the codes begin of what is raised over the type of keys, and over settings that still allow it."""
+"""Prefix of the health codes about the type of keys, and about settings that still allow it."""
 
 POOLS = {"copies": REPLICATED, "shards": EC_2_1}
 LIVE = "live"
@@ -69,7 +72,7 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     older, targets, old_map = {}, dict(cluster.hosts), b""
     with load.running():
         for release in through:
-            older, old_map = targets, current_map(cluster)
+            older, old_map = targets, cluster.client.command("mon", "osd getmap")
             targets = one_release(stage, release, load)
     load.verify()
     put_up_with_old_keys(stage)
@@ -79,7 +82,8 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     scrubbed = [pg for pool in (*POOLS, LIVE) for pg in deep_scrub(cluster, pool)]
     recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=PG_NUM * (len(POOLS) + 1))
     for pool in (*POOLS, LIVE):
-        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged(cluster, pool), wanted=[])
+        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
+        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[])
 
 
 def filled(stage: Stage, pool: str, number: int) -> Mirror:
@@ -111,7 +115,8 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
 
     def after(step: upgrade.Step) -> None:
         arch = cluster.hosts[step.node].arch
-        recorder.record("step", name=f"{step.daemon} ({arch}) to {release}", phase="ended", mix=dict(step.mix))
+        recorder.step(f"{step.daemon} ({arch}) to {release}")
+        recorder.record("mix", mix=dict(step.mix))
         before = load.completed()
         cluster.wait(
             lambda _status: load.completed() >= before + LEAST_A_MIX,
@@ -130,15 +135,15 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
 
 def images_of(cluster: Cluster, release: str) -> Images:
     """The images of a release, built where they are missing."""
-    store = ImageStore(Home(cluster.run.directory.parent.parent))
+    store = ImageStore(cluster.run.home)
     return {arch: store.get(release, arch) for arch in cluster.spec.archs}
 
 
 def put_up_with_old_keys(stage: Stage) -> None:
-    """Mute what a release has against the keys of an older one: their type changes when they are rotated, not before.
+    """Mute health checks about the keys of an older release: their type changes only when they are rotated.
 
     Ceph 20.2.4 finds the keys of every earlier release insecure (CVE-2025-30156); clients of those, as the load's are
-    here, know no others. Whatever else is raised is waited for, as ever.
+    here, know no others. Any other health check is still waited for.
     """
     cluster = stage.cluster
     status = cluster.wait(
@@ -154,52 +159,45 @@ def put_up_with_old_keys(stage: Stage) -> None:
 
 
 def others(status: Status) -> list[str]:
-    """Codes of what is raised for another reason than the type of keys."""
+    """Codes of health checks that are not about the type of keys."""
     return [check.code for check in status.checks if not check.code.startswith(OLD_KEYS)]
 
 
 def read_back(stage: Stage, targets: Mapping[str, Host], mirrors: Sequence[Mirror]) -> None:
     """Clients of the newest release on both architectures read what the oldest wrote, from primaries of both."""
     cluster = stage.cluster
-    readers = {}
-    try:
+    with ExitStack() as clients:
+        readers = {}
         for arch in cluster.spec.archs:
             host = target_of(targets, arch)
             options = conf.image_options(host)
-            readers[arch] = RadosClient(host, conf.conf_path(host), patience=cluster.patience, options=options)
+            client = RadosClient(host, conf.conf_path(host), patience=cluster.patience, options=options)
+            readers[arch] = clients.enter_context(closing(client))
         for primary in cluster.spec.archs:
             with pools.led_by(cluster, primary):
                 for arch, reader in readers.items():
                     for mirror in mirrors:
                         when = f"in {mirror.pool}, read on {arch}, primary on {primary}"
                         mirror.verify(reader, stage.recorder, when)
-    finally:
-        for reader in readers.values():
-            reader.close()
-
-
-def current_map(cluster: Cluster) -> bytes:
-    """The OSD map as the monitors encode it now."""
-    return cluster.client.command("mon", "osd getmap")
 
 
 def same_placement(stage: Stage, old_map: bytes, older: Mapping[str, Host], newer: Mapping[str, Host]) -> None:
     """The last map of the older release means the same to both releases' tools, on both architectures.
 
-    And that of now means to the newer's what the cluster does. Older tools need not read it: those of pacific and of
-    reef cannot read one of tentacle.
+    The newer tools also place the current map as the cluster does. Older tools need not read it: those of pacific and
+    reef cannot read a map of tentacle.
     """
     cluster, archs = stage.cluster, stage.cluster.spec.archs
     sides = {f"older on {arch}": target_of(older, arch) for arch in archs}
     sides |= {f"newer on {arch}": target_of(newer, arch) for arch in archs}
-    found = {side: movement.parse_mappings(replay_map(cluster, old_map, host)) for side, host in sides.items()}
-    first = next(iter(found.values()))
-    for side, mapping in found.items():
+    mappings = {side: movement.parse_mappings(replay_map(cluster, old_map, host)) for side, host in sides.items()}
+    first = next(iter(mappings.values()))
+    for side, mapping in mappings.items():
         wrong = sorted(pgid for pgid in first.keys() | mapping.keys() if mapping.get(pgid) != first.get(pgid))
         stage.recorder.observe(f"PGs of the older map that {side} places elsewhere", got=wrong, wanted=[])
     stage.recorder.witness("PGs in the older map", got=len(first), least=PG_NUM * len(POOLS))
     real = {pg.pgid: pg.acting for pool in POOLS for pg in pools.pgs_of(cluster, pool)}
-    now = current_map(cluster)
+    now = cluster.client.command("mon", "osd getmap")
     for arch in archs:
         mapping = movement.parse_mappings(replay_map(cluster, now, target_of(newer, arch)))
         wrong = sorted(pgid for pgid, acting in real.items() if mapping.get(pgid) != acting)
@@ -213,21 +211,21 @@ def target_of(targets: Mapping[str, Host], arch: Arch) -> Host:
     raise LabBroken(f"no upgraded node is of {arch}", ", ".join(targets))
 
 
-def damaged(cluster: Cluster, pool: str) -> list[str]:
-    found: list[str] = rados_json(cluster, "list-inconsistent-pg", pool)
-    return found
-
-
-def scenario(first: str, through: Sequence[str], tier: Tier) -> Scenario:
+def scenario(first: str, through: Sequence[str], tier: Tier, *, mixed: bool = True) -> Scenario:
     path = " -> ".join((first, *through))
+    if mixed:
+        name, nodes, topology = "rolling", "A mixed cluster", Topology(mons=3, clients=True, release=first)
+    else:
+        name, nodes = "rolling-native", "A cluster of this machine's architecture"
+        topology = Topology(native=3, foreign=0, mons=3, lone_client=True, release=first)
     return Scenario(
-        name=f"upgrade.rolling[from={first},to={through[-1]}]",
-        goal=f"A mixed cluster goes {path}: no error, no lost write, and the newest reads what the oldest wrote.",
-        method="Restarts every daemon in the documented order under load, and reads back on both architectures.",
+        name=f"upgrade.{name}[from={first},to={through[-1]}]",
+        goal=f"{nodes} goes {path}: no error, no lost write, and the newest reads what the oldest wrote.",
+        method="Restarts every daemon in the documented order under load, and reads back on each architecture.",
         run=partial(rolling, through=through),
         check="recorded",
         tier=tier,
-        topology=Topology(mons=3, clients=True, release=first),
+        topology=topology,
         needs=frozenset({Capability.SECOND_IMAGE}),
         spoils=True,
         expects=EXPECTED,
@@ -236,5 +234,6 @@ def scenario(first: str, through: Sequence[str], tier: Tier) -> Scenario:
 
 SCENARIOS: tuple[Scenario, ...] = (
     scenario("pacific", ("reef",), Tier.QUICK),
+    scenario("pacific", ("reef",), Tier.QUICK, mixed=False),
     scenario("pacific", ("reef", "tentacle"), Tier.FULL),
 )

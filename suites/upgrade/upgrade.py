@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from lab import clock, pools
-from lab.ceph import conf
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.insist import insist
-from lab.providers.base import HoldsImages, Images
-from lab.spec import Capability
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import own
+from cephlab.lab.cluster.retry import insist
+from cephlab.lab.providers.base import HoldsImages, Images
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.clusterspec import Capability
 
 ORDER = ("mon", "mgr", "osd")
 """As in https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come after."""
@@ -40,7 +42,7 @@ class Step:
 
 def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
     """The cluster's nodes with the programs of other images, by name; LabBroken where the provider cannot."""
-    lab = cluster.lab
+    lab = own(cluster).lab
     if not isinstance(lab, HoldsImages):
         what = f"the {cluster.provider_name} provider has no {Capability.SECOND_IMAGE}"
         raise LabBroken(what, "a node of it runs the programs of one image", "use --lab local")
@@ -71,16 +73,16 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     if old.kind == "osd":
         asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[old.id])
         insist(cluster, asked, _MAY_NOT_STOP, what=f"leave to stop {name}", timeout_s=_RESTART_S)
-    made = cluster.deployer.daemon(target, name, disks=old.disks)
+    made = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
     cluster.stop(name)
-    cluster.deployment.daemons[name] = replace(made, argv=(*made.argv, *options))
+    own(cluster).deployment.daemons[name] = replace(made, argv=(*made.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
     clock.wait(
         lambda: _seen(cluster, name),
-        lambda found: found == wanted,
+        lambda version: version == wanted,
         what=f"{name} serving as {wanted}",
         timeout_s=_RESTART_S * cluster.patience,
     )
@@ -90,7 +92,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
 
 
 def _seen(cluster: Cluster, name: str) -> str:
-    """The version that the cluster knows a daemon by, once it is back in its place; else what is missing."""
+    """The version that the cluster reports for a daemon that serves again; else what is missing."""
     cluster.check_daemons()
     status = cluster.status()
     kind, _, ident = name.partition(".")
@@ -98,14 +100,14 @@ def _seen(cluster: Cluster, name: str) -> str:
         return f"monitors in quorum: {', '.join(status.quorum)}"
     if kind == "mgr" and not status.mgr_available:
         return "no manager is available"
-    entry = next((one for one in metadata(cluster, kind) if str(one.get("name", one.get("id"))) == ident), {})
+    entry = next((entry for entry in metadata(cluster, kind) if str(entry.get("name", entry.get("id"))) == ident), {})
     return str(entry.get("ceph_version", "nothing is known of it"))
 
 
 def metadata(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     """What every daemon of a kind said of itself when it started."""
-    found: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
-    return found
+    entries: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
+    return entries
 
 
 def version_of(host: Host, kind: str) -> str:

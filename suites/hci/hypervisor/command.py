@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePosixPath
 
-from lab.arch import Arch
-from lab.hypervisor.inside import PORT
-from lab.providers.guest.qemu import BOARD, CONSOLE, CPU, program
-from lab.spec import MIB
+from cephlab.lab.providers.guest.qemu import BOARD, CONSOLE, CPU, program
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites.hci.hypervisor.inside import PORT
 
 _FIRST = "b"  # of the guest's letters; its root is the one before
 
 
-class Cache(StrEnum):
+class CacheMode(StrEnum):
     """QEMU's own names of a disk's cache modes; its rbd driver takes librbd's cache for all but NONE."""
 
     NONE = "none"
@@ -26,7 +26,7 @@ class Cache(StrEnum):
     @property
     def flags(self) -> Mapping[str, bool]:
         """The mode as `-blockdev` has it, see the table of cache modes in qemu-system(1)."""
-        return {"direct": self is Cache.NONE, "no-flush": self is Cache.UNSAFE}
+        return {"direct": self is CacheMode.NONE, "no-flush": self is CacheMode.UNSAFE}
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class RbdDisk:
 
     pool: str
     image: str
-    cache: Cache
+    cache: CacheMode
     options: Mapping[str, str] = field(default_factory=dict)
 
     def blockdev(self, node: str, conf: PurePosixPath, user: str) -> dict[str, object]:
         """The node of the block layer. The key is in the keyring that the conf names, on no command line."""
-        found: dict[str, object] = {"driver": "rbd", "node-name": node, "pool": self.pool, "image": self.image}
-        return {**found, "conf": str(conf), "user": user, "cache": dict(self.cache.flags)}
+        driver: dict[str, object] = {"driver": "rbd", "node-name": node, "pool": self.pool, "image": self.image}
+        return {**driver, "conf": str(conf), "user": user, "cache": dict(self.cache.flags)}
 
 
 @dataclass(frozen=True)

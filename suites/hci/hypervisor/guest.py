@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lab import clock
-from lab.ceph import conf
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken
-from lab.host import Channel, Host, HostProcess
-from lab.hypervisor import relay
-from lab.hypervisor.command import Order, disk_id
-from lab.process import Result
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph import conf
+from cephlab.lab.providers.host import Channel, Host, HostProcess
+from cephlab.suites.hci.hypervisor import relay
+from cephlab.suites.hci.hypervisor.command import Order, disk_id
 
 _RELAY = Path(relay.__file__)
 WAITS = "waiting for connection on"
@@ -51,7 +51,7 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class Guest:
+class HostedGuest:
     """A guest whose agent has answered. process: QEMU's, which its cost is accounted to; monitor: to QEMU itself."""
 
     order: Order
@@ -66,8 +66,8 @@ class Guest:
 
     def run(self, argv: Sequence[str], *, timeout_s: float) -> Result:
         """A program in the guest, to its end; CommandFailed with its words where it fails."""
-        found = self.ask("run", argv=list(argv), timeout_s=timeout_s)
-        done = Result(tuple(argv), int(found["code"]), found["out"].encode(), found["err"].encode())
+        ended = self.ask("run", argv=list(argv), timeout_s=timeout_s)
+        done = Result(tuple(argv), int(ended["code"]), ended["out"].encode(), ended["err"].encode())
         if done.code != 0:
             raise CommandFailed(argv, done.code, done.stdout, done.stderr, self.order.name)
         return done
@@ -77,8 +77,8 @@ class Guest:
         known = self._monitored("query-blockstats")
         for device in known:
             if disk_id(number) in str(device.get("qdev")).split("/"):
-                found = device["stats"]
-                return Requests(*(int(found[f"{name}_operations"]) for name in ("rd", "wr", "flush")))
+                counts = device["stats"]
+                return Requests(*(int(counts[f"{name}_operations"]) for name in ("rd", "wr", "flush")))
         raise LabBroken(f"the QEMU of {self.order.name} does not count disk {number}'s requests", str(known))
 
     def negotiate(self) -> None:
@@ -117,12 +117,12 @@ class Guest:
 def _ask(channel: Channel, host: Host, order: Order, operation: str, *, timeout_s: float, **arguments: Any) -> Any:
     line = json.dumps({"op": operation, **arguments}).encode()
     try:
-        found = json.loads(channel.ask(line, timeout_s=timeout_s))
+        answer = json.loads(channel.ask(line, timeout_s=timeout_s))
     except (CommandFailed, CommandTimedOut) as error:
         raise GuestGone(f"the guest {order.name} does not answer", f"{error}\n{words(host, order)}") from error
-    if "error" in found:
-        raise LabBroken(f"{operation} failed in the guest {order.name}", found["error"])
-    return found["ok"]
+    if "error" in answer:
+        raise LabBroken(f"{operation} failed in the guest {order.name}", answer["error"])
+    return answer["ok"]
 
 
 def words(host: Host, order: Order) -> str:
@@ -132,7 +132,7 @@ def words(host: Host, order: Order) -> str:
 
 
 @contextmanager
-def running(host: Host, order: Order, *, patience: float = 1.0) -> Iterator[Guest]:
+def running(host: Host, order: Order, *, patience: float = 1.0) -> Iterator[HostedGuest]:
     """The guest for the length of a block; it ends with the block."""
     host.remove(order.folder)
     _configure(host, order)
@@ -158,7 +158,7 @@ def _configure(host: Host, order: Order) -> None:
     host.push(_RELAY, order.folder / "relay.py")
 
 
-def _met(host: Host, order: Order, process: HostProcess, patience: float) -> Guest:
+def _met(host: Host, order: Order, process: HostProcess, patience: float) -> HostedGuest:
     def ready() -> bool:
         if not process.alive():
             raise GuestGone(f"the QEMU of {order.name} ended while it was starting", words(host, order))
@@ -171,7 +171,7 @@ def _met(host: Host, order: Order, process: HostProcess, patience: float) -> Gue
         _ask(channel, host, order, "hello", timeout_s=BOOT_S * patience)
         # Its monitor is there once it has gone on, which it does when its port has somebody who listens.
         monitor = undo.enter_context(closing(_channel(host, order, order.monitor, "monitor")))
-        guest = Guest(order, host, process, channel, monitor)
+        guest = HostedGuest(order, host, process, channel, monitor)
         guest.negotiate()
         undo.pop_all()
     return guest
@@ -181,5 +181,5 @@ def _channel(host: Host, order: Order, socket: PurePosixPath, *more: str) -> Cha
     return host.channel(["python3", str(order.folder / "relay.py"), str(socket), *more])
 
 
-def _late(what: str, seconds: float, _last: str) -> LabBroken:
+def _late(what: str, seconds: float, _last: object) -> LabBroken:
     return LabBroken(f"{what} did not come within {seconds:g} s")

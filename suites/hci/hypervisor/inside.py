@@ -35,7 +35,7 @@ def place(seed: int, number: int, blocks: int) -> int:
     return (seed + number * STRIDE) % blocks * BLOCK_BYTES
 
 
-class Writer:
+class BlockWriter:
     """Writes past the guest's own page cache, so that what is not flushed waits in QEMU or below."""
 
     def __init__(self, device: str) -> None:
@@ -63,12 +63,12 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
     """What it can be asked for."""
-    writers: dict[str, Writer] = {}
+    writers: dict[str, BlockWriter] = {}
 
     def write(request: Mapping[str, Any]) -> int:
         device = str(request["device"])
         if device not in writers:
-            writers[device] = Writer(device)
+            writers[device] = BlockWriter(device)
         return writers[device].write(request)
 
     return {"hello": lambda _request: os.uname().release, "run": run, "write": write}
@@ -78,10 +78,10 @@ def answer(known: Mapping[str, Callable[[Mapping[str, Any]], Any]], line: bytes)
     """The answer to one line, an error of the system's among them."""
     request = json.loads(line)
     try:
-        found = {"ok": known[request["op"]](request)}
+        said = {"ok": known[request["op"]](request)}
     except OSError as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    return json.dumps(found).encode() + b"\n"
+        said = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(said).encode() + b"\n"
 
 
 def port() -> Path:

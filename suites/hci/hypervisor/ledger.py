@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lab.hypervisor.guest import Guest, GuestGone
-from lab.hypervisor.inside import BLOCK_BYTES, content, place
+from cephlab.suites.hci.hypervisor.guest import GuestGone, HostedGuest
+from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
 
 MOST_AT_ONCE = 6
 FLUSHED_SHARE = 0.3
@@ -19,7 +19,7 @@ _JOIN_S = 300.0
 
 
 @dataclass(frozen=True)
-class Found:
+class WrongBlocks:
     """What is wrong with an image, by numbers of blocks; unacknowledged: blocks there that nobody was promised."""
 
     lost: tuple[int, ...]
@@ -27,7 +27,7 @@ class Found:
     unacknowledged: int
 
 
-def compare(data: bytes, seed: int, begun: int, promised: int) -> Found:
+def compare(data: bytes, seed: int, begun: int, promised: int) -> WrongBlocks:
     """data: the whole image, which was empty; begun, promised: blocks 0.. that were sent, that have to be there."""
     blocks = len(data) // BLOCK_BYTES
     where = {place(seed, number, blocks): number for number in range(begun)}
@@ -41,17 +41,17 @@ def compare(data: bytes, seed: int, begun: int, promised: int) -> Found:
             more += number >= promised
         elif not empty:
             made_up.append(f"byte {at}: {piece[:16].hex()}")
-    return Found(tuple(sorted(lost)), tuple(made_up), more)
+    return WrongBlocks(tuple(sorted(lost)), tuple(made_up), more)
 
 
 @dataclass
-class Ledger:
+class BlockLedger:
     """What one guest was asked to write to its first disk, in order. size_bytes: of that disk, a power of two.
 
     begun, written, flushed: blocks 0.. that were sent, acknowledged, and covered by a flush that was acknowledged.
     """
 
-    guest: Guest
+    guest: HostedGuest
     device: str
     size_bytes: int
     rng: random.Random

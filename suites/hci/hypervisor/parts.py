@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from lab.home import Home
-from lab.host import Host
-from lab.hypervisor import inside
-from lab.hypervisor.command import booted, device, machine
-from lab.images.cache import Cache
-from lab.images.export import export_image
-from lab.images.image import Image
-from lab.images.kernels import Kernel, KernelStore
-from lab.images.tools import SystemTools
-from lab.process import Result
-from lab.providers.guest.boot import packed
-from lab.providers.guest.qemu import PROBE_S, PROBED, remembered_kvm
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.export import export_image
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import Kernel, KernelStore
+from cephlab.lab.images.tools import SystemTools
+from cephlab.lab.providers.guest.boot import packed
+from cephlab.lab.providers.guest.qemu import PROBE_S, PROBED, remembered_kvm
+from cephlab.lab.providers.host import Host
+from cephlab.suites.hci.hypervisor import inside
+from cephlab.suites.hci.hypervisor.command import booted, device, machine
 
 KERNEL = "cloud"
 """Debian's for virtual machines: virtio and ext4 are in it or beside it."""
@@ -49,7 +49,7 @@ exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/
 
 
 @dataclass(frozen=True)
-class Parts:
+class GuestFiles:
     """Files on a host, and whether KVM boots them there."""
 
     kernel: PurePosixPath
@@ -58,12 +58,12 @@ class Parts:
     kvm: bool
 
 
-def supply(home: Home, host: Host, image: Image) -> Parts:
+def supply(home: Home, host: Host, image: Image) -> GuestFiles:
     """Bring them to a host; what it sees of this machine's own files already stays where it is."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
     root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
     executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
-    return Parts(executable, first, _held(host, root), _kvm(home, host, kernel, executable, first))
+    return GuestFiles(executable, first, _held(host, root), _kvm(home, host, kernel, executable, first))
 
 
 def _held(host: Host, path: Path) -> PurePosixPath:

@@ -1,0 +1,20 @@
+"""What turns the scenarios of a suite into pytest items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cephlab.fixtures.outcomes import require
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+
+
+def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:
+    """A test function for a suite's `test_scenario`: pytest makes an item of each scenario."""
+
+    @pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
+    def test_scenario(scenario: Scenario, stage: Stage) -> None:
+        require(run_scenario(scenario, stage))
+
+    return test_scenario
