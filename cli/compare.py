@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import JsonOption, Output, reporting, table
-from lab.checks.regression import RULE
-from lab.checks.verdict import Outcome
-from lab.errors import SpecError
+from cephlab.cli.output import JsonOption, Output, reporting, table
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.checks.regression import RULE
+from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:
-    from lab.telemetry.compare import Compared
-    from lab.telemetry.demandfile import Measurement
+    from cephlab.lab.telemetry.compare import Compared
+    from cephlab.lab.telemetry.demandfile import Measurement
 
 CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 6}
 _SidePath = Annotated[Path, typer.Argument(help="Demand file, or a run's archive.", show_default=False)]
@@ -26,45 +25,45 @@ _SidePath = Annotated[Path, typer.Argument(help="Demand file, or a run's archive
 def compare(before: _SidePath, after: _SidePath, as_json: JsonOption = False) -> None:
     """Say what became dearer from the first to the second; ends with 1 on a regression, 6 when it cannot tell."""
     with reporting(as_json) as out:
-        from lab.telemetry.compare import compare as compare_all
+        from cephlab.lab.telemetry.compare import compare as compare_all
 
         conclude(out, compare_all(measurements(before), measurements(after)))
 
 
-def conclude(out: Output, found: Sequence[Compared]) -> None:
-    """Show all operations, and end as their verdict wants."""
-    from lab.telemetry.compare import overall
+def conclude(out: Output, compared: Sequence[Compared]) -> None:
+    """Show all operations, and end with the exit code of their verdict."""
+    from cephlab.lab.telemetry.compare import overall
 
-    verdict = overall(found)
+    verdict = overall(compared)
     if out.as_json:
-        out.json({"outcome": verdict.outcome, "reason": verdict.reason, "operations": [as_value(o) for o in found]})
+        out.json({"outcome": verdict.outcome, "reason": verdict.reason, "operations": list(map(asdict, compared))})
     else:
-        for one in found:
-            show(out, one)
+        for operation in compared:
+            show(out, operation)
         out.result(f"{verdict.outcome}: {verdict.reason}\n{RULE}", None)
     if CODES[verdict.outcome]:
         raise typer.Exit(CODES[verdict.outcome])
 
 
 def measurements(path: Path) -> tuple[Measurement, ...]:
-    """Those of a demand file, or all that an archive's history holds; SpecError when there are none."""
-    from lab.telemetry.demandfile import load_measurements
+    """The measurements of a demand file or of an archive's history; SpecError when there are none."""
+    from cephlab.lab.telemetry.demandfile import load_measurements
 
     if not path.is_dir():
         return load_measurements(path)
-    from lab.archive import read_archive
-    from lab.telemetry.demandfile import measured_in
+    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.telemetry.demandfile import measured_in
 
-    found = measured_in(read_archive(path).events)
-    if not found:
+    measured = measured_in(read_whole(path).events)
+    if not measured:
         raise SpecError(f"{path} has no demands", "its history measured none", "run a suite that does: `--suite block`")
-    return found
+    return measured
 
 
-def show(out: Output, one: Compared) -> None:
+def show(out: Output, compared: Compared) -> None:
     """The changes of one operation as a table."""
-    from lab.telemetry.describe import amount, operation_text
-    from lab.telemetry.regression import CONFIDENCE
+    from cephlab.lab.telemetry.describe import amount, operation_text
+    from cephlab.lab.telemetry.regression import CONFIDENCE
 
     rows = [
         [
@@ -75,13 +74,7 @@ def show(out: Output, one: Compared) -> None:
             f"{change.ratio.low - 1:+.1%} to {change.ratio.high - 1:+.1%}",
             "shown only" if change.outcome is None else change.outcome.value,
         ]
-        for change in one.changes
+        for change in compared.changes
     ]
     heads = ("cost of one operation", "before", "after", "change", f"{CONFIDENCE:.0%} interval", "verdict")
-    out.result(table(heads, rows, title=operation_text(one.operation)), None)
-
-
-def as_value(one: Compared) -> dict[str, Any]:
-    """An operation as JSON values."""
-    value: dict[str, Any] = json.loads(json.dumps(asdict(one)))
-    return value
+    out.result(table(heads, rows, title=operation_text(compared.operation)), None)

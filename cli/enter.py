@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import JsonOption, reporting
-from cli.remove import NameArgument
-from cli.world import world_of
-from lab.errors import SpecError
+from cephlab.cli.output import JsonOption, reporting
+from cephlab.cli.remove import NameArgument
+from cephlab.cli.world import world_of
+from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
-    from lab.ceph.daemon import Daemon
-    from lab.cluster import Cluster
-    from lab.host import Host
+    from cephlab.lab.ceph.daemon import Daemon
+    from cephlab.lab.cluster.cluster import Cluster
+    from cephlab.lab.providers.host import Host
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """Everything after the fixed arguments goes on untouched, options too."""
@@ -63,7 +63,7 @@ def shell(
 
 
 def shell_argv(cluster: Cluster, host: Host) -> list[str]:
-    """bash with a prompt that says where one is; plain bash where nobody sees a prompt."""
+    """bash with a prompt that names cluster and node; plain bash where standard input is no terminal."""
     if not sys.stdin.isatty():
         return ["bash"]
     start = host.directory / "shell.rc"
@@ -74,15 +74,15 @@ def shell_argv(cluster: Cluster, host: Host) -> list[str]:
 
 
 def conf_env(host: Host) -> dict[str, str]:
-    """So that Ceph's programs find their cluster without being told."""
-    from lab.ceph.conf import conf_path
+    """Environment in which Ceph's programs find their cluster."""
+    from cephlab.lab.ceph.conf import conf_path
 
     return {"CEPH_CONF": str(conf_path(host))}
 
 
 def attach(host: Host, argv: list[str], env: dict[str, str]) -> None:
     """Run a command of a host on this process's own streams, and end with its exit code."""
-    from lab.process import run_attached
+    from cephlab.lab.base.process import run_attached
 
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     sys.stdout.flush()
@@ -105,7 +105,7 @@ def logs(
         chosen = [cluster.daemon(daemon)] if daemon else list(cluster.daemons.values())
         if as_json and follow:
             raise SpecError("--json and --follow cannot be given together", hint="leave one of them out")
-        text = {found.name: found.log_tail(lines) for found in chosen}
+        text = {logged.name: logged.log_tail(lines) for logged in chosen}
         heads = len(chosen) > 1
         shown = "\n".join(f"==> {key} <==\n{tail}" if heads else tail for key, tail in text.items())
         out.result(shown, {"logs": {key: tail.splitlines() for key, tail in text.items()}})
@@ -115,7 +115,7 @@ def logs(
 
 def follow_logs(daemons: Iterable[Daemon], *, heads: bool) -> None:
     """Print what is appended to the logs until somebody interrupts, which is the way to end it."""
-    from lab.clock import SYSTEM
+    from cephlab.lab.base.clock import SYSTEM
 
     seen = {daemon.name: len(_content(daemon)) for daemon in daemons}
     try:

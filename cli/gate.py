@@ -3,151 +3,187 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import JsonOption, reporting
-from cli.signals import interruptible
-from cli.world import world_of
-from lab.errors import SpecError
-from lab.home import Home
+from cephlab.cli.groups import grouped
+from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.signals import interruptible
+from cephlab.cli.world import world_of
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+
+if TYPE_CHECKING:
+    from cephlab.lab.archive.archive import Archive
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
 
 QUICK = "quick"
 _RERUN = "rerun"
+_ALTERED = 3
 
 SuiteOption = Annotated[
     list[str] | None,
     typer.Option(help="This suite; repeatable; `all` is every one.", show_default="quick: interop, full: all"),
 ]
-InventoryOption = Annotated[
-    Path | None, typer.Option(help="With --lab ssh: the machines of a cluster that exists.", metavar="FILE")
+SignersOption = Annotated[
+    Path | None,
+    typer.Option(help="Who may have signed it: an allowed_signers file.", metavar="FILE", exists=True, dir_okay=False),
 ]
-MayBreakOption = Annotated[
-    str | None,
-    typer.Option(help="With --lab ssh: what may be touched there; nothing by default.", metavar="FILE|LIST"),
+SignOption = Annotated[
+    Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
+]
+FailedInArgument = Annotated[
+    Path | None, typer.Argument(metavar="[DIR]", help="With --rerun-failed: the archive to take; else the newest.")
 ]
 ArchiveArgument = Annotated[Path, typer.Argument(metavar="DIR", help="A run's archive.", show_default=False)]
 
 
-def gate(
-    ctx: typer.Context,
-    failed_in: Annotated[
-        Path | None,
-        typer.Argument(metavar="[DIR]", help="With --rerun-failed: the archive to take; else the newest."),
-    ] = None,
-    *,
-    tier: Annotated[str | None, typer.Option(help="quick or full.", show_default="quick")] = None,
-    lab: Annotated[str | None, typer.Option(help="Provider; see `cephlab doctor`.", show_default="auto")] = None,
-    release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None,
-    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of every random choice; a new one when left out.", min=0)] = None,
-    suite: SuiteOption = None,
-    expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = "",
-    profile: Annotated[
-        str | None, typer.Option(help="Hardware to predict for beside the verdicts: a profile's name or file.")
-    ] = None,
-    inventory: InventoryOption = None,
-    may_break: MayBreakOption = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure up.")] = False,
+@dataclass(frozen=True)
+class Selection:
+    """What runs."""
+
+    tier: Annotated[str | None, typer.Option(help="quick or full.", show_default="quick")] = None
+    suite: SuiteOption = None
+    expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = ""
+    seed: Annotated[int | None, typer.Option(help="Seed of every random choice; a new one when left out.", min=0)] = (
+        None
+    )
     rerun_failed: Annotated[
         bool, typer.Option("--rerun-failed", help="Only what did not pass in an earlier run, as it ran.")
-    ] = False,
-    archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None,
+    ] = False
+
+
+@dataclass(frozen=True)
+class LabOptions:
+    """Where the suites run, and the hardware that is predicted for."""
+
+    lab: Annotated[str | None, typer.Option(help="Provider; see `cephlab doctor`.", show_default="auto")] = None
+    release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None
+    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    profile: Annotated[
+        str | None, typer.Option(help="Hardware to predict for beside the verdicts: a profile's name or file.")
+    ] = None
+    inventory: Annotated[
+        Path | None, typer.Option(help="With --lab ssh: the machines of a cluster that exists.", metavar="FILE")
+    ] = None
+    may_break: Annotated[
+        str | None,
+        typer.Option(help="With --lab ssh: what may be touched there; nothing by default.", metavar="FILE|LIST"),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept after the run."""
+
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure up.")] = False
+    archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
+    sign: SignOption = None
+
+
+@grouped
+def gate(
+    ctx: typer.Context,
+    what: Selection,
+    where: LabOptions,
+    kept: Kept,
+    failed_in: FailedInArgument = None,
+    *,
     as_json: JsonOption = False,
 ) -> None:
     """Run the suites on real clusters and say what passed, failed, stayed open or was skipped."""
     with reporting(as_json) as out:
-        from cli.narration import narrating
-        from cli.verdicts import describe, page
-        from fixtures.run import Request, run_gate
-        from fixtures.session import archive_name
+        from cephlab.cli.narration import narrating
+        from cephlab.cli.verdicts import describe, page
+        from cephlab.fixtures.run import Request, run_gate
+        from cephlab.fixtures.session import archive_name
+        from cephlab.lab.archive.archive import add_signature
+        from cephlab.lab.archive.signature import sign
 
-        if failed_in is not None and not rerun_failed:
-            raise SpecError(f"what is {str(failed_in)!r} for?", "an archive is named with --rerun-failed only")
+        if kept.sign:
+            sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
+        if failed_in is not None and not what.rerun_failed:
+            raise SpecError(
+                f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
+            )
         home = world_of(ctx).home
         home.ensure()
-        rerun = (failed_in or newest(home)).absolute() if rerun_failed else None
+        rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
+        folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
+        everything = what.rerun_failed or bool(what.expression)
         request = Request(
-            archive=folder_of(archive or home.archive / archive_name(tier or (_RERUN if rerun else QUICK))),
+            archive=folder.expanduser().absolute(),
             home=home.path,
-            tier=tier,
-            lab=lab,
-            release=release,
-            image=image,
-            seed=seed,
-            suites=chosen(suite or (), tier=tier or QUICK, everything=rerun_failed or bool(expression), costs=profile),
-            keep=keep,
+            tier=what.tier,
+            seed=what.seed,
+            suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, costs=where.profile),
+            keep=kept.keep,
             rerun=rerun,
-            expression=expression,
-            profile=profile,
-            inventory=folder_of(inventory) if inventory else None,
-            may_break=may_break,
+            expression=what.expression,
+            **vars(where),
         )
         with narrating() as narrator, interruptible(narrator.says):
             result = run_gate(request, narrator)
-        made = expectations(request.archive) if profile else []
+        if kept.sign:
+            add_signature(result.archive, kept.sign)
+        made = expectations(request.archive) if where.profile else []
         out.result(page(result) + expectation_page(made), {**describe(result), "predictions": made})
         if result.code:
             raise typer.Exit(result.code)
 
 
-def folder_of(path: Path) -> Path:
-    """As it is meant wherever one goes from here."""
-    return path.expanduser().absolute()
-
-
 def expectations(directory: Path) -> list[dict[str, Any]]:
     """The predictions that a gate left in its archive, that of recovery last."""
-    from fixtures.expectation import SCENARIO
-    from lab.archive import read_archive
+    from cephlab.fixtures.expectation import SCENARIO
+    from cephlab.lab.archive.archive import read_archive
 
     kinds = ("prediction", "recovery")
     events = [event for event in read_archive(directory).events if event.scenario == SCENARIO and event.kind in kinds]
     return [dict(event.data) for event in events]
 
 
-def expectation_page(found: Sequence[dict[str, Any]]) -> str:
-    """Predictions as lines below the verdicts, each with what the hardware is held to and how that came about."""
-    lines = [""] if found else []
-    for one in found:
-        if "ops_s" in one:
+def expectation_page(predictions: Sequence[dict[str, Any]]) -> str:
+    """Predictions as lines below the verdicts, each with its limits and how they were derived."""
+    lines = [""] if predictions else []
+    for prediction in predictions:
+        if "ops_s" in prediction:
             lines.append(
-                f"predicted for {one['profile']}, {one['shape']}: {one['ops_s']:,.0f}/s after "
-                f"{one['latency_s'] * 1e3:.3g} ms, limit: {one['bottleneck']} (demands {one['demands']})"
+                f"predicted for {prediction['profile']}, {prediction['shape']}: {prediction['ops_s']:,.0f}/s after "
+                f"{prediction['latency_s'] * 1e3:.3g} ms, limit: {prediction['bottleneck']} "
+                f"(demands {prediction['demands']})"
             )
-            lines += _limit_lines(one.get("limits", ()))
-        elif "seconds" in one:
-            lines.append(f"predicted for {one['profile']}: {one['text']}")
-            lines += _limit_lines(one["limits"])
+            lines += _limit_lines(prediction.get("limits", ()))
+        elif "seconds" in prediction:
+            lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
+            lines += _limit_lines(prediction["limits"])
         else:
-            lines.append(f"not predicted for {one['profile']}, {one['shape']}: {one['unknown']}")
+            lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
     return "\n".join(["", *lines]) if lines else ""
 
 
 def _limit_lines(limits: Sequence[dict[str, Any]]) -> list[str]:
-    """What is wanted of the hardware, then every step to it; steps that two limits share are shown once."""
+    """Each limit with the steps of its derivation. A step that two limits share is shown once."""
     lines, seen = [], set()
-    for one in limits:
-        sides = ((one["low"], "at least"), (one["high"], "at most"))
+    for limit in limits:
+        sides = ((limit["low"], "at least"), (limit["high"], "at most"))
         wanted = " and ".join(f"{words} {bound:,.6g}" for bound, words in sides if bound is not None)
-        lines.append(f"  {one['metric']}: {wanted} {one['unit']}; {one['why']}")
-        lines += [f"    {step}" for step in one["derivation"] if step not in seen]
-        seen |= set(one["derivation"])
+        lines.append(f"  {limit['metric']}: {wanted} {limit['unit']}; {limit['why']}")
+        lines += [f"    {step}" for step in limit["derivation"] if step not in seen]
+        seen |= set(limit["derivation"])
     return lines
 
 
 def chosen(named: Sequence[str], *, tier: str, everything: bool, costs: str | None = None) -> tuple[str, ...]:
-    """The suites that a gate runs; none is every one.
+    """The suites that a gate runs; an empty tuple means all of them.
 
-    A quick gate is to be ready in minutes, so unless others are named it runs the suite that says whether the two
-    architectures make one cluster at all. everything: names of scenarios or an earlier run choose among all suites.
-    costs: the profile that is predicted for, from what operations cost here, which one more suite measures.
+    A quick gate has to end in minutes. So where no suite is named, it runs only `interop`, which shows whether the two
+    architectures make one cluster. everything: whether scenarios are chosen by name or by an earlier run, which may
+    lie in any suite. costs: the profile that is predicted for; the suite that measures costs is added for it.
     """
     if ALL in named or (not named and (everything or tier != QUICK)):
         return ()
@@ -156,40 +192,46 @@ def chosen(named: Sequence[str], *, tier: str, everything: bool, costs: str | No
 
 def newest(home: Home) -> Path:
     """The archive written last; SpecError when there is none."""
-    found = sorted(home.archive.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    manifests = sorted(home.archive.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+    if not manifests:
         raise SpecError("there is no run to repeat", f"{home.archive} has no archive", "run `cephlab gate` first")
-    return found[-1].parent
+    return manifests[-1].parent
 
 
 def judge_again(
     directory: ArchiveArgument,
+    signers: SignersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge a run's history with today's checks and say where that differs from the stored verdict."""
-    with reporting(as_json) as out:
-        from lab.archive import Ending, altered, exit_code, judge, read_archive
+    """Judge a run's history with the checks of this cephlab, and say where that differs from the stored verdict.
 
-        archive = read_archive(directory)
-        changed = altered(directory)
-        found = judge(archive)
-        for line in (*changed, *archive.lost):
+    Ends with 3 where the archive was altered.
+    """
+    with reporting(as_json) as out:
+        from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+
+        archive = read_archive(directory, signers)
+        verdicts = judge(archive)
+        for line in (*archive.altered, *archive.lost):
             out.warn(line)
         lines = []
-        for one in found:
-            now = f"not judged ({one.stored})" if one.now is None else str(one.now)
-            stored = f" (stored: {one.stored})" if one.differs else ""
-            lines.append(f"{one.scenario}: {now}{stored}: {one.reason}")
-        differing = sum(1 for one in found if one.differs)
-        lines += ["", f"{len(found)} scenarios, {differing} judged otherwise than at the time"]
+        for verdict in verdicts:
+            now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
+            stored = f" (stored: {verdict.stored})" if verdict.differs else ""
+            lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
+        differing = sum(1 for verdict in verdicts if verdict.differs)
+        lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
+        lines += [f"signed by {archive.signer}"] if archive.signer else []
         value = {
-            "altered": changed,
+            "altered": list(archive.altered),
             "lost": list(archive.lost),
+            "signer": archive.signer,
             "differing": differing,
-            "verdicts": [_judged(one) for one in found],
+            "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
         }
         out.result("\n".join(lines), value)
-        code = 3 if changed else exit_code([one.now or one.stored for one in found if one.quarantined is None])
+        code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
+        code = _ALTERED if archive.altered else code
         if archive.manifest["state"] != "complete":
             out.warn("the run was cut short; what did not run is not known")
             code = code or exit_code([Ending.INCONCLUSIVE])
@@ -197,8 +239,12 @@ def judge_again(
             raise typer.Exit(code)
 
 
-def _judged(one: Any) -> dict[str, Any]:
-    return {**asdict(one), "differs": one.differs}
+def refuse_doubts(out: Output, archive: Archive) -> None:
+    """End with 3, and say why, where an archive's stored verdicts cannot be relied on."""
+    for line in archive.doubts:
+        out.warn(line)
+    if archive.doubts:
+        raise typer.Exit(_ALTERED)
 
 
 def report(
@@ -207,20 +253,22 @@ def report(
     beside: Annotated[
         list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
     ] = None,
+    signers: SignersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write one self-contained HTML page from an archive."""
+    """Write one self-contained HTML page from an archive; ends with 3 where its verdicts cannot be relied on."""
     with reporting(as_json) as out:
-        from lab.archive import read_archive, replace_report
-        from lab.report import render_report
-        from tuning.comparison import compared, together
+        from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
+        from cephlab.lab.report.page import render_report
+        from cephlab.tuning.comparison import compared, together
 
-        archive = read_archive(directory)
-        others = [(one.name, read_archive(one).events) for one in beside or ()]
+        archive = read_archive(directory, signers)
+        others = [(other.name, read_whole(other).events) for other in beside or ()]
         html = render_report(archive, compared(together(archive.events, others)))
         if output is None:
             replace_report(directory, html)
         else:
             output.write_text(html)
         written = (output or directory / "report.html").absolute()
-        out.result(str(written), {"report": str(written)})
+        out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
+        refuse_doubts(out, archive)

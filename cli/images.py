@@ -2,45 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.output import JsonOption, reporting, table
-from cli.world import world_of
-from lab.errors import CleanupFailed, LabError, SpecError
+from cephlab.cli.groups import grouped
+from cephlab.cli.output import JsonOption, reporting, table
+from cephlab.cli.world import world_of
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lab.images.image import Image
+    from cephlab.lab.images.image import Image
 
 app = typer.Typer(help="Build, list and remove images of Ceph releases.", no_args_is_help=True)
 
 _SHORT = 12
 
 
+@dataclass(frozen=True)
+class PackageOptions:
+    """Which packages an image is built of."""
+
+    refresh: Annotated[bool, typer.Option("--refresh", help="Ask for newer packages although one is cached.")] = False
+    lock: Annotated[
+        Path | None,
+        typer.Option(help="Build of the packages in this file; where it is not there, or with --refresh, write it."),
+    ] = None
+    snapshot: Annotated[
+        datetime | None,
+        typer.Option(help="Take packages of that time (UTC); CEPHLAB_MIRROR names the archive of snapshots."),
+    ] = None
+
+    @property
+    def writes(self) -> bool:
+        """Whether the lock is written, not read."""
+        return self.lock is not None and (self.refresh or not self.lock.exists())
+
+
 @app.command("build")
+@grouped
 def build(
     ctx: typer.Context,
     release: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.")],
     arch: Annotated[
         list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the release is for.")
     ] = None,
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask for newer packages although one is cached.")] = False,
+    roles: Annotated[
+        list[str] | None, typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.")
+    ] = None,
+    *,
+    packages: PackageOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Build an image, unless the cache has it."""
     with reporting(as_json) as out:
-        from cli.signals import interruptible
-        from lab.arch import parse_arch
+        from cephlab.cli.signals import interruptible
+        from cephlab.lab.images.lock import Lock, read_lock, write_lock
+        from cephlab.lab.spec.arch import parse_arch
 
-        store = world_of(ctx).images
+        store = world_of(ctx).images_of(packages.snapshot)
         wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of(release)
-        for one in wanted:
-            store.book.find(release, one)
+        role_sets = tuple(roles or ("ceph",))
+        recipes = [store.book.find(release, target, role_sets) for target in wanted]
+        lock, writing = packages.lock, packages.writes
+        held = read_lock(lock) if lock is not None and not writing else None
+        if held is not None:
+            for recipe in recipes:
+                held.of(recipe)
+        anew = packages.refresh or writing or packages.snapshot is not None
         with interruptible(out.note), out.progress() as say:
-            images = [store.get(release, one, refresh=refresh, progress=say) for one in wanted]
+            images = [
+                store.get(release, target, role_sets=role_sets, refresh=anew, lock=held, progress=say)
+                for target in wanted
+            ]
+        if lock is not None and writing:
+            write_lock(Lock(lock, release, {target: store.debs(release, target, role_sets) for target in wanted}))
+            out.note(f"wrote {lock}")
         out.result("\n".join(image.key for image in images), {"images": [as_value(image) for image in images]})
 
 
@@ -55,21 +97,21 @@ def kernel(
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
     with reporting(as_json) as out:
-        from cli.signals import interruptible
-        from lab.arch import parse_arch
-        from lab.images.kernels import KernelStore
+        from cephlab.cli.signals import interruptible
+        from cephlab.lab.images.kernels import KernelStore
+        from cephlab.lab.spec.arch import parse_arch
 
         store = KernelStore(world_of(ctx).home)
         wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)
-        for one in wanted:
-            store.book.find_kernel(name, one)
+        for target in wanted:
+            store.book.find_kernel(name, target)
         with interruptible(out.note), out.progress() as say:
-            kernels = [store.get(name, one, compiling=True, progress=say) for one in wanted]
-        shown = [f"{one.name} {one.version} for {one.arch}, pages of {one.page_bytes} bytes" for one in kernels]
-        values = [
-            {"key": one.key, "name": one.name, "arch": one.arch, "version": one.version, "page_bytes": one.page_bytes}
-            for one in kernels
+            kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
+        shown = [
+            f"{built.name} {built.version} for {built.arch}, pages of {built.page_bytes} bytes" for built in kernels
         ]
+        keys = ("key", "name", "arch", "version", "page_bytes")
+        values = [{key: getattr(built, key) for key in keys} for built in kernels]
         out.result("\n".join(shown), {"kernels": values})
 
 
@@ -83,6 +125,29 @@ def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
         out.result(shown, {"images": [as_value(image) for image in images]})
 
 
+@app.command("diff")
+def diff(
+    ctx: typer.Context,
+    lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Show which packages of the images in the cache differ from a lock."""
+    with reporting(as_json) as out:
+        from cephlab.lab.images.lock import read_lock
+
+        held = read_lock(lock)
+        images = [image for image in world_of(ctx).images.list() if image.release == held.release]
+        if not images:
+            raise SpecError(f"the cache has no image of {held.release}", f"{lock} is of that release")
+        differences = [(image, held.changes(image.arch, image.packages)) for image in images]
+        lines = []
+        for image, changes in differences:
+            roles = ", ".join(image.role_sets)
+            lines.append(f"{image.release} for {image.arch} ({roles}): {len(changes)} packages differ from the lock")
+            lines += [f"  {line}" for line in changes]
+        out.result("\n".join(lines), {"images": [as_value(image) | {"changes": rows} for image, rows in differences]})
+
+
 @app.command("rm")
 def rm(
     ctx: typer.Context,
@@ -91,8 +156,8 @@ def rm(
 ) -> None:
     """Remove images from the cache and from engines; those of running clusters stay."""
     with reporting(as_json) as out:
-        from lab.images.claims import refuse_used
-        from lab.prune import forget_copies
+        from cephlab.lab.cluster.prune import forget_copies
+        from cephlab.lab.images.claims import refuse_used
 
         world = world_of(ctx)
         images = matching(which, world.images.list())
@@ -114,14 +179,14 @@ def rm(
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:
     """Images of a release, or of a key by its beginning; SpecError when there are none or several keys fit."""
-    found = [image for image in images if image.release == which]
-    if found:
-        return found
-    found = [image for image in images if which and image.key.startswith(which)]
-    if len(found) == 1:
-        return found
+    matches = [image for image in images if image.release == which]
+    if matches:
+        return matches
+    matches = [image for image in images if which and image.key.startswith(which)]
+    if len(matches) == 1:
+        return matches
     known = ", ".join(f"{image.key[:_SHORT]} ({image.release} {image.arch})" for image in images) or "none"
-    raise SpecError(f"{'several images begin with' if found else 'there is no image'} {which!r}", f"images: {known}")
+    raise SpecError(f"{'several images begin with' if matches else 'there is no image'} {which!r}", f"images: {known}")
 
 
 def as_value(image: Image) -> dict[str, Any]:

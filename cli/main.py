@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cli import (
+from cephlab.cli import (
     compare,
     enter,
     gate,
@@ -25,8 +25,8 @@ from cli import (
     up,
     validate,
 )
-from cli.output import Output
-from lab.errors import SpecError
+from cephlab.cli.output import Output
+from cephlab.lab.base.errors import SpecError
 
 NAME = "cephlab"
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The command for a program: wrong use is told as JSON too. Returns the exit code."""
+    """Run the command, and report wrong usage as JSON too. Returns the exit code."""
     try:
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:

@@ -9,101 +9,94 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.errors import LabError, SpecError
+from cephlab.lab.base.errors import LabError, SpecError
 
 if TYPE_CHECKING:
-    from cli.output import Output
-    from cli.world import World
-    from lab.inventory import Inventory
+    from cephlab.cli.output import Output
+    from cephlab.cli.request import ClusterOptions
+    from cephlab.cli.world import World
+    from cephlab.lab.spec.inventory import Inventory
 
 PACKAGES, MICROCEPH = "packages", "microceph"
-
-DeployOption = Annotated[
-    str, typer.Option(help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md.")
-]
-InventoryOption = Annotated[
-    Path | None, typer.Option(help="Machines that get MicroCeph; see docs/microceph.md.", metavar="FILE")
-]
-SnapOption = Annotated[Path | None, typer.Option(help="MicroCeph from a file, not from the store.", metavar="FILE")]
-DeviceOption = Annotated[
-    list[str] | None, typer.Option(help="Disk for MicroCeph, wiped; repeatable.", metavar="MACHINE:/dev/NAME")
-]
-GatewayOption = Annotated[list[str] | None, typer.Option(help="Object gateway; repeatable.", metavar="MACHINE:PORT")]
 
 _DEFAULT_DISK = "4GiB"
 _DEFAULT_RELEASE = "squid"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What was asked for. devices, gateways: as written on the command line."""
+class MicrocephOptions:
+    """How Ceph gets onto the machines, and onto which."""
 
-    release: str | None
-    osds_per_node: int | None
-    disk_size: str | None
-    inventory: Path | None
-    snap: Path | None
-    devices: Sequence[str]
-    gateways: Sequence[str]
-    name: str | None
+    deploy: Annotated[
+        str,
+        typer.Option(help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md."),
+    ] = PACKAGES
+    inventory: Annotated[
+        Path | None, typer.Option(help="Machines that get MicroCeph; see docs/microceph.md.", metavar="FILE")
+    ] = None
+    snap: Annotated[Path | None, typer.Option(help="MicroCeph from a file, not from the store.", metavar="FILE")] = None
+    device: Annotated[
+        list[str] | None, typer.Option(help="Disk for MicroCeph, wiped; repeatable.", metavar="MACHINE:/dev/NAME")
+    ] = None
+    gateway: Annotated[list[str] | None, typer.Option(help="Object gateway; repeatable.", metavar="MACHINE:PORT")] = (
+        None
+    )
+
+    def refuse_misplaced(self, cluster: ClusterOptions) -> None:
+        """SpecError for an unknown deployer, and for options that the chosen one has no use for."""
+        if self.deploy not in (PACKAGES, MICROCEPH):
+            raise SpecError(
+                f"unknown deployer {self.deploy!r}", f"known: {PACKAGES}, {MICROCEPH}", "choose another --deploy"
+            )
+        own = {f"--{name}": getattr(self, name) for name in ("inventory", "snap", "device", "gateway")}
+        foreign, other = (cluster.of_packages, PACKAGES) if self.deploy == MICROCEPH else (own, MICROCEPH)
+        misplaced = [option for option, value in foreign.items() if value]
+        if misplaced:
+            raise SpecError(
+                f"{', '.join(misplaced)}: for --deploy {other} only", f"--deploy is {self.deploy}", "leave it out"
+            )
 
 
-def refuse_misplaced(deploy: str, wanted: Wanted, of_packages: Mapping[str, object]) -> None:
-    """SpecError for an unknown deployer, and for options that the one chosen has no use for.
-
-    of_packages: option -> what was given of those that MicroCeph has none for.
-    """
-    if deploy not in (PACKAGES, MICROCEPH):
-        raise SpecError(f"unknown deployer {deploy!r}", f"known: {PACKAGES}, {MICROCEPH}", "choose another --deploy")
-    given = {
-        "--inventory": wanted.inventory,
-        "--snap": wanted.snap,
-        "--device": wanted.devices,
-        "--gateway": wanted.gateways,
-    }
-    foreign, other = (of_packages, PACKAGES) if deploy == MICROCEPH else (given, MICROCEPH)
-    misplaced = [option for option, value in foreign.items() if value]
-    if misplaced:
-        raise SpecError(f"{', '.join(misplaced)}: for --deploy {other} only", f"--deploy is {deploy}", "leave it out")
-
-
-def raise_microceph(world: World, out: Output, wanted: Wanted) -> dict[str, Any]:
+def raise_microceph(
+    world: World, out: Output, options: MicrocephOptions, cluster: ClusterOptions, name: str | None
+) -> dict[str, Any]:
     """Refuse, or put MicroCeph onto the machines and keep the run; what `--json` prints."""
-    from cli.signals import interruptible
-    from lab.deploy.machines import raise_on_machines
-    from lab.deploy.microceph import Source, source_for
-    from lab.inventory import load_inventory
+    from cephlab.cli.signals import interruptible
+    from cephlab.lab.cluster.deploy.machines import raise_on_machines
+    from cephlab.lab.cluster.deploy.microceph import Source, source_for
+    from cephlab.lab.providers.ssh import SshProvider
+    from cephlab.lab.spec.inventory import load_inventory
 
-    if wanted.inventory is None:
+    if options.inventory is None:
         raise SpecError(
             f"--deploy {MICROCEPH} needs machines that have snapd",
             "the images of cephlab have none",
             "name them by --inventory FILE: docs/microceph.md",
         )
-    inventory = load_inventory(wanted.inventory)
-    disks, gateways = disks_of(inventory, wanted), _ports(wanted.gateways)
-    source = Source(file=wanted.snap) if wanted.snap else source_for(wanted.release or _DEFAULT_RELEASE)
+    inventory = load_inventory(options.inventory)
+    disks, gateways = disks_of(inventory, options, cluster), _ports(options.gateway or ())
+    source = Source(file=options.snap) if options.snap else source_for(cluster.release or _DEFAULT_RELEASE)
     world.home.ensure()
     with interruptible(out.note), out.progress() as say:
-        run = world.runs.create("ssh", wanted.name)
+        run = world.runs.create(SshProvider.name, name)
         try:
-            found = raise_on_machines(inventory, run, source, disks, rgw=gateways, progress=say)
+            raised = raise_on_machines(inventory, run, source, disks, rgw=gateways, progress=say)
         except BaseException as error:
             _forget(world, run.id, error)
             raise
-        run.claim(provider="ssh", kept=True)
+        run.claim(provider=SshProvider.name, kept=True)
     return {
         "name": run.id,
-        "inventory": str(found.inventory),
-        "conf": str(found.conf),
-        "keyring": str(found.keyring),
-        "members": list(found.members),
-        "disks": {str(osd): path for osd, path in found.disks.items()},
+        "inventory": str(raised.inventory),
+        "conf": str(raised.conf),
+        "keyring": str(raised.keyring),
+        "members": list(raised.members),
+        "disks": {str(osd): path for osd, path in raised.disks.items()},
     }
 
 
 def _forget(world: World, name: str, error: BaseException) -> None:
-    from lab.prune import remove
+    from cephlab.lab.cluster.prune import remove
 
     try:
         remove(world.home, world.runs.get(name), world.providers)
@@ -111,35 +104,35 @@ def _forget(world: World, name: str, error: BaseException) -> None:
         error.add_note(f"and removing it failed: {also}")
 
 
-def disks_of(inventory: Inventory, wanted: Wanted) -> Mapping[str, Sequence[str]]:
+def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOptions) -> Mapping[str, Sequence[str]]:
     """Per machine what `disk add` takes: its devices, else files with loop devices over them.
 
     The names of machines are checked where they are used.
     """
-    from cli.request import parse_disk_size
-    from lab.deploy.machines import servers_of
-    from lab.deploy.microceph import loops
+    from cephlab.cli.request import parse_disk_size
+    from cephlab.lab.cluster.deploy.machines import servers_of
+    from cephlab.lab.cluster.deploy.microceph import loops
 
     devices: dict[str, list[str]] = {}
-    for text in wanted.devices:
+    for text in options.device or ():
         machine, path = _pair(text, "MACHINE:/dev/NAME")
         if not path.startswith("/dev/"):
             raise SpecError(f"--device {text} is no disk", f"got {path}", "wanted: MACHINE:/dev/NAME")
         devices.setdefault(machine, []).append(path)
     if devices:
         return devices
-    spec = loops(parse_disk_size(wanted.disk_size or _DEFAULT_DISK), wanted.osds_per_node or 1)
+    spec = loops(parse_disk_size(cluster.disk_size or _DEFAULT_DISK), cluster.osds_per_node or 1)
     return {machine.name: [spec] for machine in servers_of(inventory)}
 
 
 def _ports(gateways: Sequence[str]) -> dict[str, int]:
-    found = {}
+    ports = {}
     for text in gateways:
         machine, port = _pair(text, "MACHINE:PORT")
         if not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise SpecError(f"--gateway {text} has no port", f"got {port}", "wanted: 1 to 65535")
-        found[machine] = int(port)
-    return found
+        ports[machine] = int(port)
+    return ports
 
 
 def _pair(text: str, wanted: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from lab.archive import Ending, Record
-from lab.clock import SYSTEM
+from cephlab.lab.archive.archive import Ending, Record
+from cephlab.lab.base.clock import SYSTEM
 
 _COLOURS = {
     Ending.PASS: "green",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lab.errors import LabBroken, LabError, interruption
+from cephlab.lab.base.errors import LabBroken, LabError, interruption
+from cephlab.lab.base.home import default_home
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +30,6 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._began = 0.0
 
     def result(self, text: str | Table, value: Any) -> None:
         """The command's answer: `value` as JSON when asked for, else `text`."""
@@ -68,7 +68,7 @@ class Output:
 
         Safe to call from several threads.
         """
-        from lab.clock import SYSTEM
+        from cephlab.lab.base.clock import SYSTEM
 
         now = clock or SYSTEM.monotonic
         began = now()
@@ -123,6 +123,7 @@ def reporting(as_json: bool) -> Iterator[Output]:
     """The frame of every command: errors on purpose become words and an exit code, without a traceback."""
     out = Output(as_json=as_json)
     try:
+        default_home()  # a home that cannot be used ends every command here, before it does anything
         yield out
     except KeyboardInterrupt as error:
         raise _interrupted(out, error) from error

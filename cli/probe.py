@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 import typer
 
-from cli.measure import parse_bytes
-from cli.output import JsonOption, reporting
-from cli.signals import interruptible
-from cli.world import World, world_of
-from lab.errors import SpecError
+from cephlab.cli.groups import grouped
+from cephlab.cli.measure_request import parse_bytes
+from cephlab.cli.output import JsonOption, reporting
+from cephlab.cli.signals import interruptible
+from cephlab.cli.world import World, world_of
+from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lab.rates import Rates
-    from tuning.profile import Disks, Figure, Machine, Profile
+    from cephlab.lab.cluster.rates import Rates
+    from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 _LEAST_BYTES = 64 << 20
 _NETWORK_S = 3.0
@@ -29,32 +30,43 @@ _OSDS = 3
 _LOOPBACK_MTU = 65536
 
 
+@dataclass(frozen=True)
+class DiskOptions:
+    """The disk to measure, and how."""
+
+    disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.")]
+    size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
+    seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
+    kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.")] = "ssd"
+    destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False
+
+    @property
+    def size_bytes(self) -> int:
+        return parse_bytes("--size", self.size)
+
+
+@grouped
 def probe(
     ctx: typer.Context,
+    disk: DiskOptions,
     *,
-    disk: Annotated[Path, typer.Option("--disk", help="A folder on the disk to measure, or a device.")],
-    size: Annotated[str, typer.Option("--size", help="How much of the disk to use.")] = "1G",
-    seconds: Annotated[float, typer.Option("--seconds", help="Of each of the six disk runs.", min=1)] = 5.0,
-    kind: Annotated[str, typer.Option("--kind", help="What the disk is: hdd, ssd or nvme.")] = "ssd",
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
-    destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
     with reporting(as_json) as out:
-        from tuning.profile import DiskKind
-        from tuning.profilefile import THIS_MACHINE
-        from tuning.profiletext import to_toml
+        from cephlab.tuning.profile import DiskKind
+        from cephlab.tuning.profilefile import THIS_MACHINE
+        from cephlab.tuning.profiletext import to_toml
 
-        if kind not in [one.value for one in DiskKind]:
-            raise SpecError("the kind of disk is not one", f"got {kind!r}, wanted hdd, ssd or nvme")
-        wanted = _Wanted(disk, parse_bytes("--size", size), seconds, DiskKind(kind), peer, destroy)
-        if wanted.size_bytes < _LEAST_BYTES:
-            raise SpecError("--size is too small", f"got {wanted.size_bytes} bytes, wanted {_LEAST_BYTES} or more")
+        if disk.kind not in [kind.value for kind in DiskKind]:
+            raise SpecError(f"--kind: {disk.kind!r} is no kind of disk", "wanted: hdd, ssd or nvme")
+        if disk.size_bytes < _LEAST_BYTES:
+            raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
         world = world_of(ctx)
         world.home.ensure()
         with interruptible(out.note), out.progress() as say:
-            made = _measured(world, wanted, say)
+            made = _measured(world, disk, peer, say)
         path = world.home.profiles / f"{THIS_MACHINE}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -65,29 +77,17 @@ def probe(
         out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """The options, checked."""
-
-    disk: Path
-    size_bytes: int
-    seconds: float
-    kind: str
-    peer: str
-    destroy: bool
-
-
-def _measured(world: World, wanted: _Wanted, say: Callable[[str], None]) -> Profile:
-    """Refuse what cannot be done first; then measure one thing after the other."""
-    from lab import probe as measure
-    from tuning.profile import Profile, Threads
-    from tuning.profilefile import THIS_MACHINE
+def _measured(world: World, disk: DiskOptions, peer: str, say: Callable[[str], None]) -> Profile:
+    """Refuse what cannot be done; then measure one thing after the other."""
+    from cephlab.lab.base import probe as measure
+    from cephlab.tuning.profile import Profile, Threads
+    from cephlab.tuning.profilefile import THIS_MACHINE
 
     program = measure.require_programs()
-    with measure.scratch(wanted.disk, wanted.size_bytes, destroy=wanted.destroy) as path:
-        network = _network(wanted.peer, say)
+    with measure.scratch(disk.disk, disk.size_bytes, destroy=disk.destroy) as path:
+        network = _network(peer, say)
         machine = _machine(program, network.bandwidth, _rates(world, say), say)
-        disks = _disks(path, wanted, say)
+        disks = _disks(path, disk, say)
     from dataclasses import replace
 
     return Profile(
@@ -104,57 +104,59 @@ def _measured(world: World, wanted: _Wanted, say: Callable[[str], None]) -> Prof
 
 
 @dataclass(frozen=True)
-class _Network:
-    """What a profile says of it."""
+class _NetworkFigures:
+    """The network, as a profile has it."""
 
     bandwidth: Figure
     rtt: Figure
     mtu_bytes: int
 
 
-def _network(peer: str, say: Callable[[str], None]) -> _Network:
-    from lab import probe as measure
-    from tuning.units import Kind
+def _network(peer: str, say: Callable[[str], None]) -> _NetworkFigures:
+    from cephlab.lab.base import probe as measure
+    from cephlab.tuning.units import Measure
 
     say(f"network to {peer or 'itself'}")
     if peer:
         line = measure.line_to(peer, _NETWORK_S)
-        return _Network(
-            _figure(line.bytes_s, Kind.RATE, f"measured: iperf3 to {peer}, 4 streams"),
-            _figure(line.rtt_s, Kind.TIME, f"measured: TCP handshake with {peer}, median"),
+        return _NetworkFigures(
+            _figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
+            _figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
             line.mtu_bytes,
         )
     rate = measure.loopback_bytes_s(_NETWORK_S)
-    return _Network(
-        _figure(rate, Kind.RATE, "measured: iperf3 on the loopback, 1 stream"),
-        _figure(measure.loopback_rtt_s(), Kind.TIME, "measured: one byte and its answer, TCP on the loopback, median"),
+    return _NetworkFigures(
+        _figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
+        _figure(
+            measure.loopback_rtt_s(), Measure.TIME, "measured: one byte and its answer, TCP on the loopback, median"
+        ),
         _LOOPBACK_MTU,
     )
 
 
 def _rates(world: World, say: Callable[[str], None]) -> Rates | None:
-    """Of the newest image of this machine's architecture; those of others run emulated and are only told."""
-    from lab.arch import host_arch
-    from lab.rates import rates
+    """Rates of the newest image for this machine's architecture. Others are emulated, so theirs are only shown."""
+    from cephlab.lab.cluster.rates import rates
+    from cephlab.lab.spec.arch import host_arch
 
     own = None
     for arch, image in {image.arch: image for image in world.images.list()}.items():
         say(f"checksum and erasure code of the {arch} image")
-        found = rates(image)
+        measured = rates(image)
         if arch is host_arch():
-            own = found
-        shown = f"{arch}: CRC-32C {found.crc32c / 1e9:.2f} GB/s, EC 4+2 {found.ec_encode / 1e9:.2f} GB/s"
-        say(f"{shown}; emulated, which says nothing of hardware" if found.emulated else shown)
+            own = measured
+        shown = f"{arch}: CRC-32C {measured.crc32c / 1e9:.2f} GB/s, EC 4+2 {measured.ec_encode / 1e9:.2f} GB/s"
+        say(f"{shown}; emulated, which says nothing of hardware" if measured.emulated else shown)
     if own is None:
         say("no image of this architecture is cached: its checksum and erasure code are not measured")
     return own
 
 
-def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[str], None]) -> Machine:
-    from lab import probe as measure
-    from lab.arch import host_arch
-    from tuning.profile import Machine
-    from tuning.units import Kind
+def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[str], None]) -> MachineClass:
+    from cephlab.lab.base import probe as measure
+    from cephlab.lab.spec.arch import host_arch
+    from cephlab.tuning.profile import MachineClass
+    from cephlab.tuning.units import Measure
 
     threads = psutil.cpu_count() or 1
     cores = psutil.cpu_count(logical=False) or threads
@@ -164,7 +166,7 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[
     say("checksums and memory")
     memory = psutil.virtual_memory().total
     copy = measure.memory_copy_bytes_s()
-    return Machine(
+    return MachineClass(
         name="this-machine",
         count=1,
         arch=host_arch(),
@@ -172,44 +174,44 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[
         threads_per_core=max(1, threads // cores),
         core_speed=_figure(
             points,
-            Kind.SPEED,
+            Measure.SPEED,
             f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
         ),
-        memory=_figure(memory, Kind.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
+        memory=_figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
         bandwidth=bandwidth,
-        crc32c=_figure(measure.crc32c_bytes_s(), Kind.RATE, "measured: fio --crctest, one core"),
-        ec_encode=_figure(own.ec_encode, Kind.RATE, f"measured: {_CODE}, one core") if own else None,
+        crc32c=_figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
+        ec_encode=_figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
     )
 
 
-def _disks(path: Path, wanted: _Wanted, say: Callable[[str], None]) -> Disks:
-    from lab import probe as measure
-    from tuning.profile import DiskKind, DiskRole, Disks
-    from tuning.units import Kind
+def _disks(path: Path, wanted: DiskOptions, say: Callable[[str], None]) -> Disks:
+    from cephlab.lab.base import probe as measure
+    from cephlab.tuning.profile import DiskKind, DiskRole, Disks
+    from cephlab.tuning.units import Measure
 
-    found = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
+    speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
     how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
     return Disks(
         name="disk",
         kind=DiskKind(wanted.kind),
         role=DiskRole.DATA,
         count=1,
-        size=_figure(wanted.size_bytes, Kind.BYTES, "the part that was measured"),
+        size=_figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
         osds_per_disk=_OSDS,
-        read_iops=_figure(found.read_iops, Kind.OPS, f"{how}, 4 KiB randread, depth 64"),
-        write_iops=_figure(found.write_iops, Kind.OPS, f"{how}, 4 KiB randwrite, depth 64"),
-        seq_read=_figure(found.seq_read, Kind.RATE, f"{how}, 1 MiB read, depth 16"),
-        seq_write=_figure(found.seq_write, Kind.RATE, f"{how}, 1 MiB write, depth 16"),
-        sync_latency=_figure(found.sync_latency_s, Kind.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
-        read_latency=_figure(found.read_latency_s, Kind.TIME, f"{how}, 4 KiB randread, depth 1"),
+        read_iops=_figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
+        write_iops=_figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
+        seq_read=_figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
+        seq_write=_figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
+        sync_latency=_figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
+        read_latency=_figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
     )
 
 
 def _figure(value: float, kind: str, source: str) -> Figure:
-    from tuning.profile import Figure
-    from tuning.units import Kind
+    from cephlab.tuning.profile import Figure
+    from cephlab.tuning.units import Measure
 
-    return Figure(value, Kind(kind), source)
+    return Figure(value, Measure(kind), source)
 
 
 def _cpu_model() -> str:

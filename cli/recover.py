@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
-    from lab.telemetry.demand import Demand
-    from tuning.limits import Limit
-    from tuning.profile import Profile
-    from tuning.recovery import Recovery
+    from cephlab.lab.telemetry.demand import Demand
+    from cephlab.tuning.limits import Limit
+    from cephlab.tuning.profile import Profile
+    from cephlab.tuning.recovery import Recovery
 
 
 @dataclass(frozen=True)
@@ -45,21 +45,21 @@ class Recovered:
 def recovered(
     text: str, demands: Sequence[Demand], profile: Profile, find: Callable[[str], Profile], *, k: int = 0
 ) -> Recovered | None:
-    """Of `text` ("4500 GB") on the lost node; None for an empty text, SpecError for one that is no number of bytes.
+    """The time to recover a node that held `text` ("4500 GB"); None for no text, SpecError where it is no size.
 
     k: of an erasure code, 0 for copies.
     """
     if not text:
         return None
-    from tuning.limits import recovery_limit, supported_factor
-    from tuning.recovery import recovery_time
-    from tuning.references import FigureKind
-    from tuning.units import Kind, parse
+    from cephlab.tuning.limits import recovery_limit, supported_factor
+    from cephlab.tuning.recovery import recovery_time
+    from cephlab.tuning.references import FigureKind
+    from cephlab.tuning.units import Measure, parse
 
     try:
-        data_bytes = parse(text, Kind.BYTES)
+        data_bytes = parse(text, Measure.BYTES)
     except ValueError as error:
-        raise SpecError("--recover is not a number of bytes", f"got {text!r}, wanted {error}") from None
+        raise SpecError(f"--recover: {text!r} is not a number of bytes", f"wanted: {error}") from None
     made = recovery_time(profile, data_bytes, k=k)
     factor = supported_factor(demands, (FigureKind.RECOVERY,), find)
     return Recovered(profile.name, made, recovery_limit(made, factor))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli.output import JsonOption, reporting
-from cli.world import world_of
-from lab.errors import CleanupFailed, LabError, SpecError
+from cephlab.cli.output import JsonOption, reporting
+from cephlab.cli.world import world_of
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `cephlab ls` shows it.", metavar="NAME")]
 
@@ -16,7 +16,7 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `ceph
 def down(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Remove a cluster with all its data, whatever state it is in."""
     with reporting(as_json) as out:
-        from lab.prune import Fate, fate_of, remove
+        from cephlab.lab.cluster.prune import Fate, fate_of, remove
 
         world = world_of(ctx)
         run = world.runs.get(name)
@@ -39,16 +39,18 @@ def prune(
 ) -> None:
     """Remove what killed runs left behind: processes, containers, directories, half-built images."""
     with reporting(as_json) as out:
-        from lab.prune import stray_copies, survey, sweep
+        from cephlab.lab.cluster.prune import stray_copies, survey, sweep
 
         world = world_of(ctx)
+        out.note(f"home: {world.home.path}")
         findings, errors = survey(world.home, world.providers)
+        for folder in world.runs.others():
+            out.note(f"left alone, as it is no run of this user: {folder}")
         doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
-        plan = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
+        value: dict[str, Any] = {"home": str(world.home.path)}
         if dry_run:
-            out.result(
-                "\n".join(f"would remove {line}" for line in plan) or "nothing to remove", {"would_remove": plan}
-            )
+            value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
+            lines = [f"would remove {line}" for line in value["would_remove"]]
         else:
             swept = sweep(world.home, world.providers, doomed)
             removed = list(swept.removed)
@@ -64,9 +66,11 @@ def prune(
                 errors.append(f"copies of images: {error}")
             for line in copies:
                 out.note(line)
-            text = "\n".join(f"removed {line}" for line in removed) or "nothing to remove"
-            value = {"removed": removed, "errors": errors, "copies": copies}
-            if not (errors and out.as_json):
-                out.result(text, value)
-        if errors:
-            raise CleanupFailed(errors)
+            value |= {"removed": removed, "errors": errors, "copies": copies}
+            lines = [f"removed {line}" for line in removed]
+        if not errors:
+            out.result("\n".join(lines) or "nothing to remove", value)
+            return
+        if lines and not out.as_json:
+            out.result("\n".join(lines), value)
+        raise CleanupFailed(errors)

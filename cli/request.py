@@ -6,59 +6,57 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated
 
-from lab.arch import Arch, host_arch
-from lab.errors import SpecError
-from lab.spec import (
+import typer
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import default_nodes
+from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
     DEFAULT_RELEASE,
     GIB,
     MIN_DISK_BYTES,
     UNKNOWN_RELEASE,
     ClusterSpec,
-    build_spec,
-    parse_nodes,
     refuse_both,
 )
+from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes
 
 _UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 
 
-_OPTION_OF = {
-    "nodes": "--nodes",
-    "release": "--release",
-    "osds_per_node": "--osds-per-node",
-    "mons": "--mons",
-    "mgrs": "--mgrs",
-    "disk_size": "--disk-size",
-    "separate_db": "--separate-db",
-    "image": "--image",
-    "options": "--option",
-    "spec": "--spec",
-}
-
-
 @dataclass(frozen=True)
-class Request:
-    """The options as given; None where one was not."""
+class ClusterOptions:
+    """The cluster that is asked for; None where an option was not given."""
 
-    nodes: str | None = None
-    release: str | None = None
-    osds_per_node: int | None = None
-    mons: int | None = None
-    mgrs: int | None = None
-    disk_size: str | None = None
-    separate_db: bool | None = None
-    image: str | None = None
-    options: tuple[str, ...] = ()
-    spec: Path | None = None
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="ARCH:COUNT,... Default: 2 native and 1 of the other architecture.", show_default=False),
+    ] = None
+    release: Annotated[
+        str | None,
+        typer.Option(help="Ceph release; `cephlab image ls` shows those built. Not with --image.", show_default="reef"),
+    ] = None
+    osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None
+    mons: Annotated[int | None, typer.Option(help="Monitors, 1 to 5, over both architectures.", show_default="1")] = (
+        None
+    )
+    mgrs: Annotated[int | None, typer.Option(help="Managers.", show_default="1")] = None
+    disk_size: Annotated[str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB")] = None
+    separate_db: Annotated[bool | None, typer.Option("--separate-db", help="Give each OSD a disk for its RocksDB.")] = (
+        None
+    )
+    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
+    option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
 
     @property
     def of_packages(self) -> dict[str, object]:
-        """Option -> what was given, of those that say something of nodes which cephlab makes."""
-        names = ("nodes", "mons", "mgrs", "separate_db", "image", "options", "spec")
-        return {_OPTION_OF[name]: getattr(self, name) for name in names}
+        """Option -> what was given, of the options for nodes that cephlab makes itself."""
+        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "spec")
+        return {_option(name): getattr(self, name) for name in names}
 
     def build(self, *, foreign_runs: bool) -> ClusterSpec:
         """The spec. foreign_runs: whether the other architecture can run here, for the default of --nodes."""
@@ -83,38 +81,35 @@ class Request:
                 "every manager needs a node of its own",
                 f"ask for at most {machines} managers or for more nodes",
             )
-        return build_spec(
-            groups,
-            release=UNKNOWN_RELEASE if self.image else self.release or DEFAULT_RELEASE,
+        daemons = Daemons(
             mons=_at_least_one("--mons", self.mons),
             mgrs=mgrs,
             osds_per_node=_at_least_one("--osds-per-node", self.osds_per_node),
             disk_bytes=parse_disk_size(self.disk_size) if self.disk_size else DEFAULT_DISK_BYTES,
             separate_db=bool(self.separate_db),
-            image=self.image,
-            options=parse_options(self.options),
         )
+        release = UNKNOWN_RELEASE if self.image else self.release or DEFAULT_RELEASE
+        return build_spec(groups, daemons, CephSetup(release, self.image, parse_options(self.option or ())))
 
     def _from_file(self, path: Path) -> ClusterSpec:
-        given = [_OPTION_OF[field.name] for field in fields(self) if getattr(self, field.name) not in (None, ())]
-        given.remove("--spec")
+        given = [
+            _option(field.name)
+            for field in fields(self)
+            if field.name != "spec" and getattr(self, field.name) not in (None, [])
+        ]
         if given:
             raise SpecError(
                 f"--spec and {', '.join(given)} cannot be given together",
                 f"{path} describes the whole cluster",
                 "write it into the file, or leave --spec out",
             )
-        from lab.specfile import load_spec
+        from cephlab.lab.spec.specfile import load_spec
 
         return load_spec(path)
 
 
-def default_nodes(*, foreign_runs: bool) -> tuple[tuple[Arch, int], ...]:
-    """Two native nodes and one of the other architecture; three native ones where the other cannot run."""
-    here = host_arch()
-    if not foreign_runs:
-        return ((here, 3),)
-    return ((here, 2), (next(arch for arch in Arch if arch is not here), 1))
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def nodes_text(spec: ClusterSpec) -> str:
@@ -124,7 +119,7 @@ def nodes_text(spec: ClusterSpec) -> str:
 
 def parse_options(pairs: Sequence[str]) -> dict[str, str]:
     """ceph.conf settings from `key=value`; spaces and dashes in a key mean underscores, as in Ceph."""
-    found: dict[str, str] = {}
+    options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip().replace(" ", "_").replace("-", "_")
@@ -132,8 +127,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
             raise SpecError(
                 f"--option {pair!r} is not KEY=VALUE", hint="write for example --option osd_pool_default_size=2"
             )
-        found[key] = value.strip()
-    return found
+        options[key] = value.strip()
+    return options
 
 
 def parse_disk_size(text: str) -> int:
@@ -152,7 +147,7 @@ def parse_disk_size(text: str) -> int:
 
 
 def warnings(spec: ClusterSpec) -> list[str]:
-    """What is allowed but is seldom meant."""
+    """Warnings about what is allowed but seldom meant."""
     mons = len(spec.mons)
     if mons % 2 == 0:
         return [f"{mons} monitors survive no more failures than {mons - 1}: an odd number is better"]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from cli.output import JsonOption, Output, pairs, reporting, table
-from cli.remove import NameArgument
-from cli.world import World, world_of
-from lab.errors import DaemonDied, LabError
+from cephlab.cli.output import JsonOption, Output, pairs, reporting, table
+from cephlab.cli.remove import NameArgument
+from cephlab.cli.world import World, world_of
+from cephlab.lab.base.errors import DaemonDied, LabError
 
 if TYPE_CHECKING:
-    from lab.ceph.daemon import Daemon
-    from lab.ceph.status import Status
-    from lab.cluster import Cluster
-    from lab.runs import Run
+    from cephlab.lab.base.runs import Run
+    from cephlab.lab.ceph.daemon import Daemon
+    from cephlab.lab.ceph.status import Status
+    from cephlab.lab.cluster.own import OwnCluster
 
 _GIB = 1 << 30
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
@@ -27,10 +27,11 @@ def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the clusters of this home."""
     with reporting(as_json) as out:
         world = world_of(ctx)
+        out.note(f"home: {world.home.path}")
         rows = [row_of(world, run) for run in world.runs.all()]
         columns = ("name", "provider", "release", "nodes", "state", "age")
         shown = [[*(str(row[column]) for column in columns[:-1]), age_text(row["age_s"])] for row in rows]
-        out.result(table(columns, shown) if rows else "no clusters", {"clusters": rows})
+        out.result(table(columns, shown) if rows else "no clusters", {"home": str(world.home.path), "clusters": rows})
 
 
 def row_of(world: World, run: Run) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def row_of(world: World, run: Run) -> dict[str, Any]:
     row = {"name": run.id, "provider": owner.get("provider", ""), "release": "", "nodes": "", "age_s": age, "why": ""}
     if not run.kept:
         return {**row, "state": "abandoned" if run.abandoned() else "in use"}
-    from cli.request import nodes_text
+    from cephlab.cli.request import nodes_text
 
     try:
         cluster = world.cluster(run.id)
@@ -77,7 +78,7 @@ def status(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) 
             cluster.close_clients()
 
 
-def report(out: Output, cluster: Cluster) -> None:
+def report(out: Output, cluster: OwnCluster) -> None:
     """Print the status; raises DaemonDied after it when a daemon is gone, Exit(1) when Ceph is not well."""
     died = first_death(cluster)
     known = ask(cluster)
@@ -93,7 +94,7 @@ def report(out: Output, cluster: Cluster) -> None:
         raise typer.Exit(1)
 
 
-def first_death(cluster: Cluster) -> DaemonDied | None:
+def first_death(cluster: OwnCluster) -> DaemonDied | None:
     """The first daemon found dead that should be running."""
     try:
         cluster.check_daemons()
@@ -102,9 +103,9 @@ def first_death(cluster: Cluster) -> DaemonDied | None:
     return None
 
 
-def ask(cluster: Cluster) -> Status | None:
+def ask(cluster: OwnCluster) -> Status | None:
     """Ceph's own view; None without asking when too few monitors live to give one."""
-    from lab.ceph.status import parse_status
+    from cephlab.lab.ceph.status import parse_status
 
     mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
     if 2 * sum(mon.alive() for mon in mons) <= len(mons):
@@ -112,9 +113,9 @@ def ask(cluster: Cluster) -> Status | None:
     return parse_status(cluster.client.mon("status"))
 
 
-def as_value(cluster: Cluster, known: Status | None) -> dict[str, Any]:
+def as_value(cluster: OwnCluster, known: Status | None) -> dict[str, Any]:
     """What `status --json` prints. status: null when the monitors have no quorum; image: when it is one of ours."""
-    from lab.pulled import described
+    from cephlab.lab.cluster.pulled import described
 
     return {
         "name": cluster.name,
@@ -137,7 +138,7 @@ def as_value(cluster: Cluster, known: Status | None) -> dict[str, Any]:
     }
 
 
-def as_text(cluster: Cluster, known: Status | None) -> str:
+def as_text(cluster: OwnCluster, known: Status | None) -> str:
     """The same for people."""
     lines = {"cluster": f"{cluster.name} ({cluster.spec.release}, provider {cluster.provider_name})"}
     if cluster.spec.image is not None:
@@ -162,14 +163,14 @@ def where(daemon: Daemon) -> str:
     return f"{host.name} {host.arch}{' (emulated)' if host.emulated else ''} {host.address}"
 
 
-def ordered(cluster: Cluster) -> list[Daemon]:
+def ordered(cluster: OwnCluster) -> list[Daemon]:
     """Daemons by node, then kind, then id."""
     return sorted(cluster.daemons.values(), key=lambda daemon: (daemon.host.name, daemon.kind, daemon.id))
 
 
 def daemon_state(daemon: Daemon) -> str:
     """running, paused, stopped (somebody asked for it) or died (nobody did)."""
-    from lab.ceph.daemon import Wanted
+    from cephlab.lab.ceph.daemon import Wanted
 
     if daemon.alive():
         return "paused" if daemon.wanted is Wanted.PAUSED else "running"

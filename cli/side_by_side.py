@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.output import Output
-from cli.signals import interruptible
-from cli.world import World
-from lab.errors import SpecError
+from cephlab.cli.output import Output
+from cephlab.cli.signals import interruptible
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
-    from cli.measure import Request
-    from lab.images.image import Image
-    from lab.telemetry.compare import Compared
-    from lab.telemetry.demandfile import Measurement
+    from cephlab.cli.measure_request import MeasureRequest
+    from cephlab.lab.images.image import Image
+    from cephlab.lab.telemetry.compare import Compared
+    from cephlab.lab.telemetry.demandfile import Measurement
 
 BASELINE, SAME = "baseline", "same"
 _LEAST_KEY = 6
@@ -23,7 +23,7 @@ _LEAST_KEY = 6
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """What was measured beside each other, operation by operation, and where it was written."""
 
     files: tuple[Path, Path]
@@ -31,16 +31,18 @@ class Beside:
     compared: tuple[Compared, ...]
 
 
-def measure_beside(world: World, out: Output, request: Request, what: str, changed: dict[str, str]) -> Beside:
+def measure_beside(
+    world: World, out: Output, request: MeasureRequest, what: str, changed: dict[str, str]
+) -> SideBySide:
     """Raise both clusters and load them together until the verdict is clear or the budget is spent.
 
     what: the side that is compared with; changed: settings that only the other, the new side has.
     """
-    from lab.preflight import require_fit
-    from lab.telemetry import demandfile, place
-    from lab.telemetry.beside import Side, Starts
-    from lab.telemetry.beside import measure_beside as measure_both
-    from lab.telemetry.compare import compare, settled
+    from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
+    from cephlab.lab.telemetry import demandfile, place
+    from cephlab.lab.telemetry.compare import compare, settled
+    from cephlab.lab.telemetry.side_by_side import Side, Starts
+    from cephlab.lab.telemetry.side_by_side import measure_beside as measure_both
 
     plans = [replace(plan, low=None) for plan in request.plans()]
     if any(plan.passes for plan in plans):
@@ -50,39 +52,37 @@ def measure_beside(world: World, out: Output, request: Request, what: str, chang
         )
     choice, spec = request.choose(world)
     own = replace(spec, options={**spec.options, **changed})
-    for arch in spec.archs if spec.image is None else ():
-        world.images.book.find(spec.release, arch)
-    world.home.ensure()
-    require_fit(spec, world.home.runs)
+    refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
     with interruptible(out.note), out.progress() as say:
-        new = place.images_for(spec, world.images, say)
+        new = images_for(spec, world.images, say)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)
         named = spec.image or f"{spec.release} {key[:12]}"
         out.note(f"before: {old.release} {old.key[:12]}; after: {named} {changed or ''}")
         other = replace(spec, release=old.release, image=old.reference)
-        images = {**place.images_for(other, world.images, say), request.osd_arch: old}
+        images = {**images_for(other, world.images, say), request.osd_arch: old}
+        where = (choice.provider, world.home, world.images)
         with (
-            place.standing(choice.provider, other, images, world.runs, say) as before,
-            place.standing(choice.provider, own, new, world.runs, say) as after,
+            raise_for(ClusterRequest(other, *where, given=images), say, healthy_s=place.HEALTHY_S) as before,
+            raise_for(ClusterRequest(own, *where, given=new), say, healthy_s=place.HEALTHY_S) as after,
         ):
             sides, starts, here = (
-                (Side(before, old.key), Side(after, place.identity(after, new, request.osd_arch))),
+                (Side(before, old.key), Side(after, after.images[request.osd_arch].identity)),
                 Starts.within(request.budget_s),
                 place.machine(),
             )
             pairs = [
-                measure_both(*sides, plan, starts=starts, decide=settled, say=say, conditions=here) for plan in plans
+                measure_both(sides, plan, starts=starts, decide=settled, say=say, conditions=here) for plan in plans
             ]
     files = _files(world, request, *pairs[0])
     for path, side in zip(files, zip(*pairs, strict=True), strict=True):
         demandfile.save(path, side)
     earlier, later = zip(*pairs, strict=True)
-    return Beside(files, tuple(pairs), tuple(compare(earlier, later)))
+    return SideBySide(files, tuple(pairs), tuple(compare(earlier, later)))
 
 
-def other_image(world: World, request: Request, what: str, key: str) -> Image:
+def other_image(world: World, request: MeasureRequest, what: str, key: str) -> Image:
     """The image that the new one is compared with; SpecError where there is none such in the cache.
 
     what: `same`, `baseline`, a release, or the beginning of a cached image's key. key: of the new image.
@@ -96,46 +96,38 @@ def other_image(world: World, request: Request, what: str, key: str) -> Image:
         return world.images.get(what, request.osd_arch)
     else:
         wanted = what
-    found = [image for image in cached if image.key.startswith(wanted)] if len(wanted) >= _LEAST_KEY else []
-    if len(found) == 1:
-        return found[0]
+    matches = [image for image in cached if image.key.startswith(wanted)] if len(wanted) >= _LEAST_KEY else []
+    if len(matches) == 1:
+        return matches[0]
     known = ", ".join(sorted(image.key[:12] for image in cached)) or "none"
     raise SpecError(
-        f"--beside: there is no one image {what!r}",
+        f"--beside: {what!r} names no single image",
         f"looked for {wanted[:12]} of {request.osd_arch} among: {known}",
         "`cephlab image ls` shows keys; where the image is gone, `cephlab compare` takes two demand files",
     )
 
 
-def _baseline_key(world: World, request: Request, key: str) -> str:
+def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
     """Key of the image that the stored baseline of the first operation was measured with."""
-    from lab.telemetry import baselines
-    from lab.telemetry.demand import Demand
+    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry.demand import Demand
 
     operation = request.plans()[0].operation
-    found = baselines.find(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
-    if found is None:
+    baseline = baselines.find(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
+    if baseline is None:
         raise SpecError(
             "no baseline is stored for this operation",
             f"looked in {baselines.folder(world.home)}",
             "`cephlab measure --save-baseline` stores one",
         )
-    return found.demand.image
+    return baseline.demand.image
 
 
-def _files(world: World, request: Request, old: Measurement, new: Measurement) -> tuple[Path, Path]:
+def _files(world: World, request: MeasureRequest, old: Measurement, new: Measurement) -> tuple[Path, Path]:
     """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
-    from cli.measure import file_name
+    from cephlab.cli.measure_request import file_name
 
     folder = world.home.demands / "beside"
     name = file_name(request, new.demand).removesuffix(".json")
     before, after = old.demand.image, new.demand.image
     return folder / f"{name}-before-{before[:12]}.json", folder / f"{name}-after-{after[:12]}.json"
-
-
-def notes(out: Output, found: Beside) -> None:
-    """Where the demands are, and why the measuring ended."""
-    for path in found.files:
-        out.note(str(path))
-    for before, _ in found.pairs:
-        out.note(before.stopped)

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cli.output import JsonOption, reporting
+from cephlab.cli.gate import ArchiveArgument, SignersOption, refuse_doubts
+from cephlab.cli.output import JsonOption, reporting
 
 
 def summary(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A run's archive.", show_default=False)],
+    directory: ArchiveArgument,
     annotate: Annotated[
         bool, typer.Option("--annotate", help="Print GitHub's annotations instead: one line for what did not pass.")
     ] = False,
+    signers: SignersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print an archived run's verdicts as Markdown."""
+    """Print an archived run's verdicts as Markdown; ends with 3 where they cannot be relied on."""
     with reporting(as_json) as out:
-        from lab.archive import read_archive
-        from lab.summary import markdown, notices
+        from cephlab.lab.archive.archive import read_archive
+        from cephlab.lab.report.summary import markdown, notices
 
-        archive = read_archive(directory)
+        archive = read_archive(directory, signers)
         lines = list(notices(archive))
         text = markdown(archive)
         out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})
+        refuse_doubts(out, archive)

@@ -8,15 +8,17 @@ from typing import Annotated
 
 import typer
 
-from cli.output import JsonOption, reporting
+import cephlab
+from cephlab.cli.output import JsonOption, reporting
 
 _FAILED = 1
+_QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
 
 
 def track(
     archives: Annotated[list[Path] | None, typer.Argument(metavar="[DIR]...", help="Archives of runs to add.")] = None,
     kept: Annotated[Path, typer.Option(help="File that keeps every attempt.")] = Path("ci/attempts.jsonl"),
-    quarantine: Annotated[Path, typer.Option(help="Scenarios that do not decide.")] = Path("ci/quarantine.toml"),
+    quarantine: Annotated[Path, typer.Option(help="Scenarios that do not decide.")] = _QUARANTINE,
     output: Annotated[Path | None, typer.Option(help="Page whose table of attempts is written anew.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -25,20 +27,20 @@ def track(
     Ends with 1 when a scenario is above the limit of 1 % and not in quarantine.
     """
     with reporting(as_json) as out:
-        from fixtures.quarantine import read_quarantine
-        from lab.archive import read_archive
-        from lab.attempts import keep, page, put_into, rates, read_kept, run_of, wanted
+        from cephlab.fixtures.quarantine import read_quarantine
+        from cephlab.lab.archive.archive import read_whole
+        from cephlab.lab.archive.attempts import keep, page, put_into, rates, read_kept, run_of, wanted
 
         held = read_quarantine(quarantine).entries
-        added = [run_of(read_archive(directory)) for directory in archives or ()]
+        added = [run_of(read_whole(directory)) for directory in archives or ()]
         runs = keep(kept, added) if added else read_kept(kept)
         text = page(runs, held)
         if output is not None:
             put_into(output, text)
         missing = list(wanted(runs, held))
-        for one in missing:
-            out.warn(f"{one.scenario} is above the limit ({one.words}): put it into {quarantine}")
-        rows = [{**asdict(one), "rate": one.rate, "quarantined": one.scenario in held} for one in rates(runs)]
-        out.result(text, {"runs": len(runs), "scenarios": rows, "wanted": [one.scenario for one in missing]})
+        for rate in missing:
+            out.warn(f"{rate.scenario} is above the limit ({rate.words}): put it into {quarantine}")
+        rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in held} for rate in rates(runs)]
+        out.result(text, {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]})
         if missing:
             raise typer.Exit(_FAILED)

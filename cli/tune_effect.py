@@ -8,30 +8,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.measure import MAX_DEPTH, Request, file_name, parse_bytes, parse_op, rated
-from cli.output import JsonOption, Output, reporting, table
-from cli.signals import interruptible
-from cli.world import World, world_of
+from cephlab.cli.groups import grouped
+from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_bytes, parse_op, raised, rated
+from cephlab.cli.output import JsonOption, Output, reporting, table
+from cephlab.cli.world import World, world_of
 
 if TYPE_CHECKING:
-    from lab.knobs.effect import Effect, Row
-    from tuning.named import Tuning
+    from cephlab.lab.tunables.effect import Effect, Row
+    from cephlab.tuning.named import Tuning
 
 
+@dataclass(frozen=True)
+class EffectOptions:
+    """The operation that is measured, the cluster it is measured on, and how well."""
+
+    op: Annotated[str, typer.Option(help="randwrite, randread, write or read.", metavar="OP")] = "randwrite"
+    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k"
+    depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64"
+    replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2
+    release: Annotated[str, typer.Option(help="Ceph release.")] = "reef"
+    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto"
+    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "128M"
+    within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0
+    budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30
+
+    def request(self) -> MeasureRequest:
+        """What `cephlab measure` would be asked."""
+        return MeasureRequest(
+            operations=(parse_op(self.op, self.bs),),
+            depth=self.depth,
+            low_depth=0,
+            arch=self.arch,
+            replicas=self.replicas,
+            coding=(0, 0),
+            release=self.release,
+            lab=self.lab,
+            image=None,
+            image_bytes=parse_bytes("--size", self.size),
+            within=self.within / 100,
+            budget_s=self.budget,
+            options={},
+            disks="file",
+        )
+
+
+@grouped
 def measure(
     ctx: typer.Context,
-    *,
     name: Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")],
-    op: Annotated[str, typer.Option(help="randwrite, randread, write or read.", metavar="OP")] = "randwrite",
-    bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k",
-    depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16,
-    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64",
-    replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2,
-    release: Annotated[str, typer.Option(help="Ceph release.")] = "reef",
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
-    size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "128M",
-    within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0,
-    budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30,
+    options: EffectOptions,
+    *,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,
@@ -39,25 +66,10 @@ def measure(
 ) -> None:
     """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything."""
     with reporting(as_json) as out:
-        from tuning.named import load
+        from cephlab.tuning.named import load
 
         tuning = load(name)
-        request = Request(
-            operations=(parse_op(op, bs),),
-            depth=depth,
-            low_depth=0,
-            arch=arch,
-            replicas=replicas,
-            coding=(0, 0),
-            release=release,
-            lab=lab,
-            image=None,
-            image_bytes=parse_bytes("--size", size),
-            within=within / 100,
-            budget_s=budget,
-            options={},
-        )
-        done = _do(world_of(ctx), out, request, tuning, output)
+        done = _do(world_of(ctx), out, options.request(), tuning, output)
         out.result(page(done), value_of(done))
 
 
@@ -70,35 +82,23 @@ class Measured:
     files: tuple[Path, ...]
 
 
-def _do(world: World, out: Output, request: Request, tuning: Tuning, output: Path | None) -> Measured:
-    from lab.knobs.effect import measure_effect
-    from lab.knobs.targets import of_cluster
-    from lab.preflight import require_fit
-    from lab.providers.select import AUTO, choose
-    from lab.telemetry import place
-    from lab.telemetry.measure import measure as measure_one
+def _do(world: World, out: Output, request: MeasureRequest, tuning: Tuning, output: Path | None) -> Measured:
+    from cephlab.lab.telemetry import place
+    from cephlab.lab.telemetry.measure import measure as measure_one
+    from cephlab.lab.tunables.effect import measure_effect
+    from cephlab.lab.tunables.targets import of_cluster
 
     [plan] = request.plans()
-    spec = request.spec()
-    for one in spec.archs:
-        world.images.book.find(spec.release, one)
-    fit = {name: make for name, make in world.providers.items() if name in place.UNASKED or request.lab != AUTO}
-    choice = choose(request.lab, spec, providers=fit)
-    world.home.ensure()
-    require_fit(spec, world.home.runs)
-    out.note(f"provider: {choice.reason}")
-    with interruptible(out.note), out.progress() as say:
-        images = place.images_for(spec, world.images, say)
-        with place.standing(choice.provider, spec, images, world.runs, say) as cluster:
-            key = place.identity(cluster, images, request.osd_arch)
-            effect = measure_effect(
-                cluster,
-                of_cluster(cluster, choice.provider.capabilities()),
-                tuning.name,
-                tuning.settings,
-                lambda: measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()),
-                say,
-            )
+    with raised(world, out, request) as (cluster, provider, say):
+        key = cluster.images[request.osd_arch].identity
+        effect = measure_effect(
+            cluster,
+            of_cluster(cluster, provider.capabilities()),
+            tuning.name,
+            tuning.settings,
+            lambda: measure_one(cluster, plan, image_key=key, say=say, conditions=place.machine()),
+            say,
+        )
     return Measured(tuning.name, effect, _saved(world, request, tuning.name, effect, output))
 
 
@@ -106,10 +106,10 @@ EFFECTS = "effects"
 """Folder below the home's demands: a prediction starts from the newest file there, and not from a tuned cluster's."""
 
 
-def _saved(world: World, request: Request, tuning: str, effect: Effect, output: Path | None) -> tuple[Path, ...]:
+def _saved(world: World, request: MeasureRequest, tuning: str, effect: Effect, output: Path | None) -> tuple[Path, ...]:
     """The files of an effect: before, tuned, after; on the scale of this machine where it was probed."""
-    from fixtures.expectation import speed_here
-    from lab.telemetry import demandfile
+    from cephlab.fixtures.expectation import speed_here
+    from cephlab.lab.telemetry import demandfile
 
     speed = speed_here(world.home)
     folder = (output or world.home.demands / EFFECTS).absolute()
@@ -125,10 +125,12 @@ def page(done: Measured) -> Any:
     """What was set, and each cost without, with, and again without it."""
     from rich.console import Group
 
-    from lab.knobs.effect import rows
-    from lab.telemetry.describe import title
+    from cephlab.lab.telemetry.describe import title
+    from cephlab.lab.tunables.effect import rows
 
-    changes = [[one.outcome.value, one.setting.title[:_CELL], one.why[:_CELL]] for one in done.effect.changes]
+    changes = [
+        [change.outcome.value, change.setting.title[:_CELL], change.why[:_CELL]] for change in done.effect.changes
+    ]
     columns = ("role", "resource", "before", done.tuning, "after", "change", "")
     costs = [_cells(row) for row in rows(done.effect) if _spent(row)]
     return Group(
@@ -145,15 +147,15 @@ _CELL = 80
 
 
 def _spent(row: Row) -> bool:
-    return any(one.mean for one in (*row.untuned, row.tuned))
+    return any(interval.mean for interval in (*row.untuned, row.tuned))
 
 
 def _cells(row: Row) -> list[str]:
-    from lab.telemetry.describe import NAMES, amount
+    from cephlab.lab.telemetry.describe import NAMES, amount
 
     first, last = row.untuned
     change = "" if row.ratio is None else f"{(row.ratio - 1) * 100:+.1f} %"
-    amounts = [amount(one.mean, row.resource) for one in (first, row.tuned, last)]
+    amounts = [amount(interval.mean, row.resource) for interval in (first, row.tuned, last)]
     return [row.role.value, NAMES[row.resource], *amounts, change, "differs" if row.differs else ""]
 
 
@@ -161,13 +163,14 @@ def value_of(done: Measured) -> dict[str, Any]:
     """The same as JSON; intervals per operation in the resource's own unit."""
     from dataclasses import asdict
 
-    from lab.knobs.effect import rows
+    from cephlab.lab.tunables.effect import rows
 
     return {
         "tuning": done.tuning,
         "files": [str(path) for path in done.files],
         "changes": [
-            {"setting": one.setting.title, "outcome": one.outcome.value, "why": one.why} for one in done.effect.changes
+            {"setting": change.setting.title, "outcome": change.outcome.value, "why": change.why}
+            for change in done.effect.changes
         ],
         "costs": [
             {

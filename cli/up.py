@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import microceph
-from cli.output import JsonOption, Output, reporting
-from cli.request import Request, nodes_text, warnings
-from cli.signals import interruptible
-from cli.world import World, world_of
-from lab.errors import LabError, NotReached
+from cephlab.cli import microceph
+from cephlab.cli.groups import grouped
+from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.request import ClusterOptions, nodes_text, warnings
+from cephlab.cli.signals import interruptible
+from cephlab.cli.world import World, world_of
+from cephlab.lab.base.errors import NotReached
 
 if TYPE_CHECKING:
-    from lab.arch import Arch
-    from lab.cluster import Cluster
-    from lab.images.image import Image
-    from lab.providers.base import Provider
-    from lab.runs import Run
-    from lab.spec import ClusterSpec
+    from cephlab.lab.cluster.own import OwnCluster
+    from cephlab.lab.providers.base import Provider
+    from cephlab.lab.spec.clusterspec import ClusterSpec
 
 HEALTHY_S = 120.0
 _TAIL_LINES = 4
@@ -29,98 +27,68 @@ _TAIL_LINES = 4
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """Where it is raised, and what becomes of it."""
+
+    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto"
+    name: Annotated[str | None, typer.Option(help="Name of the cluster; made up when left out.")] = None
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for HEALTH_OK, before patience.")] = HEALTHY_S
+    keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
+
+
+@grouped
 def up(
     ctx: typer.Context,
+    cluster: ClusterOptions,
+    run: RunOptions,
+    snaps: microceph.MicrocephOptions,
     *,
-    nodes: Annotated[
-        str | None,
-        typer.Option(help="ARCH:COUNT,... Default: 2 native and 1 of the other architecture.", show_default=False),
-    ] = None,
-    release: Annotated[
-        str | None,
-        typer.Option(help="Ceph release; `cephlab image ls` shows those built. Not with --image.", show_default="reef"),
-    ] = None,
-    osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None,
-    mons: Annotated[
-        int | None, typer.Option(help="Monitors, 1 to 5, over both architectures.", show_default="1")
-    ] = None,
-    mgrs: Annotated[int | None, typer.Option(help="Managers.", show_default="1")] = None,
-    disk_size: Annotated[str | None, typer.Option(help="Size of each OSD's sparse disk.", show_default="10GiB")] = None,
-    separate_db: Annotated[
-        bool | None, typer.Option("--separate-db", help="Give each OSD a disk for its RocksDB.")
-    ] = None,
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto",
-    image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the cluster; made up when left out.")] = None,
-    spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")
-    ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for HEALTH_OK, before patience.")] = HEALTHY_S,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False,
-    deploy: microceph.DeployOption = microceph.PACKAGES,
-    inventory: microceph.InventoryOption = None,
-    snap: microceph.SnapOption = None,
-    device: microceph.DeviceOption = None,
-    gateway: microceph.GatewayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Raise a cluster and leave it running; prints its name."""
     with reporting(as_json) as out:
-        request = Request(
-            nodes, release, osds_per_node, mons, mgrs, disk_size, separate_db, image, tuple(option or ()), spec
-        )
-        snaps = microceph.Wanted(release, osds_per_node, disk_size, inventory, snap, device or (), gateway or (), name)
-        microceph.refuse_misplaced(deploy, snaps, request.of_packages)
-        if deploy == microceph.MICROCEPH:
-            found = microceph.raise_microceph(world_of(ctx), out, snaps)
+        snaps.refuse_misplaced(cluster)
+        if snaps.deploy == microceph.MICROCEPH:
+            made = microceph.raise_microceph(world_of(ctx), out, snaps, cluster, run.name)
         else:
-            raising = Raising(world_of(ctx), out, lab=lab, name=name, timeout_s=timeout, keep=keep)
-            found = raising.do(request)
-        out.result(str(found["name"]), found)
+            made = Raising(world_of(ctx), out, run).do(cluster)
+        out.result(str(made["name"]), made)
 
 
+@dataclass(frozen=True)
 class Raising:
     """One `up`, from its options to a healthy cluster that outlives this process."""
 
-    def __init__(self, world: World, out: Output, *, lab: str, name: str | None, timeout_s: float, keep: bool) -> None:
-        self._world = world
-        self._out = out
-        self._lab = lab
-        self._name = name
-        self._timeout_s = timeout_s
-        self._keep = keep
+    _world: World
+    _out: Output
+    _options: RunOptions
 
-    def do(self, request: Request) -> dict[str, Any]:
+    def do(self, request: ClusterOptions) -> dict[str, Any]:
         """Refuse, or raise the cluster; returns what `--json` prints. Removes everything when it fails."""
-        from lab.clock import SYSTEM
-        from lab.preflight import require_fit
+        from cephlab.lab.base.clock import SYSTEM
 
         began = SYSTEM.monotonic()
         provider, spec = self._plan(request)
-        runs = self._world.runs
-        self._world.home.ensure()
-        require_fit(spec, self._world.home.runs)
         with interruptible(self._out.note), self._out.progress() as say:
-            run = runs.create(provider.name, self._name)
-            try:
-                cluster = self._raise(provider, spec, run, say)
-            except BaseException as error:
-                if not run.kept:
-                    self._remove(run, error)
-                raise
+            cluster = self._raise(provider, spec, say)
         return describe(cluster, seconds=SYSTEM.monotonic() - began)
 
-    def _plan(self, request: Request) -> tuple[Provider, ClusterSpec]:
-        from lab.arch import Arch, host_arch
-        from lab.providers.select import choose
+    def _plan(self, request: ClusterOptions) -> tuple[Provider, ClusterSpec]:
+        from cephlab.lab.base.errors import NotInstalled
+        from cephlab.lab.cluster.preflight import require_installed
+        from cephlab.lab.cluster.raising import refuse_unfit
+        from cephlab.lab.providers.select import choose, foreign_runs
 
-        other = next(arch for arch in Arch if arch is not host_arch())
-        spec = request.build(foreign_runs=self._foreign_runs(other) if request.nodes is None else True)
-        if spec.image is None:
-            for arch in spec.archs:
-                self._world.images.book.find(spec.release, arch)
-        choice = choose(self._lab, spec, providers=self._world.providers)
+        runs = request.nodes is not None or foreign_runs(self._options.lab, self._world.providers)
+        spec = request.build(foreign_runs=runs)
+        refuse_unfit(spec, self._world.home, self._world.images)
+        try:
+            choice = choose(self._options.lab, spec, providers=self._world.providers)
+        except NotInstalled as reason:
+            require_installed(spec, self._world.images, reason)
+            raise
+        require_installed(spec, self._world.images)
         if request.nodes is None and request.spec is None:
             self._out.note(f"nodes: {nodes_text(spec)} (choose with --nodes)")
         self._out.note(f"provider: {choice.reason}")
@@ -128,30 +96,20 @@ class Raising:
             self._out.warn(line)
         return choice.provider, spec
 
-    def _foreign_runs(self, arch: Arch) -> bool:
-        """Whether the provider asked for, or any under `auto`, has nodes of another architecture here."""
-        from lab.providers.select import AUTO, provider
-        from lab.spec import Capability
+    def _raise(self, provider: Provider, spec: ClusterSpec, say: Say) -> OwnCluster:
+        from cephlab.lab.cluster.raising import ClusterRequest, raise_for
 
-        names = self._world.providers if self._lab == AUTO else [self._lab]
-        found = [provider(name, self._world.providers) for name in names]
-        return any(one.unavailable() is None and Capability.FOREIGN_ARCH in one.capabilities() for one in found)
-
-    def _raise(self, provider: Provider, spec: ClusterSpec, run: Run, say: Say) -> Cluster:
-        from lab.cluster import raise_cluster
-        from lab.pulled import identified
-
-        images = self._images(spec, say)
-        with raise_cluster(provider, spec, images, run, progress=say, keep_failed=self._keep) as cluster:
+        options, world = self._options, self._world
+        wanted = ClusterRequest(spec, provider, world.home, world.images, name=options.name, keep_failed=options.keep)
+        with raise_for(wanted, say) as cluster:
             try:
-                identified(cluster, images)
                 say("waiting for HEALTH_OK")
-                cluster.wait_healthy(self._timeout_s)
+                cluster.wait_healthy(options.timeout)
                 cluster.write_client_files()
             except BaseException as error:
                 if isinstance(error, NotReached):
                     error.detail += "\n" + last_words(cluster)
-                if self._keep:
+                if options.keep:
                     cluster.keep()
                     error.add_note(f"kept as {cluster.name}; remove it with: cephlab down {cluster.name}")
                 raise
@@ -160,27 +118,10 @@ class Raising:
             say("healthy")
             return cluster
 
-    def _images(self, spec: ClusterSpec, say: Say) -> Mapping[Arch, Image]:
-        if spec.image is not None:
-            return {arch: self._world.images.pulled(spec.release, arch, spec.image) for arch in spec.archs}
-        store = self._world.images
-        return {arch: store.get(spec.release, arch, progress=say) for arch in spec.archs}
 
-    def _remove(self, run: Run, error: BaseException) -> None:
-        """Remove what is left of a run that failed; what goes wrong here is told with the error, not instead."""
-        from lab.prune import remove
-
-        try:
-            remove(self._world.home, run, self._world.providers)
-        except LabError as also:
-            error.add_note(f"and removing it failed: {also}")
-        else:
-            error.add_note("everything that was started has been removed again")
-
-
-def describe(cluster: Cluster, *, seconds: float) -> dict[str, Any]:
+def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
     """What `up --json` prints. conf, keyring: files on this machine; seconds: from the command's start."""
-    from lab.pulled import described
+    from cephlab.lab.cluster.pulled import described
 
     conf, keyring = cluster.client_files
     return {
@@ -205,7 +146,7 @@ def describe(cluster: Cluster, *, seconds: float) -> dict[str, Any]:
     }
 
 
-def last_words(cluster: Cluster) -> str:
+def last_words(cluster: OwnCluster) -> str:
     """The ends of all daemons' logs: they are about to be removed with the cluster."""
     parts = []
     for daemon in cluster.daemons.values():

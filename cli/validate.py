@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.compare import CODES
-from cli.output import JsonOption, Output, reporting
-from cli.predict import DemandOption, compared, comparison_table
-from cli.world import world_of
+from cephlab.cli.compare import CODES
+from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.predict import DemandOption, compared, comparison_table
+from cephlab.cli.world import world_of
 
 if TYPE_CHECKING:
-    from tuning.references import Reference
-    from tuning.validate import Comparison, Validation
+    from cephlab.tuning.references import Publication
+    from cephlab.tuning.validate import Validation
 
 
 def validate_model(
@@ -31,71 +31,76 @@ def validate_model(
     Exit code 1 when that is further than the target, 6 when nothing could be predicted.
     """
     with reporting(as_json) as out:
-        from tuning.demandsets import find_every_demand
-        from tuning.profilefile import find_profile
-        from tuning.references import load_reference, load_references
-        from tuning.validate import validate
+        from cephlab.tuning.demandsets import find_every_demand
+        from cephlab.tuning.profilefile import find_profile
+        from cephlab.tuning.references import load_reference, load_references
+        from cephlab.tuning.validate import validate
 
         world = world_of(ctx)
         demands, origin = find_every_demand(world.home.demands, demand)
         references = tuple(map(load_reference, reference)) if reference else load_references()
-        found = validate(demands, references, lambda name: find_profile(name, world.home.profiles), sensitivity=True)
+        validation = validate(
+            demands, references, lambda name: find_profile(name, world.home.profiles), sensitivity=True
+        )
         out.note(f"demands: {origin}")
         if as_json:
-            out.json({"demands": origin, **as_value(found, references)})
+            out.json({"demands": origin, **as_value(validation, references)})
         else:
-            _show(out, found, references)
-        _end(found)
+            _show(out, validation, references)
+        _end(validation)
 
 
-def _show(out: Output, found: Validation, references: tuple[Reference, ...]) -> None:
-    out.result(comparison_table([one for one in found.comparisons if one.ratio is not None]), None)
+def _show(out: Output, validation: Validation, references: tuple[Publication, ...]) -> None:
+    predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
+    out.result(comparison_table(predicted), None)
     print("\nrests on assumptions (what was assumed -> ratio if it were otherwise):")
-    for line in assumption_lines(found):
+    for line in assumption_lines(validation):
         print(f"  {line}")
     print("\nbeyond the model:")
-    for one in found.comparisons:
-        if one.ratio is None:
-            print(f"  {one.reference}, {one.figure.name} ({one.figure.value:,.6g} {one.figure.unit}): {one.why}")
+    for comparison in validation.comparisons:
+        if comparison.ratio is None:
+            figure = comparison.figure
+            print(f"  {comparison.reference}, {figure.name} ({figure.value:,.6g} {figure.unit}): {comparison.why}")
     print("\nlost with the graphs of the text copies:")
     for reference in references:
         for line in reference.lost:
             print(f"  {reference.name}: {line}")
-    print(f"\n{summary(found)}")
+    print(f"\n{summary(validation)}")
 
 
-def _end(found: Validation) -> None:
+def _end(validation: Validation) -> None:
     """Exit with the verdict: met, missed, or nothing to judge."""
-    from lab.checks.verdict import Outcome
-    from tuning.validate import RATES
+    from cephlab.lab.checks.verdict import Outcome
+    from cephlab.tuning.validate import RATES
 
-    outcome = {True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[found.meets(RATES)]
+    outcome = {True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]
     if outcome is not Outcome.PASS:
         raise typer.Exit(CODES[outcome])
 
 
-def assumption_lines(found: Validation) -> list[str]:
+def assumption_lines(validation: Validation) -> list[str]:
     """One line for each assumption that a predicted rate rests on."""
     return [
-        f"{one.reference}, {one.figure.name} ({one.ratio or 0:.2f}): {rest.what} -> "
-        + ", ".join(f"{value / one.figure.value:.2f} with {word}" for word, value in rest.otherwise)
-        for one in found.comparisons
-        for rest in one.rests
+        f"{comparison.reference}, {comparison.figure.name} ({comparison.ratio or 0:.2f}): {rest.what} -> "
+        + ", ".join(f"{value / comparison.figure.value:.2f} with {word}" for word, value in rest.otherwise)
+        for comparison in validation.comparisons
+        for rest in comparison.rests
     ]
 
 
-def summary(found: Validation) -> str:
+def summary(validation: Validation) -> str:
     """How many figures, how far off with and without those that rest on assumptions, whether that is the target."""
-    from tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
+    from cephlab.tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
 
-    rates = found.of(RATES)
-    error, worst = found.error(RATES), found.worst(RATES)
+    rates = validation.of(RATES)
+    published = [comparison for comparison in validation.comparisons if comparison.figure.kind.is_rate]
+    error, worst = validation.error(RATES), validation.worst(RATES)
     if error is None or worst is None:
         return "no throughput figure could be predicted: measure more operations"
-    met = "met" if found.meets(RATES) else "missed"
-    firm, without = [one for one in rates if not one.rests], found.error_without(RATES)
+    met = "met" if validation.meets(RATES) else "missed"
+    firm, without = [rate for rate in rates if not rate.rests], validation.error_without(RATES)
     return (
-        f"throughput: {len(rates)} of {len(_rates_published(found))} published figures predicted, "
+        f"throughput: {len(rates)} of {len(published)} published figures predicted, "
         f"geometric mean error {error:.2f}, worst {worst:.2f}\n"
         f"{len(firm)} of them rest on no assumption"
         + (f": geometric mean error {without:.2f}\n" if without else "\n")
@@ -103,19 +108,15 @@ def summary(found: Validation) -> str:
     )
 
 
-def _rates_published(found: Validation) -> list[Comparison]:
-    return [one for one in found.comparisons if one.figure.kind.is_rate]
-
-
-def as_value(found: Validation, references: tuple[Reference, ...]) -> dict[str, Any]:
+def as_value(validation: Validation, references: tuple[Publication, ...]) -> dict[str, Any]:
     """JSON values; predicted and ratio are null where the model cannot speak, with `why`."""
-    from tuning.validate import RATES
+    from cephlab.tuning.validate import RATES
 
     return {
-        "figures": [compared(one) for one in found.comparisons],
+        "figures": [compared(comparison) for comparison in validation.comparisons],
         "lost": {reference.name: list(reference.lost) for reference in references},
-        "throughput_error": found.error(RATES),
-        "throughput_worst": found.worst(RATES),
-        "throughput_error_without_assumptions": found.error_without(RATES),
-        "met": found.meets(RATES),
+        "throughput_error": validation.error(RATES),
+        "throughput_worst": validation.worst(RATES),
+        "throughput_error_without_assumptions": validation.error_without(RATES),
+        "met": validation.meets(RATES),
     }

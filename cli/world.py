@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import typer
 
-from lab.home import Home, default_home
-from lab.runs import Run, Runs
+from cephlab.lab.base.home import Home, default_home
+from cephlab.lab.base.runs import Run, Runs
 
 if TYPE_CHECKING:
-    from lab.cluster import Cluster
-    from lab.images.store import ImageStore
-    from lab.providers.base import Provider
+    from cephlab.lab.cluster.own import OwnCluster
+    from cephlab.lab.images.store import ImageStore
+    from cephlab.lab.providers.base import Provider
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,24 @@ class World:
 
     @property
     def images(self) -> ImageStore:
-        from lab.images.store import ImageStore
+        return self.images_of(None)
 
-        return ImageStore(self.home)
+    def images_of(self, snapshot: datetime | None) -> ImageStore:
+        """Images whose packages are those of a day, or for None of today."""
+        from cephlab.lab.images.resolve import DebianSource
+        from cephlab.lab.images.store import ImageStore
+
+        return ImageStore(self.home, source=replace(DebianSource.from_environment(), snapshot=snapshot))
 
     def provider_of(self, run: Run) -> Provider:
         """The provider that a run's hosts come from; SpecError when it is not known any more."""
-        from lab.providers.select import provider
+        from cephlab.lab.providers.select import provider
 
         return provider(str(run.owner().get("provider", "")), self.providers)
 
-    def cluster(self, name: str) -> Cluster:
+    def cluster(self, name: str) -> OwnCluster:
         """A kept cluster by name; SpecError when there is none or it is not up yet."""
-        from lab.kept import load_cluster
+        from cephlab.lab.cluster.reload import load_cluster
 
         run = self.runs.get(name)
         return load_cluster(self.provider_of(run), run)
@@ -52,6 +58,6 @@ def world_of(ctx: typer.Context) -> World:
     """The world that a command was called with, else the real one."""
     if isinstance(ctx.obj, World):
         return ctx.obj
-    from lab.providers.select import PROVIDERS
+    from cephlab.lab.providers.select import PROVIDERS
 
     return World(default_home(), PROVIDERS)

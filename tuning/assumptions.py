@@ -1,4 +1,4 @@
-"""Assumptions: which of what nobody published a prediction rests on, and what it would be if that were otherwise."""
+"""Assumptions: which unpublished figures a prediction rests on, and what it would be with other values."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Demand
-from tuning.daemons import SMT_GAIN
-from tuning.model import predict
-from tuning.profile import Machine, Profile, scaled
-from tuning.references import Published
-from tuning.workload import Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.daemons import SMT_GAIN
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import MachineClass, Profile, scaled
+from cephlab.tuning.references import Published
+from cephlab.tuning.workload import Shape
 
 MATTERS = 0.10
-"""A prediction rests on an assumption when an alternative to it moves the prediction by more than this part."""
+"""A prediction rests on an assumption when an alternative changes the prediction by more than this share."""
 
 HARDWARE = 2.0
-"""What was assumed of hardware is tried at half and at double: classes of disks and links differ by as much."""
+"""An assumed figure of hardware is tried at half and at double: classes of disks and links differ by as much."""
 
 LOAD = 4.0
-"""Nobody knows the order of magnitude of workers that are not stated: a quarter and four times as many are tried."""
-
+"""A number of workers that the source does not state is tried at a quarter and at four times: even its order of
+magnitude is unknown."""
 
 SMT_GAINS = (1.0, 1.5)
-"""A lone thread's speed is worked out from its core's: a second thread on it is tried as worth nothing and half."""
+"""The speed of a lone thread is worked out from that of its core. A second thread is tried as worth 0 and 0.5."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ def rests(demands: Sequence[Demand], profile: Profile, figure: Published, ops: f
     if shape is None:
         return ()
     ways = [*_of_load(profile, shape, figure.assumed), *_of_hardware(profile, shape), *_of_threads(profile, shape)]
-    found = [Rest(what, tuple(_tried(demands, others))) for what, others in ways]
-    return tuple(one for one in found if any(abs(rate / ops - 1) > MATTERS for _, rate in one.otherwise))
+    tried = [Rest(what, tuple(_tried(demands, others))) for what, others in ways]
+    return tuple(rest for rest in tried if any(abs(rate / ops - 1) > MATTERS for _, rate in rest.otherwise))
 
 
 _Other = tuple[str, Profile, Shape]
@@ -57,17 +57,17 @@ def _of_hardware(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Ot
 
 
 def _of_threads(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Other]]]:
-    """The gain of a second thread, from which the speed of one that has its core for itself is worked out."""
+    """The gain of a second thread: the speed of a thread that has its core for itself is worked out from it."""
     for machine in (*profile.nodes, *profile.clients):
         if machine.threads_per_core > 1 and machine.thread_speed is None:
             ways = [(f"{gain:g}", _at_gain(profile, machine, gain), shape) for gain in SMT_GAINS]
             yield f"{machine.name}: a core's gain by its second thread of {SMT_GAIN:g}", ways
 
 
-def _at_gain(profile: Profile, machine: Machine, gain: float) -> Profile:
+def _at_gain(profile: Profile, machine: MachineClass, gain: float) -> Profile:
     other = replace(machine, thread_speed=machine.core_speed.times(1 / gain))
     nodes, clients = (
-        tuple(other if one is machine else one for one in all_) for all_ in (profile.nodes, profile.clients)
+        tuple(other if known is machine else known for known in all_) for all_ in (profile.nodes, profile.clients)
     )
     return replace(profile, nodes=nodes, clients=clients)
 

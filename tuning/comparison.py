@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from lab.history import Event
-from lab.report import Agreement, Beside, Judged
-from lab.series import Line, line_chart
-from lab.telemetry.demand import Interval
-from lab.telemetry.statistics import interval, ratio_of_means
-from tuning.findings import AXES, SHIPPED, End, Finding, Metric, Side, Wanted, load_findings
-from tuning.oltp import Run, runs
+from cephlab.lab.history.history import Event
+from cephlab.lab.report.page import Agreement, Beside, Judged
+from cephlab.lab.report.series import Line, line_chart
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import interval, ratio_of_means
+from cephlab.tuning.findings import AXES, SHIPPED, ComparedSide, Direction, End, Metric, PaperFinding, load_findings
+from cephlab.tuning.oltp import OltpRun, runs
 
 PAPER = SHIPPED / "incerta-oltp.toml"
 TITLE = "The 2015 paper's database over caches"
@@ -24,11 +24,11 @@ _LEAST_SECONDS = 2
 
 def compared(events: Sequence[Event]) -> Beside | None:
     """What runs of a history, or of several, say beside the paper; None where there is no run."""
-    found = runs(events)
-    if not found:
+    known = runs(events)
+    if not known:
         return None
     paper = load_findings(PAPER)
-    groups = _by_scenario(found)
+    groups = _by_scenario(known)
     return Beside(
         title=TITLE,
         source=paper.title,
@@ -38,7 +38,7 @@ def compared(events: Sequence[Event]) -> Beside | None:
             for name, group in groups.items()
             if (lines := tuple(_curves(group)))
         ),
-        judged=tuple(one for finding in paper.findings for one in judge(finding, groups)),
+        judged=tuple(verdict for finding in paper.findings for verdict in judge(finding, groups)),
     )
 
 
@@ -50,14 +50,14 @@ def together(events: Sequence[Event], others: Iterable[tuple[str, Sequence[Event
     ]
 
 
-def _by_scenario(found: Iterable[Run]) -> dict[str, list[Run]]:
-    groups: dict[str, list[Run]] = {}
-    for run in found:
+def _by_scenario(known: Iterable[OltpRun]) -> dict[str, list[OltpRun]]:
+    groups: dict[str, list[OltpRun]] = {}
+    for run in known:
         groups.setdefault(run.scenario, []).append(run)
     return groups
 
 
-def _curves(group: Sequence[Run]) -> Iterator[Line]:
+def _curves(group: Sequence[OltpRun]) -> Iterator[Line]:
     """Lines over threads, of scenarios that have several counts."""
     order = [*NAMES, *sorted({run.cache for run in group} - set(NAMES))]
     ordered = sorted(group, key=lambda run: (order.index(run.cache), run.threads))
@@ -72,71 +72,71 @@ def _curves(group: Sequence[Run]) -> Iterator[Line]:
                 yield Line(panel, NAMES.get(cache, cache), tuple(points))
 
 
-def judge(finding: Finding, groups: Mapping[str, Sequence[Run]]) -> Iterator[Judged]:
+def judge(finding: PaperFinding, groups: Mapping[str, Sequence[OltpRun]]) -> Iterator[Judged]:
     """One verdict for each scenario that has what the finding speaks of; one that says so where none has."""
     if finding.beyond:
         yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, finding.beyond)
         return
-    found = [one for name, group in groups.items() if (one := _judged(finding, name, group)) is not None]
-    if found:
-        yield from found
+    verdicts = [verdict for name, group in groups.items() if (verdict := _judged(finding, name, group)) is not None]
+    if verdicts:
+        yield from verdicts
     else:
         yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, f"missing: {_needed(finding)}")
 
 
-def _judged(finding: Finding, name: str, group: Sequence[Run]) -> Judged | None:
+def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judged | None:
     assert finding.of is not None
     if finding.beside is None:
-        one = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0])
-        if len(one) < _LEAST_SECONDS:
+        left = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0])
+        if len(left) < _LEAST_SECONDS:
             return None
-        found, least, most = interval(one), finding.least, finding.most
-        words = f"{name}: {_text(found)}"
+        measured, least, most = interval(left), finding.least, finding.most
+        words = f"{name}: {_text(measured)}"
     else:
         sides = _narrowed(finding.of, finding.beside, group)
-        one, other = (_values(finding.metric, side) for side in sides)
-        if len(one) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
+        left, other = (_values(finding.metric, side) for side in sides)
+        if len(left) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
             return None
-        found = ratio_of_means(one, other)
-        least, most = (1.0, None) if finding.wanted is Wanted.MORE else (None, 1.0)
+        measured = ratio_of_means(left, other)
+        least, most = (1.0, None) if finding.wanted is Direction.MORE else (None, 1.0)
         turns = f"of {len(sides[0])} and {len(sides[1])} runs"
-        words = f"{name}: {_text(found)} {turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
-    return Judged(finding.name, finding.where, agreement(found, least, most), words)
+        words = f"{name}: {_text(measured)} {turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
+    return Judged(finding.name, finding.where, agreement(measured, least, most), words)
 
 
-def agreement(found: Interval, least: float | None, most: float | None) -> Agreement:
+def agreement(measured: Interval, least: float | None, most: float | None) -> Agreement:
     """Whether the whole interval is within the range, or outside of it."""
-    if (least is None or found.low > least) and (most is None or found.high < most):
+    if (least is None or measured.low > least) and (most is None or measured.high < most):
         return Agreement.AGREED
-    if (least is not None and found.high < least) or (most is not None and found.low > most):
+    if (least is not None and measured.high < least) or (most is not None and measured.low > most):
         return Agreement.NOT_AGREED
     return Agreement.CANNOT_SAY
 
 
-def _narrowed(of: Side, beside: Side, group: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) -> tuple[list[OltpRun], list[OltpRun]]:
     """The runs of both sides, axis by axis; both empty where the group does not have them."""
-    one, other = _matching(of, group), _matching(beside, group)
+    left, other = _matching(of, group), _matching(beside, group)
     for axis in AXES:
         if axis == "block_bytes" and of.cache != beside.cache:
             continue  # what has no blocks is compared with all of them
-        chosen = _chosen((of.end(axis), beside.end(axis)), _on(axis, one), _on(axis, other))
+        chosen = _chosen((of.end(axis), beside.end(axis)), _on(axis, left), _on(axis, other))
         if chosen is None:
             return [], []
-        one = [run for run in one if getattr(run, axis) == chosen[0]]
+        left = [run for run in left if getattr(run, axis) == chosen[0]]
         other = [run for run in other if getattr(run, axis) == chosen[1]]
-    return one, other
+    return left, other
 
 
-def _on(axis: str, side: Sequence[Run]) -> set[int]:
+def _on(axis: str, side: Sequence[OltpRun]) -> set[int]:
     return {getattr(run, axis) for run in side}
 
 
-def _chosen(ends: tuple[End | None, End | None], one: set[int], other: set[int]) -> tuple[int, int] | None:
+def _chosen(ends: tuple[End | None, End | None], left: set[int], other: set[int]) -> tuple[int, int] | None:
     """The values of an axis on both sides: one that both have, or different ones where different ends are asked for."""
     if ends[0] != ends[1]:
-        found = (_end(ends[0], one), _end(ends[1], other)) if one and other else (0, 0)
-        return found if found[0] != found[1] else None
-    common = one & other
+        apart = (_end(ends[0], left), _end(ends[1], other)) if left and other else (0, 0)
+        return apart if apart[0] != apart[1] else None
+    common = left & other
     # One count of threads alone is neither few nor many; the least that there is may stand for few.
     if not common or (ends[0] is End.HIGHEST and len(common) < _LEAST_COUNTS):
         return None
@@ -144,7 +144,7 @@ def _chosen(ends: tuple[End | None, End | None], one: set[int], other: set[int])
     return value, value
 
 
-def _matching(side: Side, group: Sequence[Run]) -> list[Run]:
+def _matching(side: ComparedSide, group: Sequence[OltpRun]) -> list[OltpRun]:
     return [
         run for run in group if run.cache == side.cache and (side.evicts is None or (run.evicted > 0) == side.evicts)
     ]
@@ -154,28 +154,28 @@ def _end(end: End | None, values: Iterable[int]) -> int:
     return max(values) if end is End.HIGHEST else min(values)
 
 
-def _values(metric: Metric, side: Sequence[Run]) -> list[float]:
+def _values(metric: Metric, side: Sequence[OltpRun]) -> list[float]:
     return [value for run in side for value in getattr(run, metric.value)]
 
 
-def _at(side: Sequence[Run]) -> str:
+def _at(side: Sequence[OltpRun]) -> str:
     run = side[0]
     blocks = f", blocks of {run.block_bytes >> 10} KiB" if run.block_bytes else ""
     evicting = ", evicting" if run.evicted else ""
     return f"{NAMES.get(run.cache, run.cache)} (threads {run.threads}, rows {run.rows}{blocks}{evicting})"
 
 
-def _text(found: Interval) -> str:
-    return f"{found.mean:.3g} [{found.low:.3g} .. {found.high:.3g}] over {found.samples} seconds"
+def _text(measured: Interval) -> str:
+    return f"{measured.mean:.3g} [{measured.low:.3g} .. {measured.high:.3g}] over {measured.samples} seconds"
 
 
-def _needed(finding: Finding) -> str:
+def _needed(finding: PaperFinding) -> str:
     """What a run would have to have for the finding to be judged."""
     sides = [side for side in (finding.of, finding.beside) if side is not None]
     return " and ".join(f"runs with {_wants(side)}" for side in sides)
 
 
-def _wants(side: Side) -> str:
+def _wants(side: ComparedSide) -> str:
     words = [NAMES.get(side.cache, side.cache)]
     words += [f"{end} {axis}" for axis in AXES if (end := side.end(axis))]
     if side.evicts is not None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuning import mechanics
-from tuning.profile import Disks, Machine, Threads
-from tuning.work import LOADED, Price, Work
-from tuning.workload import Flow
+from cephlab.tuning import mechanics
+from cephlab.tuning.profile import Disks, MachineClass, Threads
+from cephlab.tuning.work import LOADED, OperationWork, Price
+from cephlab.tuning.workload import Flow
 
 SOURCE = "Ceph's defaults: osd_op_num_shards, osd_op_num_threads_per_shard, ms_async_op_threads; one kv thread per OSD"
 
 SMT_GAIN = 1.25
-"""Assumed: a core with two busy threads does a quarter more than with one, so that a thread that has its core for
-itself runs at core speed / 1.25. A profile that knows better gives `thread_speed`."""
+"""Assumed: a core with two busy threads does a quarter more than with one. So a thread that has its core for itself
+runs at core speed / 1.25. A profile that knows better gives `thread_speed`."""
 
 _SSD_SHARDS, _SSD_THREADS = 8, 2
 _HDD_SHARDS, _HDD_THREADS = 5, 1
@@ -31,12 +31,12 @@ generator's own."""
 
 
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
-"""Threads that commit all that waits at once: full they are a ceiling, but nobody waits there for the one before."""
+"""Threads that commit everything that waits in one go. They limit throughput, but no queue forms there."""
 
 
 @dataclass(frozen=True)
-class Pool:
-    """Threads of one name in one daemon. seconds: that an operation holds one of them, on the machine in question."""
+class ThreadPool:
+    """Threads of one name in one daemon. seconds: how long an operation holds one of them, on this machine."""
 
     name: str
     threads: int
@@ -49,7 +49,7 @@ class Pool:
         return self.threads / self.seconds
 
 
-def thread_speed(machine: Machine) -> float:
+def thread_speed(machine: MachineClass) -> float:
     """Points of one thread that has its core for itself.
 
     A full thread pool leaves most of a machine idle, so its threads have neither a sibling nor others' memory traffic
@@ -74,12 +74,13 @@ def osd_threads(threads: Threads, disks: Disks) -> dict[str, int]:
 
 
 def osd_pools(
-    threads: Threads, machine: Machine, disks: Disks, work: Work, *, replica: float, before: float = 0.0
-) -> list[Pool]:
-    """The pools of one OSD, per operation that it leads; replica: further shards of others per operation that it leads.
+    threads: Threads, machine: MachineClass, disks: Disks, work: OperationWork, *, replica: float, before: float = 0.0
+) -> list[ThreadPool]:
+    """The thread pools of one OSD, with their work per operation that it leads.
 
-    before: chunks that it reads before a write. A BlueStore read holds its op thread until the device answers; a write
-    does not.
+    replica: shards that it stores for other leaders, per operation that it leads. before: chunks that it reads before a
+    write. A BlueStore read holds its op thread until the device answers; a write does not, as it is acknowledged by
+    the kv threads.
     """
     speed = thread_speed(machine)
     price = work.primary.plus(work.replica.times(replica))
@@ -94,18 +95,18 @@ def osd_pools(
     ]
 
 
-def client_pools(machine: Machine, work: Work) -> list[Pool]:
+def client_pools(machine: MachineClass, work: OperationWork) -> list[ThreadPool]:
     """The pools of one load generator."""
     speed = thread_speed(machine)
-    found = [_pool(name, count, work.client, speed, 0.0) for name, count in CLIENT_THREADS.items()]
-    return [pool for pool in found if pool]
+    pools = [_pool(name, count, work.client, speed, 0.0) for name, count in CLIENT_THREADS.items()]
+    return [pool for pool in pools if pool]
 
 
-def _pool(name: str, count: int, price: Price, speed: float, waiting: float) -> Pool | None:
+def _pool(name: str, count: int, price: Price, speed: float, waiting: float) -> ThreadPool | None:
     points = price.threads.get(name, 0.0)
     if points <= 0:
         return None
     seconds = points / speed + waiting
     how = f"{count} thread(s) / ({points * 1e3:.4f} point-ms / {speed:.2f} points"
     how += f" + {waiting * 1e6:.0f} us waiting for the device)" if waiting else ")"
-    return Pool(name, count, seconds, how)
+    return ThreadPool(name, count, seconds, how)

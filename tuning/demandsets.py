@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.errors import SpecError
-from lab.releases import number_of
-from lab.spec import DEFAULT_RELEASE
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.lab.spec.releases import number_of
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand
 
 _DEFAULT = number_of(DEFAULT_RELEASE) or 0
 SHIPPED = Path(__file__).with_name("demands")
@@ -26,8 +26,8 @@ def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, .
     if chosen is not None:
         return demandfile.load(chosen), str(chosen)
     path, measured, every = _known(own)
-    found = of_release(every, measured[0].release if measured else DEFAULT_RELEASE)
-    return found, _origin(path, measured, found)
+    demands = of_release(every, measured[0].release if measured else DEFAULT_RELEASE)
+    return demands, _origin(path, measured, demands)
 
 
 def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
@@ -54,7 +54,7 @@ def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
     for demand in demands:
         if not demand.emulated:
             nearest[_kind(demand)] = min(distance(demand), nearest.get(_kind(demand), distance(demand)))
-    return tuple(one for one in demands if one.emulated or distance(one) == nearest[_kind(one)])
+    return tuple(demand for demand in demands if demand.emulated or distance(demand) == nearest[_kind(demand)])
 
 
 def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
@@ -87,9 +87,9 @@ def _known(own: Path) -> tuple[Path | None, tuple[Demand, ...], tuple[Demand, ..
     return path, measured, every
 
 
-def _origin(path: Path | None, measured: Sequence[Demand], found: Sequence[Demand]) -> str:
-    rest = [one for one in found if one not in measured]
-    names = ", ".join(sorted({f"{one.release}-{one.arch}.json" for one in rest}))
+def _origin(path: Path | None, measured: Sequence[Demand], used: Sequence[Demand]) -> str:
+    rest = [demand for demand in used if demand not in measured]
+    names = ", ".join(sorted({f"{demand.release}-{demand.arch}.json" for demand in rest}))
     if path is None:
         return f"shipped with cephlab ({names}); `cephlab measure` makes your own"
     origin = f"measured here {_ago(path)}: {path.name}"
@@ -99,13 +99,13 @@ def _origin(path: Path | None, measured: Sequence[Demand], found: Sequence[Deman
 def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
     """Operations, with the block size of those that were measured at another one."""
     known = {(demand.release, demand.operation.name) for demand in measured}
-    releases = {demand.release for demand in measured} or {one.release for one in rest}
+    releases = {demand.release for demand in measured} or {demand.release for demand in rest}
 
-    def words(one: Demand) -> str:
-        size = f" {one.operation.block_bytes} B" if (one.release, one.operation.name) in known else ""
-        return f"{one.operation.name}{size}{'' if one.release in releases else f' of {one.release}'}"
+    def words(demand: Demand) -> str:
+        size = f" {demand.operation.block_bytes} B" if (demand.release, demand.operation.name) in known else ""
+        return f"{demand.operation.name}{size}{'' if demand.release in releases else f' of {demand.release}'}"
 
-    return ", ".join(sorted({words(one) for one in rest}))
+    return ", ".join(sorted({words(demand) for demand in rest}))
 
 
 def _ago(path: Path) -> str:

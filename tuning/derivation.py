@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class DerivationStep:
     """One line of a derivation. what: the quantity; how: the arithmetic with its numbers; value: with its unit."""
 
     what: str
@@ -24,9 +24,9 @@ class Step:
 class Derivation:
     """Steps in the order in which they build on each other."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[DerivationStep, ...] = ()
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[DerivationStep]:
         return iter(self.steps)
 
     def __add__(self, other: Derivation) -> Derivation:

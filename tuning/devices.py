@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuning import mechanics
-from tuning.profile import DiskRole, Disks, Figure, Machine
-from tuning.units import Kind, show
-from tuning.work import Work
-from tuning.workload import STRIPE_UNIT, Flow
+from cephlab.tuning import mechanics
+from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass
+from cephlab.tuning.units import Measure, show
+from cephlab.tuning.work import OperationWork
+from cephlab.tuning.workload import STRIPE_UNIT, Flow
 
 SMALL_BYTES = 4096.0
 EXTENT_BYTES = 4.0 * (1 << 20)
 _META_READS = 1.0
+"""Assumed: an object's metadata that is not in memory takes one read from RocksDB's device."""
 
 DEFERRED_BYTES = 64 * 1024
 """bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged from the log alone."""
@@ -22,9 +23,9 @@ SOURCE = "rated IOPS and bandwidth; BlueStore acknowledges what its log holds (b
 
 @dataclass(frozen=True)
 class Visit:
-    """What one shard does to one disk. busy_s: of its disk; path_s: the part that the operation waits for.
+    """What one shard does to one disk. busy_s: how long it keeps the disk busy; path_s: how long the operation waits.
 
-    alone_s: that part when the disk has nothing else to do: at least the device's latency.
+    alone_s: that wait when the disk has nothing else to do, which is at least the device's latency.
     """
 
     busy_s: float
@@ -33,7 +34,7 @@ class Visit:
     how: str
 
 
-def visit(disks: Disks, machine: Machine, work: Work) -> Visit:
+def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     """One shard on one of `disks`, whether data or metadata. Rated figures that are missing limit nothing."""
     if work.shape.flow is Flow.READ:
         return _read(disks, work)
@@ -41,6 +42,7 @@ def visit(disks: Disks, machine: Machine, work: Work) -> Visit:
     if not work.shape.reads_first or disks.role is not DiskRole.DATA:
         return written
     before = _part(disks, work, 1.0, float(STRIPE_UNIT))
+    # k of the k + m shards are read; which disk holds one of those is chance.
     share = work.shape.k / work.shape.copies
     return Visit(
         written.busy_s + share * before.busy_s,
@@ -50,7 +52,7 @@ def visit(disks: Disks, machine: Machine, work: Work) -> Visit:
     )
 
 
-def _read(disks: Disks, work: Work) -> Visit:
+def _read(disks: Disks, work: OperationWork) -> Visit:
     shape, missed = work.shape, 1 - work.shape.hit_ratio
     if disks.role is DiskRole.METADATA:
         return _part(disks, work, missed * _META_READS, missed * _META_READS * SMALL_BYTES)
@@ -58,7 +60,7 @@ def _read(disks: Disks, work: Work) -> Visit:
     return _part(disks, work, count, missed * shape.shard_bytes)
 
 
-def _part(disks: Disks, work: Work, count: float, size: float) -> Visit:
+def _part(disks: Disks, work: OperationWork, count: float, size: float) -> Visit:
     """So many reads of so many bytes altogether."""
     busy, how = _affine(count, size, mechanics.read_iops(disks, work.shape), disks.seq_read)
     # The extents of an object are read ahead of each other: one latency, then bytes.
@@ -66,7 +68,7 @@ def _part(disks: Disks, work: Work, count: float, size: float) -> Visit:
     return Visit(busy, busy, max(busy, alone), how)
 
 
-def _write(disks: Disks, machine: Machine, work: Work) -> Visit:
+def _write(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     count, size = _writes(work, data=disks.role is DiskRole.DATA, alone=not machine.metadata_disks)
     busy, how = _affine(count, size, disks.write_iops.value if disks.write_iops else 0.0, disks.seq_write)
     answer = disks.sync_latency.value if disks.sync_latency else 0.0
@@ -82,7 +84,7 @@ def _write(disks: Disks, machine: Machine, work: Work) -> Visit:
     return Visit(busy, busy, max(busy, answer + _beyond(size, count, disks.seq_write)), how)
 
 
-def _deferred(machine: Machine, work: Work) -> bool:
+def _deferred(machine: MachineClass, work: OperationWork) -> bool:
     rotates = all(disks.kind.rotates for disks in machine.data_disks)
     return rotates and work.shape.shard_bytes < DEFERRED_BYTES
 
@@ -91,7 +93,7 @@ def _beyond(size: float, count: float, bandwidth: Figure | None) -> float:
     return max(0.0, size - count * SMALL_BYTES) / bandwidth.value if bandwidth else 0.0
 
 
-def _writes(work: Work, *, data: bool, alone: bool) -> tuple[float, float]:
+def _writes(work: OperationWork, *, data: bool, alone: bool) -> tuple[float, float]:
     """(operations, bytes) of one shard on its data device or on its metadata device.
 
     Measured together on one device; of those, one write for each extent of data, and its bytes, belong to the data.
@@ -109,7 +111,10 @@ def _writes(work: Work, *, data: bool, alone: bool) -> tuple[float, float]:
 
 
 def _affine(count: float, size: float, iops: float, bandwidth: Figure | None) -> tuple[float, str]:
-    """Each I/O at the rated IOPS, bytes beyond 4 KiB each at the rated bandwidth."""
+    """Seconds for I/O: each at the rated IOPS, its bytes beyond the first 4 KiB at the rated bandwidth.
+
+    IOPS are rated with 4 KiB, so the first 4 KiB of each I/O are in that figure already.
+    """
     seconds, parts = 0.0, []
     if iops:
         seconds += count / iops
@@ -117,5 +122,5 @@ def _affine(count: float, size: float, iops: float, bandwidth: Figure | None) ->
     beyond = max(0.0, size - count * SMALL_BYTES) if iops else size
     if bandwidth and beyond:
         seconds += beyond / bandwidth.value
-        parts.append(f"{show(beyond, Kind.BYTES)} at {bandwidth}")
+        parts.append(f"{show(beyond, Measure.BYTES)} at {bandwidth}")
     return seconds, f"({' + '.join(parts) or 'not rated'})"

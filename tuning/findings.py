@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter
 
-from lab.errors import SpecError
-from lab.specfile import explain
+from cephlab.tuning.tables import read_toml
 
 SHIPPED = Path(__file__).with_name("findings")
 AXES = ("threads", "rows", "block_bytes")
@@ -31,7 +29,7 @@ class Metric(StrEnum):
     HITS = "hits"
 
 
-class Wanted(StrEnum):
+class Direction(StrEnum):
     """How one side was beside the other."""
 
     MORE = "more"
@@ -39,7 +37,7 @@ class Wanted(StrEnum):
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """One side of a comparison. An axis that is None is the same on both; evicts: whether the cache gave any up."""
 
     cache: str
@@ -49,12 +47,11 @@ class Side:
     evicts: bool | None = None
 
     def end(self, axis: str) -> End | None:
-        found: End | None = getattr(self, axis)
-        return found
+        return {"threads": self.threads, "rows": self.rows, "block_bytes": self.block_bytes}[axis]
 
 
 @dataclass(frozen=True)
-class Finding:
+class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` was beside `beside`; least, most: where `of` was.
 
     beyond: why nothing that is measured can be held against it.
@@ -63,9 +60,9 @@ class Finding:
     name: str
     where: str
     metric: Metric = Metric.TPS
-    of: Side | None = None
-    beside: Side | None = None
-    wanted: Wanted | None = None
+    of: ComparedSide | None = None
+    beside: ComparedSide | None = None
+    wanted: Direction | None = None
     least: float | None = None
     most: float | None = None
     beyond: str = ""
@@ -79,28 +76,21 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Findings:
+class PaperFindings:
     """All of one publication. note: what has to be known to read them beside other figures."""
 
     title: str
-    findings: tuple[Finding, ...]
+    findings: tuple[PaperFinding, ...]
     note: str = ""
 
 
-for _part in (Findings, Finding, Side):
+for _part in (PaperFindings, PaperFinding, ComparedSide):
     # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
-_ADAPTER: TypeAdapter[Findings] = TypeAdapter(Findings)
+_ADAPTER: TypeAdapter[PaperFindings] = TypeAdapter(PaperFindings)
 
 
-def load_findings(path: Path) -> Findings:
+def load_findings(path: Path) -> PaperFindings:
     """Read one file; SpecError names file, key, what was got and what was wanted."""
-    try:
-        return _ADAPTER.validate_python(tomllib.loads(path.read_text()))
-    except OSError as error:
-        raise SpecError(f"the findings {path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
-    except ValidationError as error:
-        raise SpecError(f"{path} has no findings", explain(error), "docs/dmcache.md says what they are") from None
+    return read_toml(path, _ADAPTER.validate_python, "file of findings", "docs/dmcache.md says what they are")

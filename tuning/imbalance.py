@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tuning.derivation import Step
-from tuning.profile import Profile
-from tuning.workload import Flow, Shape
+from cephlab.tuning.derivation import DerivationStep
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.workload import Flow, Shape
 
 SOURCE = "largest of n binomial shares: 1 + sqrt(2 ln n / PGs led) (Raab and Steger 1998); upmap_max_deviation of Ceph"
 
@@ -18,7 +18,11 @@ UPMAP_MAX_DEVIATION = 5.0
 
 
 def busiest(profile: Profile, shape: Shape) -> float:
-    """Load of the busiest OSD over the mean. Reads go to the leader of a PG, writes to all of its OSDs."""
+    """Load of the busiest OSD over the mean.
+
+    A read of a copy goes to the PG's leader, and no balancer evens out who leads. A write, or a read of k
+    shards, goes to several of the PG's OSDs, and Ceph's balancer keeps the number of PGs of each OSD even.
+    """
     osds = profile.osds
     if osds < 2:
         return 1.0
@@ -35,7 +39,7 @@ def pgs_per_osd(profile: Profile, shape: Shape) -> float:
     return profile.pgs * shape.copies / profile.osds
 
 
-def step(profile: Profile, shape: Shape) -> Step:
+def step(profile: Profile, shape: Shape) -> DerivationStep:
     """How the busiest OSD's share came about."""
     held, over = pgs_per_osd(profile, shape), busiest(profile, shape)
     chosen = f"{profile.pgs} PGs" if profile.pgs else "as many PGs as the autoscaler chooses"
@@ -49,7 +53,7 @@ def step(profile: Profile, shape: Shape) -> Step:
     else:
         led = held / shape.copies
         how = f"{chosen} on {profile.osds} OSDs: {led:.4g} led each; 1 + sqrt(2 ln {profile.osds} / {led:.4g})"
-    return Step("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
+    return DerivationStep("load of the busiest OSD over the mean", how, f"{over:.4f}", SOURCE)
 
 
 def _spread(expected: float, osds: int) -> float:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from lab.checks.verdict import Outcome, Verdict
-from lab.telemetry.demand import Demand, Interval
-from tuning.demandsets import with_shipped
-from tuning.derivation import Derivation, Step
-from tuning.model import Prediction
-from tuning.profile import Profile
-from tuning.recovery import Recovery
-from tuning.references import FigureKind, load_references
-from tuning.validate import TARGET_WORST, geometric_error, validate
+from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.telemetry.demand import Demand, Interval
+from cephlab.tuning.demandsets import with_shipped
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.model import Prediction
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.recovery import Recovery
+from cephlab.tuning.references import FigureKind, load_references
+from cephlab.tuning.validate import TARGET_WORST, geometric_error, validate
 
 
 @dataclass(frozen=True)
@@ -21,54 +21,39 @@ class Limit:
     """What a metric has to be. low, high: in `unit`, None: open on that side; why: one sentence."""
 
     metric: str
-    low: float | None
-    high: float | None
     unit: str
     why: str
+    low: float | None = None
+    high: float | None = None
     derivation: Derivation = field(default_factory=Derivation)
 
 
 def throughput_limit(made: Prediction, factor: float) -> Limit:
     """At least the predicted operations a second over `factor`, the model's own error (2.0: within a factor of two)."""
     low = made.ops / factor
-    return Limit(
-        metric=f"throughput of {made.shape}",
-        low=low,
-        high=None,
-        unit="ops/s",
-        why=f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:g}",
-        derivation=_allowed(made.derivation, f"{made.ops:,.0f} / {factor:g}", f"at least {low:,.0f} ops/s"),
-    )
+    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:g}"
+    derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:g}", f"at least {low:,.0f} ops/s")
+    return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
 
 
 def latency_limit(made: Prediction, factor: float) -> Limit:
     """At most the predicted mean seconds times `factor`."""
     high = made.latency_s * factor
-    return Limit(
-        metric=f"mean latency of {made.shape}",
-        low=None,
-        high=high,
-        unit="s",
-        why=f"{made.profile} should take {made.latency_s * 1e3:.3g} ms with {made.shape.in_flight} in flight",
-        derivation=_allowed(made.derivation, f"{made.latency_s:.6f} x {factor:g}", f"at most {high:.6f} s"),
-    )
+    why = f"{made.profile} should take {made.latency_s * 1e3:.3g} ms with {made.shape.in_flight} in flight"
+    derivation = _allowed(made.derivation, f"{made.latency_s:.6f} x {factor:g}", f"at most {high:.6f} s")
+    return Limit(f"mean latency of {made.shape}", "s", why, high=high, derivation=derivation)
 
 
 def recovery_limit(made: Recovery, factor: float) -> Limit:
     """At most the predicted seconds times `factor`."""
     high = made.seconds * factor
-    return Limit(
-        metric="time to recover",
-        low=None,
-        high=high,
-        unit="s",
-        why=f"copying should take {made.seconds:,.0f} s, limited by {made.limit}",
-        derivation=_allowed(made.derivation, f"{made.seconds:,.0f} x {factor:g}", f"at most {high:,.0f} s"),
-    )
+    why = f"copying should take {made.seconds:,.0f} s, limited by {made.limit}"
+    derivation = _allowed(made.derivation, f"{made.seconds:,.0f} x {factor:g}", f"at most {high:,.0f} s")
+    return Limit("time to recover", "s", why, high=high, derivation=derivation)
 
 
 def _allowed(derivation: Derivation, how: str, value: str) -> Derivation:
-    return derivation + Derivation((Step("limit", how, value),))
+    return derivation + Derivation((DerivationStep("limit", how, value),))
 
 
 def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
@@ -87,8 +72,10 @@ def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], fin
     What the model promises, or the worst of the published figures that it was compared with where that is further off:
     with these demands those of their release, with what is shipped the others. find: a profile by its name.
     """
-    found = validate(with_shipped(demands), load_references(), find)
-    return trusted_factor([one.ratio for one in found.of(kinds) if one.ratio], least=TARGET_WORST)
+    validation = validate(with_shipped(demands), load_references(), find)
+    return trusted_factor(
+        [comparison.ratio for comparison in validation.of(kinds) if comparison.ratio], least=TARGET_WORST
+    )
 
 
 def judge(limit: Limit, measured: Interval) -> Verdict:

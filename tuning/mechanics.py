@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tuning.derivation import Step
-from tuning.profile import Disks, Machine
-from tuning.workload import Flow, Shape
+from cephlab.tuning.derivation import DerivationStep
+from cephlab.tuning.profile import Disks, MachineClass
+from cephlab.tuning.workload import Flow, Shape
 
 SOURCE = "a seek takes a time that grows with the square root of its distance (Ruemmler and Wilkes 1994)"
 
@@ -43,12 +43,12 @@ def read_latency(disks: Disks, shape: Shape) -> float:
     return _closer(disks.read_latency.value, SETTLE_S + TURN_S / 2, shape.span)
 
 
-def steps(machine: Machine, shape: Shape) -> Iterator[Step]:
+def steps(machine: MachineClass, shape: Shape) -> Iterator[DerivationStep]:
     """What a span of less than the whole disk makes of the rated figures of a machine's rotating disks."""
     for disks in machine.data_disks:
         if disks.kind.rotates and disks.read_iops and shape.span < 1 and shape.flow is Flow.READ:
             least = SETTLE_S + TURN_S / (RATED_DEPTH + 1)
-            yield Step(
+            yield DerivationStep(
                 f"reads of {disks.name} on {shape.span:.4g} of it",
                 f"1 / ({least * 1e3:.2f} ms + (1 / {disks.read_iops.value:,.0f} - {least * 1e3:.2f} ms) x "
                 f"sqrt({shape.span:.4g}))",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.telemetry.demand import Demand
-from tuning import imbalance, mechanics, mva, placement
-from tuning.alone import alone
-from tuning.ceilings import Ceiling, CeilingKind, ceilings
-from tuning.derivation import Derivation, Step
-from tuning.profile import Profile
-from tuning.rewrite import with_reread
-from tuning.units import Kind, show
-from tuning.work import Work, work_for
-from tuning.workload import Shape
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning import imbalance, mechanics, mva, placement
+from cephlab.tuning.ceilings import Ceiling, CeilingKind, ceilings
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.rewrite import with_reread
+from cephlab.tuning.units import Measure, show
+from cephlab.tuning.unloaded import alone
+from cephlab.tuning.work import OperationWork, work_for
+from cephlab.tuning.workload import Shape
 
 
 @dataclass(frozen=True)
@@ -53,28 +53,31 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
     """
     loads = placement.loads(profile, shape)
     work = with_reread(demands, work_for(demands, shape))
-    found = ceilings(profile, work)
+    limits = ceilings(profile, work)
     unloaded = alone(profile, work)
-    stations = _stations(found)
+    stations = _stations(limits)
     point = mva.solve(stations, unloaded.seconds, shape.in_flight)
-    batches = [ceiling.ops for ceiling in found if ceiling.kind is CeilingKind.BATCHES]
+    batches = [ceiling.ops for ceiling in limits if ceiling.kind is CeilingKind.BATCHES]
+    # A batch thread forms no queue (see BATCHES), but no more than its ceiling gets through it.
     ops = min([point.throughput, *batches])
     latency = shape.in_flight / ops
-    bottleneck = _bottleneck(found, ops)
+    bottleneck = _bottleneck(limits, ops)
     steps = [
         *work.derivation.steps,
         *placement.steps(loads, shape),
         imbalance.step(profile, shape),
         *(step for machine in profile.nodes for step in mechanics.steps(machine, shape)),
-        *(ceiling.step for ceiling in found),
+        *(ceiling.step for ceiling in limits),
         unloaded.step,
-        *_queues(found, stations, unloaded.seconds, point, shape),
-        Step(
+        *_queues(limits, stations, unloaded.seconds, point, shape),
+        DerivationStep(
             "predicted",
             f"the least of the queues and the threads that work in batches; limit: {bottleneck}",
             f"{ops:,.0f} ops/s",
         ),
-        Step("latency", f"{shape.in_flight} / {ops:,.0f} ops/s", show(latency, Kind.TIME), "Little's law (1961)"),
+        DerivationStep(
+            "latency", f"{shape.in_flight} / {ops:,.0f} ops/s", show(latency, Measure.TIME), "Little's law (1961)"
+        ),
     ]
     return Prediction(
         profile=profile.name,
@@ -82,23 +85,26 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
         ops=ops,
         latency_s=latency,
         bottleneck=bottleneck,
-        ceilings=found,
-        utilisation={ceiling.name: ops * ceiling.busiest_s for ceiling in found},
+        ceilings=limits,
+        utilisation={ceiling.name: ops * ceiling.busiest_s for ceiling in limits},
         unloaded_s=unloaded.seconds,
         derivation=Derivation(tuple(steps)),
         unknown=_unknown(profile, work),
     )
 
 
-def _stations(found: Sequence[Ceiling]) -> list[mva.Station]:
-    """Hardware and thread pools: one waits for a thread as one waits for a disk. Not what is done in batches."""
-    return [line for ceiling in found if ceiling.kind is not CeilingKind.BATCHES for line in _lines_of(ceiling)]
+def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
+    """Where an operation can queue: hardware and thread pools, but not threads that work in batches."""
+    return [line for ceiling in limits if ceiling.kind is not CeilingKind.BATCHES for line in _lines_of(ceiling)]
 
 
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
-    """The busiest of equal resources has its own line; the others share what is left."""
+    """The busiest of equal resources is a station of its own; the others share the rest of the load evenly.
+
+    The busiest one decides the throughput, and with the mean alone the queue there would be missed.
+    """
     whole = ceiling.seconds * ceiling.copies
-    waited = ceiling.path_s / whole
+    waited = ceiling.path_s / whole  # the share of the work that the operation itself waits for
     if ceiling.copies <= 1 or ceiling.uneven == 1:
         each = ceiling.busiest_s
         return [mva.Station(ceiling.name, each, ceiling.copies, each * waited)]
@@ -110,44 +116,46 @@ def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
 
 
 def _queues(
-    found: Sequence[Ceiling], stations: Sequence[mva.Station], alone_s: float, point: mva.Point, shape: Shape
-) -> Iterator[Step]:
+    limits: Sequence[Ceiling], stations: Sequence[mva.Station], alone_s: float, point: mva.Point, shape: Shape
+) -> Iterator[DerivationStep]:
     """The demands that go into the queues, the bounds on what comes out, and the waits that do."""
-    for ceiling in found:
+    for ceiling in limits:
         if ceiling.kind is not CeilingKind.BATCHES:
             whole = ceiling.seconds * ceiling.copies
-            how = f"{show(ceiling.seconds, Kind.TIME)} at each of {ceiling.copies:g}"
-            value = f"{show(whole, Kind.TIME)} in all, waited through: {show(ceiling.path_s, Kind.TIME)}"
-            yield Step(f"demand D of {ceiling.name}", how, value, mva.FORK if ceiling.path_s < whole else mva.DEMAND)
+            how = f"{show(ceiling.seconds, Measure.TIME)} at each of {ceiling.copies:g}"
+            value = f"{show(whole, Measure.TIME)} in all, waited through: {show(ceiling.path_s, Measure.TIME)}"
+            yield DerivationStep(
+                f"demand D of {ceiling.name}", how, value, mva.FORK if ceiling.path_s < whole else mva.DEMAND
+            )
     tightest = max((station.seconds for station in stations), default=0.0)
-    yield Step(
+    yield DerivationStep(
         f"bounds with {shape.in_flight} in flight",
-        f"min({shape.in_flight} / {show(alone_s, Kind.TIME)}, 1 / {show(tightest, Kind.TIME)})",
+        f"min({shape.in_flight} / {show(alone_s, Measure.TIME)}, 1 / {show(tightest, Measure.TIME)})",
         f"at most {mva.bound(stations, alone_s, shape.in_flight):,.0f} ops/s",
         mva.BOUNDS,
     )
     longest = sorted(point.queued.items(), key=lambda item: -item[1])[:5]
-    waits = ", ".join(f"{name} {show(seconds, Kind.TIME)}" for name, seconds in longest if seconds > 0)
-    yield Step(
+    waits = ", ".join(f"{name} {show(seconds, Measure.TIME)}" for name, seconds in longest if seconds > 0)
+    yield DerivationStep(
         f"queues with {shape.in_flight} in flight",
         f"{shape.clients} clients x {shape.depth}; waited for: {waits or 'nothing'}",
-        f"{point.throughput:,.0f} ops/s after {show(point.response_s, Kind.TIME)}",
+        f"{point.throughput:,.0f} ops/s after {show(point.response_s, Measure.TIME)}",
         mva.SOURCE,
     )
 
 
-def _bottleneck(found: Sequence[Ceiling], ops: float) -> str:
-    tightest = found[0]
-    # Below this share of its ceiling no resource is what holds the operations back: there are too few of them.
+def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
+    tightest = limits[0]
+    # A resource that is used less than this does not hold the operations back: too few are in flight.
     full = 0.8
     if ops * tightest.busiest_s < full:
         return f"too little in flight (next: {tightest.name})"
     return tightest.name
 
 
-def _unknown(profile: Profile, work: Work) -> tuple[str, ...]:
+def _unknown(profile: Profile, work: OperationWork) -> tuple[str, ...]:
     """What the figures leave out, as sentences."""
-    found = [*work.doubts, *placement.doubts(profile, work.shape), *profile.missing]
+    sentences = [*work.doubts, *placement.doubts(profile, work.shape), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
-        found.append("CPU of the gateways: not measured, so it is no limit here.")
-    return tuple(found)
+        sentences.append("CPU of the gateways: not measured, so it is no limit here.")
+    return tuple(sentences)

@@ -21,10 +21,10 @@ _HALVINGS = 100
 
 @dataclass(frozen=True)
 class Station:
-    """A queue that `copies` equal servers form, each with its own line. seconds: demand of an operation at EACH.
+    """Equal servers, each with a queue of its own. seconds: demand of an operation at EACH of them.
 
-    wait: how long an operation's own path is in service at EACH, None: `seconds`, as nothing is done beside. What
-    others of its shards do there at the same time keeps the server busy but not the operation.
+    wait: the part of `seconds` that the operation waits for; None: all of it. The rest is work for its other shards: it
+    keeps the server busy while the operation waits elsewhere.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Point:
 
 def harmonic(k: int) -> float:
     """1 + 1/2 + ... + 1/k: mean of the longest of k exponential waits over the mean of one; 0 for none."""
-    return sum(1 / one for one in range(1, k + 1))
+    return sum(1 / rank for rank in range(1, k + 1))
 
 
 def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point:
@@ -69,7 +69,7 @@ def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point
         queues = [throughput * s.seconds * (1 + queue) for s, queue in zip(stations, queues, strict=True)]
     if population > EXACT_POPULATION:
         more, waits = _many(stations, alone_s, population)
-        # More in flight never does less, whichever way it is worked out.
+        # More in flight never does less. The fixed point is an approximation and may lie below the exact recursion.
         throughput = max(throughput, more)
     held = {s.name: waited for s, waited in zip(stations, waits, strict=True)}
     return Point(population, throughput, population / throughput, held)
@@ -93,7 +93,7 @@ def _many(stations: Sequence[Station], alone_s: float, population: int) -> tuple
 
 
 def _queue(busy: float, less: float) -> float:
-    """Q = U (1 + Q less), solved."""
+    """Queue at a server with utilisation `busy`: Q = U (1 + Q less), solved for Q, and finite at U = 1."""
     return busy / max(1e-300, 1 - busy * less)
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from lab.errors import SpecError
-from lab.knobs.settings import Kind, Setting
-from lab.specfile import explain
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.tunables.settings import Kind, Setting
+from cephlab.tuning.tables import Text, TomlTable, read_toml
 
 FOLDER = Path(__file__).with_name("tunings")
-
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
 _KEYS = {
     Kind.SYSCTL: (re.compile(r"[a-z][a-z0-9_-]*(\.[a-zA-Z0-9_-]+)+"), "a dotted name such as vm.swappiness"),
@@ -32,14 +29,12 @@ _KEYS = {
 _SECTION = re.compile(r"global|mon|mgr|osd|mds|client(\.[\w.-]+)?")
 
 
-class _Setting(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Setting(TomlTable):
     kind: Kind
-    key: _Text
-    value: _Text = ""
+    key: Text
+    value: Text = ""
     section: str = ""
-    source: _Text
+    source: Text
     note: str = ""
 
     @model_validator(mode="after")
@@ -63,20 +58,18 @@ class _Setting(BaseModel):
         return Setting(self.kind, self.key, self.value, self.source, self.section, self.note)
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    title: _Text
-    paper: _Text
+class _TuningFile(TomlTable):
+    title: Text
+    paper: Text
     settings: Annotated[tuple[_Setting, ...], Field(min_length=1)]
 
     @model_validator(mode="after")
-    def _once(self) -> _File:
+    def _once(self) -> _TuningFile:
         seen: set[tuple[str, str, str]] = set()
-        for one in self.settings:
-            place = (one.kind.value, one.section, one.key)
+        for setting in self.settings:
+            place = (setting.kind.value, setting.section, setting.key)
             if place in seen:
-                raise ValueError(f"{one.kind} {one.section} {one.key} is set twice".replace("  ", " "))
+                raise ValueError(f"{setting.kind} {setting.section} {setting.key} is set twice".replace("  ", " "))
             seen.add(place)
         return self
 
@@ -112,15 +105,7 @@ def load(name: str, folder: Path = FOLDER) -> Tuning:
 
 def read(path: Path) -> Tuning:
     """A tuning file; SpecError names file, key, got and wanted."""
-    try:
-        raw = tomllib.loads(path.read_text())
-        file = _File.model_validate(raw)
-    except OSError as error:
-        raise SpecError(f"{path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error)) from error
-    except ValidationError as error:
-        raise SpecError(f"{path} is not a tuning", explain(error), "see docs/tuning.md for the keys") from None
+    file = read_toml(path, _TuningFile.model_validate, "tuning", "see docs/tuning.md for the keys")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", path.stem):
         raise SpecError(f"{path.stem!r} cannot name a tuning", "wanted: a-z, 0-9 and -", "rename the file")
-    return Tuning(path.stem, file.title, file.paper, tuple(one.frozen() for one in file.settings))
+    return Tuning(path.stem, file.title, file.paper, tuple(setting.frozen() for setting in file.settings))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from lab.history import Event
+from cephlab.lab.history.history import Event
 
 WARM_S = 2
 """Seconds of each run that do not count: buffer pool and cache are cold."""
@@ -17,7 +17,7 @@ Look = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class OltpRun:
     """One run. scenario: with the archive's name, where there are several; cache: none, tier, or a mode of dm-cache.
 
     tps, p95_ms, hits: second by second; hits as a share of accesses, empty without a cache. evicted: what the cache
@@ -35,24 +35,24 @@ class Run:
     evicted: int
 
 
-def runs(events: Sequence[Event]) -> list[Run]:
+def runs(events: Sequence[Event]) -> list[OltpRun]:
     """Every run that says what was between; those of histories that do not are left out."""
-    found = []
+    ended = []
     looks: dict[tuple[str, str], list[Event]] = {}
     for event in events:
         if event.kind in _COUNTS:
             looks.setdefault((event.scenario, event.data["stand"]), []).append(event)
         elif event.kind == KIND and "cache" in event.data:
             # Labels come again in another round: what was looked at before belongs to this run alone.
-            found.append(_run(event, looks.pop((event.scenario, event.data["stand"]), [])))
-    return found
+            ended.append(_run(event, looks.pop((event.scenario, event.data["stand"]), [])))
+    return ended
 
 
-def _run(event: Event, looks: Sequence[Event]) -> Run:
+def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
     data = event.data
     steady = [sample for sample in data["samples"] if sample["at_s"] > WARM_S]
     counts = [_COUNTS[look.kind](look.data) for look in looks]
-    return Run(
+    return OltpRun(
         scenario=event.scenario,
         cache=data["cache"],
         threads=data["threads"],

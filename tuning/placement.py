@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from lab.errors import SpecError
-from tuning.derivation import Step
-from tuning.profile import Machine, Profile
-from tuning.work import Work
-from tuning.workload import STRIPE_UNIT, Flow, Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.derivation import DerivationStep
+from cephlab.tuning.profile import MachineClass, Profile
+from cephlab.tuning.work import OperationWork
+from cephlab.tuning.workload import STRIPE_UNIT, Flow, Shape
 
 SOURCE = "CRUSH: leads in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
 
 
 @dataclass(frozen=True)
-class Load:
+class MachineLoad:
     """What one client operation, on average, puts on ONE machine of a class.
 
-    count: machines that are loaded like this; where there are fewer clients than nodes that carry them, those with a
-    client differ from those without. primary: chance that its OSDs lead the operation. replica: expected number of
-    further shards there. gateway: chance that its gateways serve it. client: chance that it comes from this machine.
+    count: machines with this load. Nodes that carry a client differ from those that do not, where there are fewer
+    clients than nodes. primary: chance that its OSDs lead the operation. replica: expected number of further shards
+    there. gateway: chance that its gateways serve it. client: chance that it comes from this machine.
     """
 
-    machine: Machine
+    machine: MachineClass
     count: float
     primary: float
     replica: float
@@ -32,7 +32,7 @@ class Load:
     name: str
 
 
-def loads(profile: Profile, shape: Shape) -> tuple[Load, ...]:
+def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     """One entry per class of nodes, two where only some of the class carry a client.
 
     A machine leads in proportion to its capacity, as CRUSH draws the first OSD so. SpecError where the cluster has
@@ -40,13 +40,13 @@ def loads(profile: Profile, shape: Shape) -> tuple[Load, ...]:
     """
     _possible(profile, shape)
     total = profile.weight
-    gateways = sum(machine.count * machine.gateways for machine in profile.nodes) or 0
-    found: list[Load] = []
+    gateways = sum(machine.count * machine.gateways for machine in profile.nodes)
+    parties: list[MachineLoad] = []
     for machine, held in zip(profile.nodes, _held(profile, shape.copies), strict=True):
         lead = machine.weight / total
         for name, count, client in _parties(profile, machine, shape.clients):
-            found.append(
-                Load(
+            parties.append(
+                MachineLoad(
                     machine=machine,
                     count=count,
                     primary=lead,
@@ -56,7 +56,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[Load, ...]:
                     name=name,
                 )
             )
-    return tuple(found)
+    return tuple(parties)
 
 
 def _possible(profile: Profile, shape: Shape) -> None:
@@ -74,7 +74,7 @@ def _possible(profile: Profile, shape: Shape) -> None:
         )
 
 
-def _parties(profile: Profile, machine: Machine, clients: int) -> Iterator[tuple[str, float, float]]:
+def _parties(profile: Profile, machine: MachineClass, clients: int) -> Iterator[tuple[str, float, float]]:
     """(name, machines, chance that an operation comes from one of them) of those with a client and those without."""
     if not profile.clients_on_nodes:
         yield machine.name, machine.count, 0.0
@@ -87,17 +87,17 @@ def _parties(profile: Profile, machine: Machine, clients: int) -> Iterator[tuple
 
 
 def _held(profile: Profile, copies: int) -> list[float]:
-    """Expected copies of an object on ONE machine of each class: by capacity, none above what a machine may hold.
+    """Expected copies of an object on ONE machine of each class: by capacity, up to what a machine may hold.
 
-    What is above is handed to the others by their capacity, until it fits (water-filling). A machine may hold one
-    copy; where copies outnumber the machines, one on each of its OSDs.
+    CRUSH puts copies on different hosts: a machine holds one at most, or one on each OSD where copies outnumber the
+    machines. What a machine cannot hold goes to the others by their capacity, until all fits (water-filling).
     """
     nodes = profile.nodes
     hosts = sum(machine.count for machine in nodes if machine.osds)
     most = [float(machine.osds) if copies > hosts else float(bool(machine.osds)) for machine in nodes]
     full: set[int] = set()
     while True:
-        left = copies - sum(nodes[one].count * most[one] for one in full)
+        left = copies - sum(nodes[i].count * most[i] for i in full)
         weight = sum(machine.count * machine.weight for i, machine in enumerate(nodes) if i not in full)
         level = left / weight if weight else 0.0
         over = {i for i, machine in enumerate(nodes) if i not in full and level * machine.weight > most[i]}
@@ -122,14 +122,14 @@ def shards_read(shape: Shape) -> int:
     return shape.k or 1
 
 
-def replica_share(load: Load, shape: Shape) -> float:
+def replica_share(load: MachineLoad, shape: Shape) -> float:
     """Further shards that an operation touches on this machine: all on a write, k - 1 of them on a read."""
     if shape.flow is Flow.WRITE:
         return load.replica
     return load.replica * (shards_read(shape) - 1) / max(1, shape.copies - 1)
 
 
-def reread_share(load: Load, shape: Shape) -> float:
+def reread_share(load: MachineLoad, shape: Shape) -> float:
     """Chunks that are read on this machine before a part of a stripe can be written: k for each such operation."""
     return (load.primary + load.replica) * shape.k / shape.copies if shape.reads_first else 0.0
 
@@ -138,7 +138,7 @@ def reread_share(load: Load, shape: Shape) -> float:
 class Wire:
     """Bytes of one client operation through one machine's links. Front: with clients and gateways; back: OSD to OSD.
 
-    The part of `back` that further shards beside each other send or receive is `fork_in` or `fork_out`.
+    fork_in, fork_out: the part of `back` that parallel shards take in or send.
     """
 
     front_in: float
@@ -149,7 +149,7 @@ class Wire:
     fork_out: float
 
 
-def wire(load: Load, work: Work) -> Wire:
+def wire(load: MachineLoad, work: OperationWork) -> Wire:
     """Structural traffic: each hop carries the payload once, plus the measured bytes beyond it.
 
     A hop between two parts on one machine does not reach the wire.
@@ -177,14 +177,15 @@ def wire(load: Load, work: Work) -> Wire:
         back_in += lead * (shape.k - 1) * STRIPE_UNIT
         fork_out += load.replica * (shape.k - 1) / (shape.copies - 1) * STRIPE_UNIT
         back_out += fork_out
+    # Measured extra bytes are of both directions: half goes in and half out, where the hop is on the wire at all.
     beyond = extra * (remote_lead + remote_ask) / 2
     return Wire(front_in + beyond, front_out + beyond, back_in, back_out, fork_in, fork_out)
 
 
-def steps(found: Sequence[Load], shape: Shape) -> Iterator[Step]:
+def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationStep]:
     """How the shares came about."""
-    total = sum(load.count * load.machine.weight for load in found)
-    for load in found:
+    total = sum(load.count * load.machine.weight for load in parties)
+    for load in parties:
         held = load.primary + load.replica
         how = (
             f"leads {load.machine.weight / 1e12:.4g} TB of {total / 1e12:.4g} TB; of {shape.copies} shard(s) it holds "
@@ -193,4 +194,4 @@ def steps(found: Sequence[Load], shape: Shape) -> Iterator[Step]:
         value = f"{load.primary:.4f} led + {load.replica:.4f} beside"
         if load.client or load.gateway:
             value += f", {load.client:.4f} asked by its client, {load.gateway:.4f} by its gateways"
-        yield Step(f"placement on each of {load.count:g} {load.name}", how, value, SOURCE)
+        yield DerivationStep(f"placement on each of {load.count:g} {load.name}", how, value, SOURCE)

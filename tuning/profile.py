@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from lab.arch import Arch
-from tuning.units import Kind, show
+from cephlab.lab.spec.arch import Arch
+from cephlab.tuning.units import Measure, show
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Figure:
     """One figure. value: in the unit of `kind`; source: where it was published or how it was measured."""
 
     value: float
-    kind: Kind
+    kind: Measure
     source: str
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Disks:
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineClass:
     """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model.md).
 
     thread_speed: points of one thread while the others rest; None: worked out from core_speed (tuning/daemons.py).
@@ -147,8 +147,8 @@ class Profile:
 
     name: str
     title: str
-    nodes: tuple[Machine, ...]
-    clients: tuple[Machine, ...]
+    nodes: tuple[MachineClass, ...]
+    clients: tuple[MachineClass, ...]
     rtt: Figure
     mtu_bytes: int
     threads: Threads
@@ -189,14 +189,14 @@ def scaled(profile: Profile, place: str, factor: float) -> Profile:
     if place == "network.uplink" and profile.uplink:
         return replace(profile, uplink=profile.uplink.times(factor))
 
-    def changed(machine: Machine) -> Machine:
+    def changed(machine: MachineClass) -> MachineClass:
         if place == f"{machine.name}.{key}":
             return replace(machine, **{key: getattr(machine, key).times(factor)})
         disks = tuple(
-            replace(one, **{key: getattr(one, key).times(factor)})
-            if place == f"{machine.name}.{one.name}.{key}"
-            else one
-            for one in machine.disks
+            replace(known, **{key: getattr(known, key).times(factor)})
+            if place == f"{machine.name}.{known.name}.{key}"
+            else known
+            for known in machine.disks
         )
         return replace(machine, disks=disks)
 
@@ -204,7 +204,7 @@ def scaled(profile: Profile, place: str, factor: float) -> Profile:
     return replace(profile, nodes=nodes, clients=clients)
 
 
-def _figures(place: str, thing: Machine | Disks) -> Iterator[tuple[str, Figure]]:
+def _figures(place: str, thing: MachineClass | Disks) -> Iterator[tuple[str, Figure]]:
     for key, value in vars(thing).items():
         if isinstance(value, Figure):
             yield f"{place}.{key}", value

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.specfile import explain
-from tuning.profile import DiskKind, DiskRole, Disks, Figure, Machine, Profile, Threads
-from tuning.units import Kind, parse
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
+from cephlab.tuning.units import Measure, parse
 
 SHIPPED = Path(__file__).with_name("profiles")
 THIS_MACHINE = "this-machine"
 _HINT = "docs/model.md shows a whole profile"
 
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-_Count = Annotated[int, Field(ge=1, strict=True)]
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Figure(TomlTable):
+    value: Text
+    source: Text
 
 
-class _Figure(_Table):
-    value: _Text
-    source: _Text
-
-
-def _reader(kind: Kind) -> Any:
+def _reader(kind: Measure) -> Any:
     def read(raw: Any) -> Figure:
         if not isinstance(raw, dict):
             raise ValueError('{ value = "figure unit", source = "where it is from" }')
@@ -44,20 +37,20 @@ def _reader(kind: Kind) -> Any:
     return BeforeValidator(read)
 
 
-_Bytes = Annotated[Figure, _reader(Kind.BYTES)]
-_Rate = Annotated[Figure, _reader(Kind.RATE)]
-_Time = Annotated[Figure, _reader(Kind.TIME)]
-_Ops = Annotated[Figure, _reader(Kind.OPS)]
-_Speed = Annotated[Figure, _reader(Kind.SPEED)]
-_Power = Annotated[Figure, _reader(Kind.POWER)]
+_Bytes = Annotated[Figure, _reader(Measure.BYTES)]
+_Rate = Annotated[Figure, _reader(Measure.RATE)]
+_Time = Annotated[Figure, _reader(Measure.TIME)]
+_Ops = Annotated[Figure, _reader(Measure.OPS)]
+_Speed = Annotated[Figure, _reader(Measure.SPEED)]
+_Power = Annotated[Figure, _reader(Measure.POWER)]
 
 
-class _Disks(_Table):
+class _Disks(TomlTable):
     name: _Name
     kind: DiskKind
     role: DiskRole = DiskRole.DATA
-    count: _Count
-    osds_per_disk: _Count = 1
+    count: Count
+    osds_per_disk: Count = 1
     size: _Bytes
     read_iops: _Ops | None = None
     write_iops: _Ops | None = None
@@ -71,11 +64,11 @@ class _Disks(_Table):
         return Disks(**vars(self))
 
 
-class _Machine(_Table):
+class _Machine(TomlTable):
     name: _Name
-    count: _Count
+    count: Count
     arch: Arch
-    cores: _Count
+    cores: Count
     threads_per_core: Annotated[int, Field(ge=1, le=8, strict=True)]
     core_speed: _Speed
     thread_speed: _Speed | None = None
@@ -94,9 +87,9 @@ class _Machine(_Table):
         _once("disks.name", [disks.name for disks in self.disks])
         return self
 
-    def build(self) -> Machine:
+    def build(self) -> MachineClass:
         values = {**vars(self), "disks": tuple(disks.build() for disks in self.disks)}
-        return Machine(**values)
+        return MachineClass(**values)
 
 
 class _Client(_Machine):
@@ -111,29 +104,29 @@ class _Client(_Machine):
         return self
 
 
-class _Network(_Table):
+class _NetworkTable(TomlTable):
     rtt: _Time
     uplink: _Rate | None = None
     mtu_bytes: Annotated[int, Field(ge=576, le=65536, strict=True)] = 1500
 
 
-class _Threads(_Table):
-    osd_shards: _Count | None = None
-    threads_per_shard: _Count | None = None
-    messenger: _Count = 3
+class _Threads(TomlTable):
+    osd_shards: Count | None = None
+    threads_per_shard: Count | None = None
+    messenger: Count = 3
 
 
-class _Profile(_Table):
+class _Profile(TomlTable):
     name: _Name
-    title: _Text
+    title: Text
     nodes: Annotated[tuple[_Machine, ...], Field(min_length=1)]
     clients: tuple[_Client, ...] = ()
     clients_on_nodes: bool = False
-    network: _Network
+    network: _NetworkTable
     threads: _Threads = _Threads()
-    max_backfills: _Count = 1
-    pgs: _Count | None = None
-    missing: tuple[_Text, ...] = ()
+    max_backfills: Count = 1
+    pgs: Count | None = None
+    missing: tuple[Text, ...] = ()
 
     @model_validator(mode="after")
     def _sound(self) -> _Profile:
@@ -148,20 +141,15 @@ class _Profile(_Table):
         return self
 
     def build(self) -> Profile:
-        return Profile(
-            name=self.name,
-            title=self.title,
-            nodes=tuple(node.build() for node in self.nodes),
-            clients=tuple(client.build() for client in self.clients),
-            rtt=self.network.rtt,
-            uplink=self.network.uplink,
-            mtu_bytes=self.network.mtu_bytes,
-            threads=Threads(**vars(self.threads)),
-            clients_on_nodes=self.clients_on_nodes,
-            max_backfills=self.max_backfills,
-            pgs=self.pgs,
-            missing=self.missing,
-        )
+        values = {
+            **vars(self),
+            **vars(self.network),
+            "nodes": tuple(node.build() for node in self.nodes),
+            "clients": tuple(client.build() for client in self.clients),
+            "threads": Threads(**vars(self.threads)),
+        }
+        del values["network"]
+        return Profile(**values)
 
 
 def _once(what: str, names: Sequence[str]) -> None:
@@ -172,14 +160,7 @@ def _once(what: str, names: Sequence[str]) -> None:
 
 def load_profile(path: Path) -> Profile:
     """Read one profile file; SpecError names file, key, what was got and what was wanted."""
-    try:
-        read = _Profile.model_validate(tomllib.loads(path.read_text()))
-    except OSError as error:
-        raise SpecError(f"the profile {path} cannot be read", str(error), _HINT) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
-    except ValidationError as error:
-        raise SpecError(f"{path} is not a profile", explain(error), _HINT) from None
+    read = read_toml(path, _Profile.model_validate, "profile", _HINT)
     if read.name != path.stem:
         raise SpecError(
             f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT

@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 
-from tuning.profile import Figure, Profile
-from tuning.units import Kind
+from cephlab.tuning.profile import Figure, Profile
+from cephlab.tuning.units import Measure
 
 _UNIT = {
-    Kind.BYTES: ("GiB", 2.0**30),
-    Kind.RATE: ("MB/s", 1e6),
-    Kind.TIME: ("us", 1e-6),
-    Kind.OPS: ("IOPS", 1.0),
-    Kind.SPEED: ("points", 1.0),
-    Kind.POWER: ("W", 1.0),
+    Measure.BYTES: ("GiB", 2.0**30),
+    Measure.RATE: ("MB/s", 1e6),
+    Measure.TIME: ("us", 1e-6),
+    Measure.OPS: ("IOPS", 1.0),
+    Measure.SPEED: ("points", 1.0),
+    Measure.POWER: ("W", 1.0),
 }
 
 
@@ -44,14 +44,14 @@ def to_toml(profile: Profile) -> str:
 
 def _plain(thing: object) -> Iterator[str]:
     """One line for each value of a dataclass that is not a table of its own."""
-    for one in fields(thing):  # type: ignore[arg-type]
-        value = getattr(thing, one.name)
+    for field in fields(thing):  # type: ignore[arg-type]
+        value = getattr(thing, field.name)
         if value is None or isinstance(value, tuple):
             continue
         if isinstance(value, Figure):
-            yield f"{one.name} = {_figure(value)}"
+            yield f"{field.name} = {_figure(value)}"
         else:
-            yield f"{one.name} = {_text(str(value)) if isinstance(value, str) else value}"
+            yield f"{field.name} = {_text(str(value)) if isinstance(value, str) else value}"
 
 
 def _figure(figure: Figure) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lab.errors import SpecError
-from tuning.ceilings import goodput
-from tuning.derivation import Derivation, Step
-from tuning.profile import Disks, Machine, Profile
-from tuning.units import Kind, show
+from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.ceilings import goodput
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.profile import Disks, MachineClass, Profile
+from cephlab.tuning.units import Measure, show
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
 OBJECT_BYTES = 4.0 * (1 << 20)
@@ -57,12 +57,19 @@ def recovery_time(
     limit = min(known, key=lambda name: known[name].value)
     least = known[limit].value
     seconds = whole_bytes / least
-    steps = [Step(f"rate by {name}", rate.how, show(rate.value, Kind.RATE), SOURCE) for name, rate in known.items()]
-    steps.append(Step("recovery", f"{show(whole_bytes, Kind.BYTES)} / {show(least, Kind.RATE)}", f"{seconds:,.0f} s"))
+    steps = [
+        DerivationStep(f"rate by {name}", rate.how, show(rate.value, Measure.RATE), SOURCE)
+        for name, rate in known.items()
+    ]
+    steps.append(
+        DerivationStep(
+            "recovery", f"{show(whole_bytes, Measure.BYTES)} / {show(least, Measure.RATE)}", f"{seconds:,.0f} s"
+        )
+    )
     return Recovery(seconds, limit, Derivation(tuple(steps)))
 
 
-def _carrying(profile: Profile) -> list[Machine]:
+def _carrying(profile: Profile) -> list[MachineClass]:
     return [machine for machine in profile.nodes if machine.osds]
 
 
@@ -75,42 +82,43 @@ class _Rate:
     how: str
 
 
-def _slowest(found: Iterable[_Rate]) -> dict[str, _Rate]:
+def _slowest(rates: Iterable[_Rate]) -> dict[str, _Rate]:
     """The least of each name; what is not known is left out."""
     least: dict[str, _Rate] = {}
-    for rate in found:
+    for rate in rates:
         if rate.value > 0 and (rate.name not in least or rate.value < least[rate.name].value):
             least[rate.name] = rate
     return least
 
 
 def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, _Rate]:
-    """Bytes a second that the nodes take in which replace the lost ones, as slow as the slowest class would be."""
-    found: list[_Rate] = []
+    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts."""
+    rates: list[_Rate] = []
     for machine in _carrying(profile):
         for disks in machine.data_disks:
             part = disks.count * disks.size.value / machine.weight
             osds = disks.count * disks.osds_per_disk
+            # A backfill copies object by object; of an erasure code each store gets the k-th part of one.
             size = OBJECT_BYTES / (k or 1)
             busy = _object_s(disks, profile, size)
             beside = osds * lost * profile.max_backfills
-            how = f"{beside} at a time x {show(size, Kind.BYTES)} / {show(busy, Kind.TIME)}"
-            found.append(_Rate("backfills", beside * size / busy / part, how))
+            how = f"{beside} at a time x {show(size, Measure.BYTES)} / {show(busy, Measure.TIME)}"
+            rates.append(_Rate("backfills", beside * size / busy / part, how))
             rate, disks_there = _disk_rate(disks, size, writing=True), disks.count * lost
-            how = f"{disks_there} {disks.name} x {show(rate, Kind.RATE)} x {share:.4g}"
-            found.append(_Rate("writing disks", rate * disks_there * share / part, how))
+            how = f"{disks_there} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g}"
+            rates.append(_Rate("writing disks", rate * disks_there * share / part, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        how = f"{lost} {machine.name} x {show(link, Kind.RATE)} x {share:.4g}"
-        found.append(_Rate("network into the new node", link * lost * share, how))
-    return _slowest(found)
+        how = f"{lost} {machine.name} x {show(link, Measure.RATE)} x {share:.4g}"
+        rates.append(_Rate("network into the new node", link * lost * share, how))
+    return _slowest(rates)
 
 
 def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, _Rate]:
-    """Bytes a second that the others make whole; left: part of each class that is there.
+    """Rates at which the other nodes send data. left: the share of each class that is still there.
 
-    Each class reads in proportion to what it holds, an erasure code k times what is lost.
+    Each class reads in proportion to what it holds. An erasure code reads k shards to make one.
     """
-    found: list[_Rate] = []
+    rates: list[_Rate] = []
     for machine in _carrying(profile):
         part = machine.count * machine.weight / profile.weight * (k or 1)
         machines = machine.count * left
@@ -118,12 +126,12 @@ def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, _R
             of_disk = part * disks.count * disks.size.value / machine.weight
             rate = _disk_rate(disks, OBJECT_BYTES / (k or 1), writing=False)
             there = disks.count * machines
-            how = f"{there:g} {disks.name} x {show(rate, Kind.RATE)} x {share:.4g} / {of_disk:.4g} read of each byte"
-            found.append(_Rate("reading disks", rate * there * share / of_disk, how))
+            how = f"{there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g} / {of_disk:.4g} read of each byte"
+            rates.append(_Rate("reading disks", rate * there * share / of_disk, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
-        how = f"{machines:g} {machine.name} x {show(link, Kind.RATE)} x {share:.4g} / {part:.4g} sent of each byte"
-        found.append(_Rate("network out of the others", link * machines * share / part, how))
-    return _slowest(found)
+        how = f"{machines:g} {machine.name} x {show(link, Measure.RATE)} x {share:.4g} / {part:.4g} sent of each byte"
+        rates.append(_Rate("network out of the others", link * machines * share / part, how))
+    return _slowest(rates)
 
 
 def _object_s(disks: Disks, profile: Profile, size: float) -> float:
@@ -140,5 +148,6 @@ def _disk_rate(disks: Disks, size: float, *, writing: bool) -> float:
     bandwidth, iops = (disks.seq_write, disks.write_iops) if writing else (disks.seq_read, disks.read_iops)
     if bandwidth is None:
         return 0.0
+    # A rotating disk moves its head for each piece. A flash disk has none.
     seek = 1 / iops.value if iops and disks.kind.rotates else 0.0
     return size / (size / bandwidth.value + seek)

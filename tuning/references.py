@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from lab.errors import SpecError
-from lab.spec import DEFAULT_RELEASE
-from lab.specfile import explain
-from tuning.units import Kind, parse
-from tuning.workload import Shape, parse_block, parse_ec
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
+from cephlab.tuning.units import Measure, parse
+from cephlab.tuning.workload import Shape, parse_block, parse_ec
 
 SHIPPED = Path(__file__).with_name("references")
 
@@ -74,7 +72,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Reference:
+class Publication:
     """One publication. profile: name of the profile of its cluster; release: of Ceph there.
 
     lost: which graphs the text copy lacks.
@@ -88,20 +86,12 @@ class Reference:
     release: str = DEFAULT_RELEASE
 
 
-_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-_Count = Annotated[int, Field(ge=1, strict=True)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Load(_Table):
-    op: _Text
-    bs: _Text
-    clients: _Count
-    depth: _Count
-    replicas: _Count = 3
+class _Load(TomlTable):
+    op: Text
+    bs: Text
+    clients: Count
+    depth: Count
+    replicas: Count = 3
     ec: str = ""
     hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
     span: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -110,35 +100,27 @@ class _Load(_Table):
     def build(self) -> Shape:
         k, m = parse_ec(self.ec)
         return Shape(
-            self.op,
-            parse_block(self.bs),
-            self.clients,
-            self.depth,
-            replicas=self.replicas,
-            k=k,
-            m=m,
-            hit_ratio=self.hit_ratio,
-            span=self.span,
+            self.op, parse_block(self.bs), self.clients, self.depth, self.replicas, k, m, self.hit_ratio, self.span
         )
 
 
-class _Rebuild(_Table):
-    bytes: _Text
-    nodes_lost: _Count = 1
-    nodes: _Count | None = None
+class _Rebuild(TomlTable):
+    bytes: Text
+    nodes_lost: Count = 1
+    nodes: Count | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     assumed: tuple[Literal["bytes", "share"], ...] = ()
 
     def build(self) -> Rebuild:
-        return Rebuild(parse(self.bytes, Kind.BYTES), self.nodes_lost, self.nodes, self.share)
+        return Rebuild(parse(self.bytes, Measure.BYTES), self.nodes_lost, self.nodes, self.share)
 
 
-class _Published(_Table):
-    name: _Text
+class _Published(TomlTable):
+    name: Text
     kind: FigureKind
     value: float
-    unit: _Text
-    where: _Text
+    unit: Text
+    where: Text
     load: _Load | None = None
     recovery: _Rebuild | None = None
     beyond: str = ""
@@ -165,28 +147,21 @@ class _Published(_Table):
         )
 
 
-class _Reference(_Table):
-    title: _Text
-    profile: _Text
+class _Reference(TomlTable):
+    title: Text
+    profile: Text
     release: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")] = DEFAULT_RELEASE
-    lost: tuple[_Text, ...] = ()
+    lost: tuple[Text, ...] = ()
     figures: Annotated[tuple[_Published, ...], Field(min_length=1)]
 
 
-def load_reference(path: Path) -> Reference:
+def load_reference(path: Path) -> Publication:
     """Read one reference file; SpecError names file, key, what was got and what was wanted."""
-    try:
-        read = _Reference.model_validate(tomllib.loads(path.read_text()))
-    except OSError as error:
-        raise SpecError(f"the reference {path} cannot be read", str(error)) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
-    except ValidationError as error:
-        raise SpecError(f"{path} is not a reference", explain(error), "docs/model.md shows a whole one") from None
-    figures = tuple(one.build() for one in read.figures)
-    return Reference(path.stem, read.title, read.profile, figures, read.lost, read.release)
+    read = read_toml(path, _Reference.model_validate, "reference", "docs/model.md shows a whole one")
+    figures = tuple(figure.build() for figure in read.figures)
+    return Publication(path.stem, read.title, read.profile, figures, read.lost, read.release)
 
 
-def load_references(folder: Path = SHIPPED) -> tuple[Reference, ...]:
+def load_references(folder: Path = SHIPPED) -> tuple[Publication, ...]:
     """Every reference of a folder, by name."""
     return tuple(load_reference(path) for path in sorted(folder.glob("*.toml")))

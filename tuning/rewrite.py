@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Demand
-from tuning.derivation import Derivation, Step
-from tuning.work import Work, work_for
-from tuning.workload import STRIPE_UNIT, Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.work import OperationWork, work_for
+from cephlab.tuning.workload import STRIPE_UNIT, Shape
 
 SOURCE = "ECBackend reads the k chunks of a stripe that is written in part; osd_pool_erasure_code_stripe_unit"
 
 
-def with_reread(demands: Sequence[Demand], work: Work) -> Work:
+def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork:
     """The same work with the price of a chunk that is read before, where the shape has to; a doubt where unknown.
 
     A chunk costs what a random read of its size costs the OSD that leads it.
@@ -28,5 +28,7 @@ def with_reread(demands: Sequence[Demand], work: Work) -> Work:
     except SpecError:
         doubt = "An overwrite of a part of a stripe reads the stripe first: CPU of these reads was not measured."
         return replace(work, doubts=(*work.doubts, doubt))
-    step = Step("read before the write", how, f"{shape.k} chunks at {chunk.cpu * 1e3:.3f} point-ms each", SOURCE)
+    step = DerivationStep(
+        "read before the write", how, f"{shape.k} chunks at {chunk.cpu * 1e3:.3f} point-ms each", SOURCE
+    )
     return replace(work, reread=chunk, derivation=work.derivation + Derivation((step,)))

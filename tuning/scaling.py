@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.errors import SpecError
-from lab.telemetry import demandfile
-from lab.telemetry.demandfile import Measurement
-from tuning.profile import Profile
-from tuning.profilefile import THIS_MACHINE
-from tuning.usl import LEAST_POINTS, Scalability, fit
-from tuning.workload import Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.profilefile import THIS_MACHINE
+from cephlab.tuning.usl import LEAST_POINTS, Scalability, fit
+from cephlab.tuning.workload import Shape
 
 LARGEST_ERROR = 0.10
 """Root mean square of the relative residuals beyond which the points do not follow the law."""
@@ -65,22 +65,26 @@ def measured_points(measured: Iterable[Measurement], shape: Shape) -> list[tuple
     """(clients, operations a second) of what was measured as the shape wants it but for the number of clients."""
     wanted = shape.as_operation()
     return [
-        (float(one.demand.operation.clients), float(one.conditions["iops"]))
-        for one in measured
-        if "iops" in one.conditions
-        and not one.demand.emulated
-        and (one.demand.operation.name, one.demand.operation.block_bytes, one.demand.operation.depth)
+        (float(measurement.demand.operation.clients), float(measurement.conditions["iops"]))
+        for measurement in measured
+        if "iops" in measurement.conditions
+        and not measurement.demand.emulated
+        and (
+            measurement.demand.operation.name,
+            measurement.demand.operation.block_bytes,
+            measurement.demand.operation.depth,
+        )
         == (wanted.name, wanted.block_bytes, wanted.depth)
-        and (one.demand.operation.shards, one.demand.operation.k) == (wanted.shards, wanted.k)
+        and (measurement.demand.operation.shards, measurement.demand.operation.k) == (wanted.shards, wanted.k)
     ]
 
 
 def _measured(folder: Path) -> list[Measurement]:
     """Every measurement of a folder; files of another cephlab are passed over."""
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     for path in sorted(folder.glob("*.json")):
         try:
-            found += demandfile.load_measurements(path)
+            measurements += demandfile.load_measurements(path)
         except SpecError:
             continue
-    return found
+    return measurements

@@ -7,7 +7,7 @@ import re
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class Measure(StrEnum):
     """What a figure measures, by the unit that the model calculates in."""
 
     BYTES = "bytes"
@@ -18,8 +18,8 @@ class Kind(StrEnum):
     POWER = "W"
 
 
-UNITS: dict[Kind, dict[str, float]] = {
-    Kind.BYTES: {
+UNITS: dict[Measure, dict[str, float]] = {
+    Measure.BYTES: {
         "B": 1,
         "KB": 1e3,
         "MB": 1e6,
@@ -30,7 +30,7 @@ UNITS: dict[Kind, dict[str, float]] = {
         "GiB": 2.0**30,
         "TiB": 2.0**40,
     },
-    Kind.RATE: {
+    Measure.RATE: {
         "B/s": 1,
         "MB/s": 1e6,
         "GB/s": 1e9,
@@ -39,26 +39,26 @@ UNITS: dict[Kind, dict[str, float]] = {
         "Mb/s": 1e6 / 8,
         "Gb/s": 1e9 / 8,
     },
-    Kind.TIME: {"s": 1, "ms": 1e-3, "us": 1e-6},
-    Kind.OPS: {"IOPS": 1, "ops/s": 1},
-    Kind.SPEED: {"points": 1},
-    Kind.POWER: {"W": 1},
+    Measure.TIME: {"s": 1, "ms": 1e-3, "us": 1e-6},
+    Measure.OPS: {"IOPS": 1, "ops/s": 1},
+    Measure.SPEED: {"points": 1},
+    Measure.POWER: {"W": 1},
 }
 """Unit -> how many of the kind's own unit it is."""
 
 _FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)")
 
 
-def parse(text: str, kind: Kind) -> float:
+def parse(text: str, kind: Measure) -> float:
     """The figure in the kind's own unit; ValueError says what was wanted."""
     known = ", ".join(UNITS[kind])
-    found = _FIGURE.fullmatch(text.strip())
-    if not found:
+    match = _FIGURE.fullmatch(text.strip())
+    if not match:
         raise ValueError(f'a figure above 0 with its unit, such as "10 {next(iter(UNITS[kind]))}"; units: {known}')
-    scale = UNITS[kind].get(found[2])
+    scale = UNITS[kind].get(match[2])
     if scale is None:
         raise ValueError(f"one of the units {known}")
-    value = float(found[1]) * scale
+    value = float(match[1]) * scale
     if value <= 0:
         raise ValueError("a figure above 0")
     if not math.isfinite(value):
@@ -66,17 +66,17 @@ def parse(text: str, kind: Kind) -> float:
     return value
 
 
-_STEPS: dict[Kind, tuple[tuple[str, float], ...]] = {
-    Kind.BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1)),
-    Kind.RATE: (("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1)),
-    Kind.TIME: (("s", 1), ("ms", 1e-3), ("us", 1e-6)),
-    Kind.OPS: (("k ops/s", 1e3), ("ops/s", 1)),
-    Kind.SPEED: (("points", 1),),
-    Kind.POWER: (("W", 1),),
+_STEPS: dict[Measure, tuple[tuple[str, float], ...]] = {
+    Measure.BYTES: (("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1)),
+    Measure.RATE: (("GB/s", 1e9), ("MB/s", 1e6), ("B/s", 1)),
+    Measure.TIME: (("s", 1), ("ms", 1e-3), ("us", 1e-6)),
+    Measure.OPS: (("k ops/s", 1e3), ("ops/s", 1)),
+    Measure.SPEED: (("points", 1),),
+    Measure.POWER: (("W", 1),),
 }
 
 
-def show(value: float, kind: Kind) -> str:
+def show(value: float, kind: Measure) -> str:
     """The figure for a reader: three significant digits and the largest unit that fits."""
     for unit, size in _STEPS[kind]:
         if abs(value) >= size:

@@ -6,18 +6,20 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Demand
-from tuning.assumptions import Rest, rests
-from tuning.demandsets import of_release
-from tuning.model import Prediction, predict
-from tuning.profile import Profile
-from tuning.recovery import recovery_time
-from tuning.references import FigureKind, Published, Reference
-from tuning.workload import Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.assumptions import Rest, rests
+from cephlab.tuning.demandsets import of_release
+from cephlab.tuning.model import Prediction, predict
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.references import FigureKind, Publication, Published
+from cephlab.tuning.workload import Shape
 
 TARGET_ERROR = 1.25
+"""What the model promises: its predictions are off by less than this on average ..."""
 TARGET_WORST = 2.0
+"""... and none by more than this, as a factor in either direction."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +50,21 @@ class Validation:
 
     def of(self, kinds: Sequence[FigureKind]) -> list[Comparison]:
         """Those that have a prediction, of some kinds."""
-        return [one for one in self.comparisons if one.ratio is not None and one.figure.kind in kinds]
+        return [
+            comparison
+            for comparison in self.comparisons
+            if comparison.ratio is not None and comparison.figure.kind in kinds
+        ]
 
     def error(self, kinds: Sequence[FigureKind]) -> float | None:
         """Geometric mean of how far predictions are off, as a factor of 1 or more; None when there are none."""
-        return geometric_error([one.ratio for one in self.of(kinds) if one.ratio])
+        return geometric_error([comparison.ratio for comparison in self.of(kinds) if comparison.ratio])
 
     def error_without(self, kinds: Sequence[FigureKind]) -> float | None:
         """The same of those that rest on no assumption."""
-        return geometric_error([one.ratio for one in self.of(kinds) if one.ratio and not one.rests])
+        return geometric_error(
+            [comparison.ratio for comparison in self.of(kinds) if comparison.ratio and not comparison.rests]
+        )
 
     def meets(self, kinds: Sequence[FigureKind]) -> bool | None:
         """Whether mean and worst are within the target; None where nothing could be predicted."""
@@ -67,8 +75,8 @@ class Validation:
 
     def worst(self, kinds: Sequence[FigureKind]) -> float | None:
         """The largest factor."""
-        found = [max(one.ratio, 1 / one.ratio) for one in self.of(kinds) if one.ratio]
-        return max(found, default=None)
+        factors = [max(comparison.ratio, 1 / comparison.ratio) for comparison in self.of(kinds) if comparison.ratio]
+        return max(factors, default=None)
 
 
 RATES = (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
@@ -83,7 +91,7 @@ def geometric_error(ratios: Sequence[float]) -> float | None:
 
 def validate(
     demands: Sequence[Demand],
-    references: Sequence[Reference],
+    references: Sequence[Publication],
     profile_of: Callable[[str], Profile],
     *,
     sensitivity: bool = False,
@@ -92,25 +100,25 @@ def validate(
 
     profile_of: a profile by name; sensitivity: also say what each rate rests on.
     """
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for reference in references:
         profile = profile_of(reference.profile)
         made: dict[Shape, Prediction | SpecError] = {}
         theirs = of_release(demands, reference.release)
         compared = [_compare(theirs, reference.name, profile, figure, made) for figure in reference.figures]
-        found += [_resting(theirs, profile, one) if sensitivity else one for one in compared]
-    return Validation(tuple(found))
+        comparisons += [_resting(theirs, profile, comparison) if sensitivity else comparison for comparison in compared]
+    return Validation(tuple(comparisons))
 
 
-def _resting(demands: Sequence[Demand], profile: Profile, one: Comparison) -> Comparison:
+def _resting(demands: Sequence[Demand], profile: Profile, comparison: Comparison) -> Comparison:
     """The comparison of a rate with what it rests on."""
-    shape = one.figure.shape
-    if not one.figure.kind.is_rate or one.predicted is None or shape is None:
-        return one
-    unit = shape.block_bytes if one.figure.kind is FigureKind.BANDWIDTH else 1.0
-    found = rests(demands, profile, one.figure, one.predicted / unit)
-    scaled = tuple(Rest(rest.what, tuple((word, ops * unit) for word, ops in rest.otherwise)) for rest in found)
-    return replace(one, rests=scaled)
+    shape = comparison.figure.shape
+    if not comparison.figure.kind.is_rate or comparison.predicted is None or shape is None:
+        return comparison
+    unit = shape.block_bytes if comparison.figure.kind is FigureKind.BANDWIDTH else 1.0
+    carrying = rests(demands, profile, comparison.figure, comparison.predicted / unit)
+    scaled = tuple(Rest(rest.what, tuple((word, ops * unit) for word, ops in rest.otherwise)) for rest in carrying)
+    return replace(comparison, rests=scaled)
 
 
 def _compare(

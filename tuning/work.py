@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Demand, Resource, Role
-from tuning.derivation import Derivation, Step
-from tuning.workload import FLOWS, Flow, Shape
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand, Resource, Role
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.workload import FLOWS, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
-LOADED = "load generator"
-"""A load generator's first thread, whatever dynamic loader it was started by."""
 """A block this many times beyond the measured ones is called extrapolated."""
+LOADED = "load generator"
+"""A load generator's first thread, whichever dynamic loader started it."""
 
 LINEAR = "service demand is linear in bytes: fixed cost per operation and cost per byte"
 
@@ -54,7 +54,7 @@ def _combine(left: Price, right: Price, a: float, b: float) -> Price:
 
 
 @dataclass(frozen=True)
-class Work:
+class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
     doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe has to be read before
@@ -71,7 +71,7 @@ class Work:
     reread: Price | None = None
 
 
-def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
+def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
     """Fit measured demands to a shape.
 
     Demands of the same operation are used, those of the same protection (copies or EC) before others; between two block
@@ -84,8 +84,8 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> Work:
     if shape.k and not any(demand.operation.k for demand in chosen):
         of_shard, merged[Role.REPLICA] = _shard(demands, shape)
         doubts += of_shard
-        derivation += Derivation((Step("EC", "", of_shard[0]),))
-    return Work(
+        derivation += Derivation((DerivationStep("EC", "", of_shard[0]),))
+    return OperationWork(
         shape=shape,
         client=merged[Role.CLIENT],
         primary=merged[Role.PRIMARY],
@@ -108,19 +108,19 @@ def _shard(demands: Sequence[Demand], shape: Shape) -> tuple[tuple[str, ...], Pr
 
 def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[str, ...]:
     sizes = [demand.operation.block_bytes for demand in chosen]
-    found = []
+    doubts = []
     if block_bytes > _FAR * max(sizes) or block_bytes * _FAR < min(sizes):
         span = " and ".join(str(size) for size in sorted(sizes))
-        found.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {block_bytes} B.")
+        doubts.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {block_bytes} B.")
     names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
     if names:
-        found.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
+        doubts.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
     releases = sorted({demand.release for demand in chosen})
     if len(releases) > 1:
-        found.append(
+        doubts.append(
             f"The line for {shape.operation} of {block_bytes} B is between releases: {' and '.join(releases)}."
         )
-    return tuple(found)
+    return tuple(doubts)
 
 
 def _choose(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
@@ -148,9 +148,9 @@ def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
 
 
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """Demands of the shape's operation that can speak for a block size.
+    """Demands that can speak for a block size: those of the same operation.
 
-    Where there are none: also random ones for sequential ones and the other way round.
+    Where these do not suffice, random ones stand in for sequential ones and the other way round.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
@@ -186,8 +186,10 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
 
 
 def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
-    """Of the demands at a block size: the very operation first, then same protection, copies nearest to the shape's,
-    deepest load."""
+    """The demand at a block size that is closest to a shape: by operation, protection, and number of copies.
+
+    Of equals it is the one with the most in flight, as a loaded cluster has.
+    """
     fitting = [demand for demand in usable if demand.operation.block_bytes == size]
 
     def distance(demand: Demand) -> tuple[bool, bool, bool, int, int]:
@@ -200,12 +202,12 @@ def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
 
 
 def _prices(demand: Demand) -> dict[Role, Price]:
-    """By role, the replica's divided by their number: on a read of an erasure-coded object only k shards are asked."""
+    """Prices by role. The replicas' cost is divided by their number: a read of an erasure code asks k - 1 of them."""
     operation = demand.operation
     reads = Shape(operation.name, operation.block_bytes, 1, 1).flow is Flow.READ
     others = max(1, (operation.k if reads and operation.k else operation.shards) - 1)
-    found = {role: _price(demand, role) for role in (Role.CLIENT, Role.PRIMARY, Role.REPLICA, Role.GATEWAY)}
-    return {**found, Role.REPLICA: found[Role.REPLICA].times(1 / others)}
+    prices = {role: _price(demand, role) for role in (Role.CLIENT, Role.PRIMARY, Role.REPLICA, Role.GATEWAY)}
+    return {**prices, Role.REPLICA: prices[Role.REPLICA].times(1 / others)}
 
 
 def _price(demand: Demand, role: Role) -> Price:
@@ -223,16 +225,16 @@ def _price(demand: Demand, role: Role) -> Price:
 
 def _threads(measured: Mapping[str, float], speed: float) -> dict[str, float]:
     """Points by thread. A dynamic loader gives its own name, as glibc spells it, to the program's first thread."""
-    found: dict[str, float] = {}
+    points: dict[str, float] = {}
     for name, seconds in measured.items():
         known = LOADED if name.startswith("ld-") else name
-        found[known] = found.get(known, 0.0) + seconds * speed
-    return found
+        points[known] = points.get(known, 0.0) + seconds * speed
+    return points
 
 
 def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shape) -> Derivation:
     steps = [
-        Step(
+        DerivationStep(
             "measured",
             "",
             f"{d.operation.name} {d.operation.block_bytes} B, {_protection(d)}, depth {d.operation.depth}, "
@@ -243,12 +245,14 @@ def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shap
     ]
     if len(chosen) > 1:
         sizes = " and ".join(f"{d.operation.block_bytes} B" for d in chosen)
-        steps.append(Step("block size", f"straight line through {sizes}", f"{shape.block_bytes} B", LINEAR))
+        steps.append(DerivationStep("block size", f"straight line through {sizes}", f"{shape.block_bytes} B", LINEAR))
     for role, price in merged.items():
         if price.cpu:
             label = "one replica" if role is Role.REPLICA else role.value
             steps.append(
-                Step(f"CPU of {label}", "seconds x points per CPU", f"{price.cpu * 1e3:.3f} point-milliseconds")
+                DerivationStep(
+                    f"CPU of {label}", "seconds x points per CPU", f"{price.cpu * 1e3:.3f} point-milliseconds"
+                )
             )
     return Derivation(tuple(steps))
 

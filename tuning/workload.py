@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Operation
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Operation
 
 
 class Flow(StrEnum):
@@ -29,7 +29,6 @@ FLOWS = {
     "put": Flow.WRITE,
 }
 _OBJECT = {"get", "put"}
-_RANDOM = {"randread", "randwrite"}
 
 STRIPE_UNIT = 4096
 """osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""
@@ -67,10 +66,6 @@ class Shape:
     @property
     def through_gateway(self) -> bool:
         return self.operation in _OBJECT
-
-    @property
-    def random(self) -> bool:
-        return self.operation in _RANDOM
 
     @property
     def in_flight(self) -> int:
@@ -131,17 +126,17 @@ _EC = re.compile(r"([1-9][0-9]?)\+([1-9][0-9]?)")
 
 def parse_block(text: str) -> int:
     """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise."""
-    found = _BLOCK.fullmatch(text.strip())
-    if not found:
+    match = _BLOCK.fullmatch(text.strip())
+    if not match:
         raise SpecError("the block size is not one", f"got {text!r}, wanted such as 4k, 64k or 4M")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20}[found[2].lower()]
+    return int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
 
 
 def parse_ec(text: str) -> tuple[int, int]:
     """(k, m) of "4+2", (0, 0) of nothing; SpecError otherwise."""
     if not text:
         return 0, 0
-    found = _EC.fullmatch(text.strip())
-    if not found:
+    match = _EC.fullmatch(text.strip())
+    if not match:
         raise SpecError("the erasure code is not one", f"got {text!r}, wanted such as 4+2")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

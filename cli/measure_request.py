@@ -1,0 +1,203 @@
+"""What `cephlab measure` and `cephlab tune effect` were asked to measure, parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cephlab.cli.output import Output
+from cephlab.cli.signals import interruptible
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError, Unavailable
+
+if TYPE_CHECKING:
+    from cephlab.lab.cluster.own import OwnCluster
+    from cephlab.lab.providers.base import Provider
+    from cephlab.lab.providers.select import Choice
+    from cephlab.lab.spec.arch import Arch
+    from cephlab.lab.spec.clusterspec import ClusterSpec
+    from cephlab.lab.telemetry.demand import Demand, Operation
+    from cephlab.lab.telemetry.demandfile import Measurement
+    from cephlab.lab.telemetry.plan import Load, Plan
+
+Say = Callable[[str], None]
+_SIZE = re.compile(r"(\d+)([kKmMgG]?)(?:i?[bB])?")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_LEAST_BYTES = 512
+MAX_DEPTH = 1024
+MAX_CLIENTS = 16
+DISKS = ("auto", "memory", "file")
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """The options, parsed."""
+
+    operations: tuple[tuple[str, int], ...]
+    depth: int
+    low_depth: int | None
+    arch: str
+    replicas: int
+    coding: tuple[int, int]
+    release: str
+    lab: str
+    image: str | None
+    image_bytes: int
+    within: float
+    budget_s: float
+    options: dict[str, str]
+    disks: str = "auto"
+    clients: int = 1
+
+    def plans(self) -> list[Plan]:
+        """One for each operation; SpecError on what is no operation."""
+        from cephlab.lab.telemetry.place import client_name
+        from cephlab.lab.telemetry.plan import Plan
+        from cephlab.lab.telemetry.statistics import Stop
+
+        largest = max(size for _, size in self.operations)
+        if self.image_bytes < largest:
+            raise SpecError(
+                "--size: smaller than an operation", f"got {self.image_bytes}, wanted: {largest} bytes or more"
+            )
+        stop = Stop(self.within, self.budget_s)
+        nodes = tuple(client_name(number) for number in range(self.clients))
+        return [
+            Plan(self._operation(name, size), nodes, self.image_bytes, stop, self.low(), gateway=gateway_of(name))
+            for name, size in self.operations
+        ]
+
+    def low(self) -> Load | None:
+        """The lower load: as asked, or one of several clients, or a quarter of the depth."""
+        from cephlab.lab.telemetry.plan import Load
+
+        if self.low_depth is None and self.clients > 1:
+            return Load(self.depth)
+        depth = self.depth // 4 if self.low_depth is None else self.low_depth
+        return Load(depth, self.clients) if depth else None
+
+    def _operation(self, name: str, size: int) -> Operation:
+        from cephlab.lab.telemetry.demand import Operation
+
+        k, m = self.coding
+        return Operation(name, size, self.depth, replicas=k + m or self.replicas, k=k, m=m, clients=self.clients)
+
+    def spec(self, *, in_memory: bool = False) -> ClusterSpec:
+        """The cluster: an OSD for each copy or shard."""
+        from cephlab.lab.spec.layout import CephSetup
+        from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
+        from cephlab.lab.telemetry.plan import SEQ
+
+        layout = MeasuringLayout(
+            osds=sum(self.coding) or self.replicas,
+            clients=self.clients,
+            gateway=any(gateway_of(name) for name, _ in self.operations),
+            in_memory=in_memory,
+            held_bytes=self.image_bytes * self.clients if any(name == SEQ for name, _ in self.operations) else 0,
+        )
+        return measuring_spec(self.osd_arch, layout, CephSetup(self.release, self.image, self.options))
+
+    def choose(self, world: World) -> tuple[Choice, ClusterSpec]:
+        """The provider and the spec for it; with `auto`, disks are in memory where any has them."""
+        from cephlab.lab.providers.select import AUTO, choose
+        from cephlab.lab.telemetry.place import UNASKED
+
+        needs = UNASKED if self.lab == AUTO else frozenset()
+        if self.disks not in DISKS:
+            raise SpecError(f"--disks: {self.disks!r} is not known", f"wanted: {', '.join(DISKS)}")
+        if self.disks != "file":
+            spec = self.spec(in_memory=True)
+            try:
+                return choose(self.lab, spec, needs, world.providers), spec
+            except Unavailable:
+                if self.disks == "memory":
+                    raise
+        spec = self.spec(in_memory=False)
+        return choose(self.lab, spec, needs, world.providers), spec
+
+    @property
+    def osd_arch(self) -> Arch:
+        from cephlab.lab.spec.arch import parse_arch
+
+        return parse_arch(self.arch)
+
+
+@contextmanager
+def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Say]]:
+    """A healthy cluster for a request, its provider, and what tells progress. ^C removes everything."""
+    from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
+    from cephlab.lab.telemetry.place import HEALTHY_S
+
+    choice, spec = request.choose(world)
+    refuse_unfit(spec, world.home, world.images)
+    out.note(f"provider: {choice.reason}")
+    with interruptible(out.note), out.progress() as say:
+        wanted = ClusterRequest(spec, choice.provider, world.home, world.images)
+        with raise_for(wanted, say, healthy_s=HEALTHY_S) as cluster:
+            yield cluster, choice.provider, say
+
+
+def rated(measurement: Measurement, speed: float) -> Measurement:
+    """The measurement with this machine's core speed; unchanged where it was emulated or measured elsewhere."""
+    from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE
+
+    if measurement.demand.emulated or measurement.conditions.get(MACHINE) == ELSEWHERE:
+        return measurement
+    return replace(measurement, demand=replace(measurement.demand, core_speed=speed))
+
+
+def file_name(request: MeasureRequest, demand: Demand) -> str:
+    """`reef-x86_64-1ff424429b29-randwrite4k-d16-x3.json`. demand: any of those in it."""
+    names = "+".join(f"{name}{_short(size)}" for name, size in request.operations)
+    pool = f"ec{request.coding[0]}+{request.coding[1]}" if any(request.coding) else f"x{request.replicas}"
+    clients = f"-c{request.clients}" if request.clients > 1 else ""
+    image = f"{demand.release}-{demand.arch}-{demand.image[:12]}"
+    return f"{image}-{names}-d{request.depth}{clients}-{pool}.json"
+
+
+def release_of(release: str | None, image: str | None) -> str:
+    """The release to ask for; SpecError where both are given, because a pulled image itself says which it is."""
+    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
+
+    refuse_both(release, image)
+    return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
+
+
+def _short(size_bytes: int) -> str:
+    for unit in "gmk":
+        if size_bytes % _UNITS[unit] == 0:
+            return f"{size_bytes // _UNITS[unit]}{unit}"
+    return str(size_bytes)
+
+
+def gateway_of(operation: str) -> str:
+    """The node of the gateway that an operation goes through; empty for one that goes through none."""
+    from cephlab.lab.telemetry.place import GATEWAY
+    from cephlab.lab.workloads.s3 import OPERATIONS
+
+    return GATEWAY if operation in OPERATIONS else ""
+
+
+def parse_op(text: str, size: str) -> tuple[str, int]:
+    """(name, bytes) from `randread` or `randread:16k`; size: that of operations that name none."""
+    name, _, own = text.partition(":")
+    return name, parse_bytes("--op" if own else "--bs", own or size)
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """Bytes from `4k`, `4M` or a plain number; units are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[1]) * _UNITS[match[2].lower()] < _LEAST_BYTES:
+        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4M")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def parse_ec(text: str) -> tuple[int, int]:
+    """(k, m) from `4+2`."""
+    match = re.fullmatch(r"(\d)\+(\d)", text)
+    if match is None or int(match[1]) < 2 or int(match[2]) < 1:
+        raise SpecError(f"--ec: {text!r} is not K+M", "wanted: K of 2 or more and M of 1 or more", "write 2+1")
+    return int(match[1]), int(match[2])
