@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.arch import host_arch
-from lab.providers.guest import boot, network
-from lab.providers.guest.host import GuestHost
+from cephlab.lab.providers.agent.host import Way
+from cephlab.lab.providers.agent.wire import AGENT, READY
+from cephlab.lab.providers.guest import network
+from cephlab.lab.providers.guest.host import Endpoint, GuestHost
+from cephlab.lab.spec.arch import host_arch
 
 
 @contextmanager
 def agent_here(folder: Path) -> Iterator[GuestHost]:
     """The agent on a port of the loopback interface."""
     agent = subprocess.Popen(
-        [sys.executable, "-I", "-S", str(boot.AGENT), "127.0.0.1", "0"],
+        [sys.executable, "-I", "-S", str(AGENT), "127.0.0.1", "0"],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -30,19 +32,16 @@ def agent_here(folder: Path) -> Iterator[GuestHost]:
         assert keeper.stdout.readline() == "ready\n"
         assert agent.stdout is not None
         line = agent.stdout.readline()
-        assert boot.READY in line.encode()
+        assert READY in line.encode()
         port = int(line.split()[-1])
         kept = network.Network(folder, "10.78.0.0/24", {})
         made = GuestHost(
             "n0",
             host_arch(),
             "127.0.0.1",
-            control="127.0.0.1",
             emulated=False,
-            port=port,
-            connect=kept.connect,
-            running=lambda: agent.poll() is None,
-            folder=folder,
+            way=Way(lambda: kept.connect("127.0.0.1", port), lambda: agent.poll() is None),
+            endpoint=Endpoint(folder, "127.0.0.1", port),
         )
         yield made
         made.hang_up()

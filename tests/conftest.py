@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import gc
 
+import pytest
 from typer import testing
 from typer.main import get_command
+
+from tests.strangers import Strangers
 
 SELDOM = 200_000
 """Allocations between two collections of garbage, where Python has 700: modules and tests are made once and stay."""
@@ -22,3 +25,8 @@ def pytest_configure() -> None:
 def pytest_collection_finish() -> None:
     """What collecting made stays until the end; no collection of garbage has to go through it again."""
     gc.freeze()
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> Strangers:
+    return Strangers(monkeypatch)

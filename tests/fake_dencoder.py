@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
-from lab.arch import Arch
-from lab.errors import CommandFailed
-from lab.process import Result
+from cephlab.lab.base.errors import CommandFailed
+from cephlab.lab.base.process import Result
+from cephlab.lab.spec.arch import Arch
 
 
 @dataclass

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.arch import Arch, host_arch, parse_arch
-from lab.errors import CommandFailed, Unavailable
-from lab.home import Home
-from lab.images.recipe import read_recipes
-from lab.images.resolve import DebianSource
-from lab.images.store import ImageStore
-from lab.process import Result
+from cephlab.lab.base.errors import CommandFailed, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.images.lock import PINS
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.images.resolve import DebianSource
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.spec.arch import Arch, host_arch, parse_arch
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 VERSIONS = {"ceph-osd": "18.2.7+ds-1", "bash": "5.2.37-2+b10", "libattr1": "1:2.5.2-3"}
@@ -24,10 +26,12 @@ VERSIONS = {"ceph-osd": "18.2.7+ds-1", "bash": "5.2.37-2+b10", "libattr1": "1:2.
 class FakeTools:
     """Understands the two calls of mmdebstrap and the call of compileall that a build makes.
 
-    versions: what the archive has. unpacking: called with the root once a tree is half there.
+    versions: what the archive has; older: what it has besides, which apt takes where it is told to. unpacking: called
+    with the root once a tree is half there.
     """
 
     versions: dict[str, str] = field(default_factory=lambda: dict(VERSIONS))
+    older: dict[str, str] = field(default_factory=dict)
     unpacking: Callable[[Path], None] = lambda _root: None
     missing: frozenset[str] = frozenset()
     refusal: str = ""
@@ -36,6 +40,7 @@ class FakeTools:
     compiles: bool = True
     calls: list[tuple[str, str]] = field(default_factory=list)
     hooks: list[list[str]] = field(default_factory=list)
+    argvs: list[Sequence[str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def locate(self, program: str) -> str | None:
@@ -71,6 +76,7 @@ class FakeTools:
         arch = parse_arch(_option(argv, "--arch"))
         hooks = [option.removeprefix("--setup-hook=") for option in argv if option.startswith("--setup-hook=")]
         self.hooks.append(hooks)
+        self.argvs.append(argv)
         special = shlex.split(hooks[-1])
         if self.refusal:
             raise CommandFailed(argv, 25, "", self.refusal, "this machine")
@@ -85,9 +91,12 @@ class FakeTools:
     def _resolve(self, argv: Sequence[str], arch: Arch, scratch: Path) -> Result:
         self._note("resolve", arch)
         (scratch / "lists").mkdir()
+        pins = (scratch / "pins").read_text() if self._pinned(scratch) else ""
+        told = {name for name, version in self.older.items() if f"Package: {name}\nPin: version {version}\n" in pins}
         lines = [
-            f"'mirror:pool/{name}.deb' {name}_{version.replace(':', '%3a')}_{arch.debian}.deb 1000 SHA256:00"
-            for name, version in self.versions.items()
+            f"'mirror:pool/{name}.deb' {name}_{version.replace(':', '%3a')}_{arch.debian}.deb 1000"
+            f" SHA256:{sum_of(version)}"
+            for name, version in (self.versions | {name: self.older[name] for name in told}).items()
         ]
         (scratch / "plan").write_text("\n".join(lines) + "\n")
         return Result(tuple(argv), 0, b"", b"")
@@ -96,6 +105,9 @@ class FakeTools:
         self._note("unpack", arch)
         root = Path(next(word for word in argv if word.endswith("/root")))
         make_tree(root, arch, lacking=self.lacking_programs, elf_machine=self.elf_machine)
+        if self._pinned(root.parent.parent):
+            (root / PINS).parent.mkdir(parents=True)
+            (root / PINS).touch()
         self.unpacking(root)
         return Result(tuple(argv), 0, b"", b"")
 
@@ -112,6 +124,10 @@ class FakeTools:
             cache.mkdir()
             (cache / "rados.cpython-313.pyc").write_bytes(b"code")
         return Result(tuple(argv), 1, b"", b"*** a test file of a package does not compile")
+
+    def _pinned(self, scratch: Path) -> bool:
+        """Whether the last call brought its pins where apt looks for them."""
+        return f"upload {scratch / 'pins'} /{PINS}" in self.hooks[-1]
 
     def _note(self, kind: str, arch: Arch) -> None:
         with self.lock:
@@ -135,6 +151,11 @@ class FakePreload:
             raise Unavailable(f"there is no working C compiler for {arch}", "", f"install gcc-{arch.debian}")
         self.compiling()
         target.write_bytes(self.code)
+
+
+def sum_of(version: str) -> str:
+    """The sum of the one file that there is of a version."""
+    return hashlib.sha256(version.encode()).hexdigest()
 
 
 def make_tree(root: Path, arch: Arch, *, lacking: frozenset[str] = frozenset(), elf_machine: int | None = None) -> None:
@@ -168,6 +189,7 @@ def make_store(
     *,
     keyring: bool = True,
     home: Home | None = None,
+    mirror: str | None = None,
 ) -> ImageStore:
     """A store below `folder` that touches nothing outside it."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,7 +200,7 @@ def make_store(
         home or Home(folder / "home"),
         tools=tools or FakeTools(),
         preload=preload or FakePreload(),
-        source=DebianSource(keyrings=[ring]),
+        source=DebianSource(mirror, keyrings=[ring]),
     )
 
 

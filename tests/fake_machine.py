@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from lab.ceph.client import CephCommandFailed
-from lab.process import Result
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.client import CephCommandFailed
 
 SWAPS = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n/dev/sda2  partition\t1048572\t\t0\t\t-2\n"
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from lab.arch import Arch
-from lab.ceph.pgs import Pg
-from tests.test_interop_mirror import FakePool
+from cephlab.lab.ceph.pgs import Pg
+from cephlab.lab.spec.arch import Arch
+from tests.suites.test_interop_mirror import FakePool
 
 OSDS = {0: Arch.X86_64, 1: Arch.X86_64, 2: Arch.AARCH64}
 ACCEPTED = {"osd pool create", "osd pool set", "osd pool application enable", "osd pool delete"}
@@ -65,9 +65,6 @@ class FakeOsds:
 
     def wait(self, _ready: Callable[[Any], bool], *, what: str) -> None:
         assert what
-
-    def newest_map(self, _osd: int) -> int:
-        return 1
 
     def stop(self, name: str) -> None:
         assert name in {f"osd.{osd}" for osd in OSDS}
@@ -138,6 +135,8 @@ class Reader:
         return tuple(self.cluster.pg(int(pgid.partition(".")[2], 16)) for pgid in pgids)
 
     def tell(self, target: str, prefix: str) -> Any:
+        if prefix == "status":
+            return {"newest_map": 1}
         assert prefix == "perf dump"
         return {"osd": {"op": self.cluster.asked[int(target.removeprefix("osd."))]}}
 

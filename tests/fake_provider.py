@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, LabError, Unavailable
-from lab.home import Home
-from lab.host import Facts
-from lab.process import Result
-from lab.providers.base import Images, Lab, Progress, untold
-from lab.runs import Run, Runs, write_json
-from lab.spec import Capability, ClusterSpec, Node, build_spec
-from lab.specfile import spec_to_json
+from cephlab.lab.base.errors import LabBroken, LabError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.base.runs import Run, RunId, Runs, run_ids, write_json
+from cephlab.lab.providers.base import Images, Lab, Progress, untold
+from cephlab.lab.providers.host import Facts
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
+from cephlab.lab.spec.layout import build_spec
+from cephlab.lab.spec.specfile import spec_to_json
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 FSID = "5f0c6c1e-7f7b-4e0a-9a43-2f8f6c0f9b11"
@@ -223,7 +224,7 @@ class FakeProvider:
             raise LabBroken("the engine does not answer", "", "start it")
         return self.lab
 
-    def prune(self, home: Home, run_id: str) -> list[str]:
+    def prune(self, home: Home, run_id: RunId) -> list[str]:
         if run_id in self.stuck:
             raise LabBroken("a process does not die", "pid 7", "look at the kernel's log")
         if run_id not in self.holding:
@@ -231,8 +232,8 @@ class FakeProvider:
         self.holding.remove(run_id)
         return [f"process of {run_id}"]
 
-    def leftovers(self, home: Home) -> frozenset[str]:
-        return frozenset(self.holding)
+    def leftovers(self, home: Home) -> frozenset[RunId]:
+        return run_ids(self.holding)
 
 
 def providers(*fakes: FakeProvider) -> dict[str, Callable[[], FakeProvider]]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fixtures.raising import Before
-from lab.ceph.logs import Allowed, LogMarks
-from lab.cluster import Cluster
-from lab.errors import CephTrouble, LabBroken, LabError, SpecError, Unavailable
-from lab.scenario import Scenario, Stage, Topology
-from lab.spec import Capability
+import pytest
+
+from cephlab.fixtures.raising import BeforeScenario
+from cephlab.lab.base.errors import CephTrouble, LabBroken, LabError, NotInstalled, Unavailable
+from cephlab.lab.ceph.logs import Allowed, LogMarks
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import Capability
 
 CLEAN: Mapping[str, Any] = {
     "crashes": [],
@@ -72,12 +75,12 @@ class FakeRaised:
         if self.broken is not None:
             raise self.broken
 
-    def before(self) -> Before:
+    def before(self) -> BeforeScenario:
         assert self.open
         self.left = {}
-        return Before(LogMarks({}), frozenset(), {})
+        return BeforeScenario(LogMarks({}), frozenset(), {})
 
-    def aftermath(self, before: Before, allowed: tuple[Allowed, ...], *, settle: bool) -> dict[str, Any]:
+    def aftermath(self, before: BeforeScenario, allowed: tuple[Allowed, ...], *, settle: bool) -> dict[str, Any]:
         assert self.open
         if self.unseen is not None:
             raise self.unseen
@@ -110,11 +113,13 @@ class FakeRaiser:
     close_error: LabError | None = None
     keep_error: LabError | None = None
     lacking: frozenset[Capability] = frozenset()
-    refused: SpecError | None = None
+    refused: LabError | None = None
+    absent: Sequence[NotInstalled] = ()
     release: str = "reef"
     did: list[str] = field(default_factory=list)
     up: FakeRaised | None = None
     _count: int = 0
+    _asked: int = 0
 
     def pytest_cephlab_raiser(self, config: object) -> FakeRaiser:
         return self
@@ -123,6 +128,9 @@ class FakeRaiser:
         assert not self.did, "refusals come before anything starts"
         if self.refused is not None:
             raise self.refused
+        asked, self._asked = self._asked, self._asked + 1
+        if asked < len(self.absent):
+            raise self.absent[asked]
 
     def provider_for(self, topology: Topology, needs: frozenset[Capability]) -> str:
         if self.lacking & needs:
@@ -193,6 +201,19 @@ def mistaken(stage: Stage) -> None:
 def crashing(stage: Stage) -> None:
     good(stage)
     fake_of(stage).left = {"crashes": ["osd.0: assert failed"]}
+
+
+def crashing_in_silence(stage: Stage) -> None:
+    """Shows nothing itself, and what it leaves behind is worse than that."""
+    fake_of(stage).left = {"crashes": ["osd.0: assert failed"]}
+
+
+def asserting(stage: Stage) -> None:
+    raise AssertionError("an assertion of the scenario's own")
+
+
+def skipping(stage: Stage) -> None:
+    pytest.skip("not on this machine")
 
 
 def sickening(stage: Stage) -> None:

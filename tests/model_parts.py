@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.arch import Arch
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
-from tuning.profile import DiskKind, DiskRole, Disks, Figure, Machine, Profile, Threads
-from tuning.units import Kind
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.units import Measure
 
 
-def figure(value: float, kind: Kind) -> Figure:
+def figure(value: float, kind: Measure) -> Figure:
     return Figure(value, kind, "test")
 
 
@@ -18,9 +18,9 @@ def disks(
     name: str = "d", *, kind: DiskKind = DiskKind.NVME, role: DiskRole = DiskRole.DATA, count: int = 1, **rated: float
 ) -> Disks:
     """rated: read_iops, write_iops, seq_read, seq_write, sync_latency, read_latency, shared_link."""
-    kinds = {"iops": Kind.OPS, "seq": Kind.RATE, "lat": Kind.TIME, "link": Kind.RATE}
+    kinds = {"iops": Measure.OPS, "seq": Measure.RATE, "lat": Measure.TIME, "link": Measure.RATE}
     given = {key: figure(value, next(k for part, k in kinds.items() if part in key)) for key, value in rated.items()}
-    return Disks(name, kind, role, count, figure(1e12, Kind.BYTES), **given)  # type: ignore[arg-type]
+    return Disks(name, kind, role, count, figure(1e12, Measure.BYTES), **given)  # type: ignore[arg-type]
 
 
 def machine(
@@ -33,23 +33,23 @@ def machine(
     threads_per_core: int = 1,
     gateways: int = 0,
     disk: tuple[Disks, ...] = (),
-) -> Machine:
-    return Machine(
+) -> MachineClass:
+    return MachineClass(
         name=name,
         count=count,
         arch=Arch.X86_64,
         cores=cores,
         threads_per_core=threads_per_core,
-        core_speed=figure(speed, Kind.SPEED),
-        memory=figure(1e11, Kind.BYTES),
-        bandwidth=figure(bandwidth, Kind.RATE),
+        core_speed=figure(speed, Measure.SPEED),
+        memory=figure(1e11, Measure.BYTES),
+        bandwidth=figure(bandwidth, Measure.RATE),
         disks=disk,
         gateways=gateways,
     )
 
 
 def profile(
-    *nodes: Machine, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10**16
+    *nodes: MachineClass, clients_on_nodes: bool = False, rtt_s: float = 0.0001, pgs: int | None = 10**16
 ) -> Profile:
     """pgs: so many that every OSD has its exact share, unless the test is about that."""
     return Profile(
@@ -57,7 +57,7 @@ def profile(
         title="test",
         nodes=nodes or (machine(disk=(disks(),)),),
         clients=() if clients_on_nodes else (machine("client", count=100),),
-        rtt=figure(rtt_s, Kind.TIME),
+        rtt=figure(rtt_s, Measure.TIME),
         mtu_bytes=9000,
         threads=Threads(),
         clients_on_nodes=clients_on_nodes,

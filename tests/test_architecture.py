@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
 
+from cephlab.lab.providers.select import PROVIDERS
+from tests.code_tree import PACKAGES, ROOT, functions, imports, modules, nodes, package_of, trees
+
 Rule = Callable[[str, ast.Module], Iterator[str]]
 """Path below the repository and its syntax tree -> one line for each place that breaks the rule."""
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("lab", "tuning", "fixtures", "suites", "cli", "tests")
-
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-MAX_POSITIONAL = 6
+MAX_PARAMETERS = 6
 
 MAY_IMPORT = {
     "lab": {"lab"},
@@ -31,64 +30,51 @@ MAY_IMPORT = {
 """Which packages of ours each package may import."""
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "workers", "clock", "arch", "process", "redaction", "releases", "revision"),
-    (
-        "spec",
-        "history",
-        "operations",
-        "movement",
-        "plot",
-        "timeline",
-        "home",
-        "runs",
-        "checks",
-        "specfile",
-        "inventory",
-        "tierspec",
-        "probe",
-    ),
-    ("host",),
-    ("images",),
+    ("base",),
+    ("spec", "history"),
+    ("images", "checks"),
     ("providers",),
     ("ceph",),
-    ("deploy", "preflight", "patience", "prune", "rates"),
+    ("services",),
     ("cluster",),
-    (
-        "insist",
-        "pools",
-        "tiers",
-        "gateway",
-        "kept",
-        "pulled",
-        "attach",
-        "upgrade",
-        "migrate",
-        "blockstack",
-        "workloads",
-        "faults",
-        "telemetry",
-        "knobs",
-        "hypervisor",
-    ),
-    ("scenario", "archive", "attempts", "report", "summary", "series", "schemas", "doctor"),
+    ("blockstack",),
+    ("workloads", "faults"),
+    ("telemetry",),
+    ("tunables", "scenario"),
+    ("archive",),
+    ("report",),
 )
-"""Inside lab, bottom to top: a part imports its own layer and those below."""
+"""Inside lab, bottom to top: a room imports rooms of lower layers only."""
 
 LAYER_OF = {part: index for index, parts in enumerate(LAYERS) for part in parts}
 
+PROVIDERS_IMPORT = {
+    "local": {"local"},
+    "container": {"container", "engine"},
+    "lxd": {"lxd", "engine", "guest"},
+    "guest": {"guest", "agent"},
+    "ssh": {"ssh", "agent"},
+    "engine": {"engine"},
+    "agent": {"agent"},
+}
+"""Which folders of lab/providers each of them may import. Virtual machines of LXD's boot as QEMU's guests do."""
+
+OTHER_MEANINGS = {"lab/images/export.py", "suites/hci/krbd.py", "suites/hci/hypervisor/command.py"}
+"""Where such a word is the form of an image's file, or a folder of QEMU's."""
+
 PYTEST_USERS = {"fixtures", "suites", "tests"}
 PROCESS_STARTERS = {
-    "lab/process.py",
-    "lab/hypervisor/inside.py",
-    "lab/providers/guest/inside/programs.py",
+    "lab/base/process.py",
+    "suites/hci/hypervisor/inside.py",
+    "lab/providers/agent/inside/programs.py",
     "lab/providers/ssh/remote/start.py",
 }
 """All but the first run on a host. tests/ may start processes: they run the project's own commands as a user would."""
 SLEEPERS = {
-    "lab/clock.py",
-    "lab/hypervisor/inside.py",
+    "lab/base/clock.py",
+    "suites/hci/hypervisor/inside.py",
     "lab/workloads/load_program.py",
-    "lab/providers/guest/inside/__main__.py",
+    "lab/providers/agent/inside/__main__.py",
     "lab/providers/ssh/remote/start.py",
     "lab/providers/ssh/remote/sweep.py",
 }
@@ -96,33 +82,6 @@ SLEEPERS = {
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 MARKERS = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 PROCESS_CALLS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp"}
-
-
-def package_of(path: str) -> str:
-    return PurePosixPath(path).parts[0]
-
-
-@cache
-def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """All of a module's, in the order of `ast.walk`; a dozen rules look at them."""
-    return tuple(ast.walk(tree))
-
-
-def imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, dotted module) of every import; `from a import b` gives `a.b`, as b may be a module."""
-    for node in nodes(tree):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                yield node.lineno, "(relative)"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
-
-
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
 
 
 def one_way_packages(path: str, tree: ast.Module) -> Iterator[str]:
@@ -137,17 +96,54 @@ def one_way_packages(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def one_way_layers(path: str, tree: ast.Module) -> Iterator[str]:
-    """Inside lab, imports go down the layers."""
+    """Inside lab there are rooms, no loose modules, and a room imports from lower layers only."""
     parts = PurePosixPath(path).with_suffix("").parts
     if parts[0] != "lab" or parts == ("lab", "__init__"):
         return
-    if parts[1] not in LAYER_OF:
-        yield f"{path} has no layer: give lab.{parts[1]} its place in LAYERS"
+    room = parts[1]
+    if room not in LAYER_OF:
+        yield f"{path} has no layer: give the room lab/{room} its place in LAYERS"
         return
     for line, module in imports(tree):
         target = module.split(".")[1:2]
-        if module.startswith("lab.") and LAYER_OF.get(target[0], len(LAYERS)) > LAYER_OF[parts[1]]:
-            yield f"{path}:{line} imports {module}, which is above it"
+        if not module.startswith("lab.") or target[0] == room:
+            continue
+        if LAYER_OF.get(target[0], len(LAYERS)) >= LAYER_OF[room]:
+            yield f"{path}:{line} imports {module}, which is not below it"
+
+
+def providers_apart(path: str, tree: ast.Module) -> Iterator[str]:
+    """A provider imports no other's folder; what several share has a folder of its own."""
+    parts = PurePosixPath(path).parts
+    if parts[:2] != ("lab", "providers") or len(parts) < 4:
+        return
+    for line, module in imports(tree):
+        target = module.split(".")[2:3]
+        if module.startswith("lab.providers.") and target[0] in set(PROVIDERS_IMPORT) - PROVIDERS_IMPORT[parts[2]]:
+            yield f"{path}:{line} imports {module}, which is another provider's"
+
+
+def providers_by_what_they_can_do(path: str, tree: ast.Module) -> Iterator[str]:
+    """Outside of lab/providers nobody knows a provider by its name: each says itself what it can do, and is called."""
+    if path.startswith("lab/providers/") or package_of(path) == "tests" or path in OTHER_MEANINGS:
+        return
+    for node in nodes(tree):
+        if isinstance(node, ast.Constant) and node.value in PROVIDERS:
+            yield f"{path}:{node.lineno} names the provider {node.value!r}"
+
+
+def one_import_name(path: str, tree: ast.Module) -> Iterator[str]:
+    """Everything is imported as cephlab.…: another project may have folders called lab or fixtures."""
+    for node in nodes(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            if name.split(".")[0] in set(PACKAGES) - {"tests"}:
+                yield f"{path}:{node.lineno} imports {name}; write cephlab.{name}"
 
 
 def pytest_only_in_suites(path: str, tree: ast.Module) -> Iterator[str]:
@@ -158,7 +154,7 @@ def pytest_only_in_suites(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def one_process_starter(path: str, tree: ast.Module) -> Iterator[str]:
-    """Only lab/process.py starts processes."""
+    """Only lab/base/process.py starts processes."""
     if path in PROCESS_STARTERS or package_of(path) == "tests":
         return
     for line, module in imports(tree):
@@ -170,7 +166,7 @@ def one_process_starter(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def one_sleeper(path: str, tree: ast.Module) -> Iterator[str]:
-    """Only lab/clock.py sleeps."""
+    """Only lab/base/clock.py sleeps."""
     if path in SLEEPERS or package_of(path) == "tests":
         return
     for node in nodes(tree):
@@ -202,13 +198,14 @@ def small_functions(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} {node.name} has {lines} lines, at most {MAX_FUNCTION_LINES}"
 
 
-def few_positional(path: str, tree: ast.Module) -> Iterator[str]:
-    """A call with many unnamed arguments cannot be read."""
+def few_parameters(path: str, tree: ast.Module) -> Iterator[str]:
+    """A function with many parameters has too many things to do, or they belong together. Tests count unnamed ones."""
     for node in functions(tree):
-        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-        count = len([name for name in names if name not in {"self", "cls"}])
-        if count > MAX_POSITIONAL:
-            yield f"{path}:{node.lineno} {node.name}: put a * before {names[-count + MAX_POSITIONAL]}, or group them"
+        named = [] if package_of(path) == "tests" else node.args.kwonlyargs
+        arguments = [*node.args.posonlyargs, *node.args.args, *named]
+        count = len([argument for argument in arguments if argument.arg not in {"self", "cls"}])
+        if count > MAX_PARAMETERS:
+            yield f"{path}:{node.lineno} {node.name} has {count} parameters, at most {MAX_PARAMETERS}: group them"
 
 
 def no_blind_except(path: str, tree: ast.Module) -> Iterator[str]:
@@ -244,13 +241,16 @@ def _is_name(node: ast.expr | None, name: str) -> bool:
 RULES: tuple[Rule, ...] = (
     one_way_packages,
     one_way_layers,
+    providers_apart,
+    providers_by_what_they_can_do,
+    one_import_name,
     pytest_only_in_suites,
     one_process_starter,
     one_sleeper,
     module_docstring,
     small_files,
     small_functions,
-    few_positional,
+    few_parameters,
     no_blind_except,
     no_async,
     no_mixins,
@@ -260,16 +260,6 @@ RULES: tuple[Rule, ...] = (
 def bad_name(path: str) -> bool:
     """Whether a file or a folder of the path has a name that says nothing."""
     return any(part.split(".")[0].strip("_") in FORBIDDEN_NAMES for part in PurePosixPath(path).parts)
-
-
-def modules() -> list[str]:
-    found = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
-    return sorted(found)
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    return {path: ast.parse((ROOT / path).read_text()) for path in modules()}
 
 
 def texts() -> list[Path]:
@@ -307,33 +297,41 @@ LONG_FILE = "x = 1\n" * (MAX_FILE_LINES + 1)
 
 
 BAD_SOURCES: tuple[tuple[Rule, str, str], ...] = (
-    (one_way_packages, "lab/spec.py", "import tuning.model"),
-    (one_way_packages, "lab/spec.py", "from fixtures import plugin"),
-    (one_way_packages, "tuning/model.py", "from fixtures.options import x"),
-    (one_way_packages, "fixtures/cluster.py", "import suites.interop"),
-    (one_way_packages, "lab/spec.py", "from . import arch"),
-    (one_way_packages, "suites/interop/x.py", "from cli import main"),
-    (one_way_layers, "lab/providers/container.py", "from lab.ceph.client import Ceph"),
-    (one_way_layers, "lab/providers/container.py", "from lab import ceph"),
-    (one_way_layers, "lab/errors.py", "def f():\n    import lab.host"),
-    (one_way_layers, "lab/checks/scrub.py", "from lab.cluster import Cluster"),
+    (one_way_packages, "lab/spec/clusterspec.py", "import cephlab.tuning.model"),
+    (one_way_packages, "lab/spec/clusterspec.py", "from cephlab.fixtures import plugin"),
+    (one_way_packages, "tuning/model.py", "from cephlab.fixtures.options import x"),
+    (one_way_packages, "fixtures/cluster.py", "import cephlab.suites.interop"),
+    (one_way_packages, "lab/spec/clusterspec.py", "from . import arch"),
+    (one_way_packages, "suites/interop/x.py", "from cephlab.cli import main"),
+    (one_way_layers, "lab/providers/container/lab.py", "from cephlab.lab.ceph.client import Ceph"),
+    (one_way_layers, "lab/providers/container/lab.py", "from cephlab.lab import ceph"),
+    (one_way_layers, "lab/base/errors.py", "def f():\n    import cephlab.lab.providers.host"),
+    (one_way_layers, "lab/checks/scrub.py", "from cephlab.lab.cluster.cluster import Cluster"),
     (one_way_layers, "lab/novelty.py", "x = 1"),
-    (pytest_only_in_suites, "lab/spec.py", "import pytest"),
+    (one_way_layers, "lab/spec/arch.py", "from cephlab.lab.history.history import Event"),
+    (providers_apart, "lab/providers/ssh/host.py", "from cephlab.lab.providers.guest.host import GuestHost"),
+    (providers_apart, "lab/providers/agent/host.py", "from cephlab.lab.providers.guest import boot"),
+    (providers_by_what_they_can_do, "lab/telemetry/x.py", "fit = name in ('local', 'container')"),
+    (one_import_name, "lab/spec/arch.py", "from lab.base import errors"),
+    (one_import_name, "tests/x.py", "import suites.block"),
+    (pytest_only_in_suites, "lab/spec/clusterspec.py", "import pytest"),
     (pytest_only_in_suites, "cli/gate.py", "from pytest import main"),
-    (one_process_starter, "lab/cluster.py", "import subprocess"),
+    (one_process_starter, "lab/cluster/cluster.py", "import subprocess"),
     (one_process_starter, "cli/main.py", "from subprocess import run"),
-    (one_process_starter, "lab/cluster.py", "import os\nos.system('true')"),
-    (one_sleeper, "lab/cluster.py", "import time\ntime.sleep(1)"),
+    (one_process_starter, "lab/cluster/cluster.py", "import os\nos.system('true')"),
+    (one_sleeper, "lab/cluster/cluster.py", "import time\ntime.sleep(1)"),
     (one_sleeper, "suites/interop/x.py", "from time import sleep"),
-    (module_docstring, "lab/spec.py", "x = 1"),
-    (small_files, "lab/spec.py", LONG_FILE),
-    (small_functions, "lab/spec.py", LONG_FUNCTION),
-    (few_positional, "lab/spec.py", "def f(a, b, c, d, e, f, g): ..."),
-    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept Exception:\n    pass"),
-    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept (OSError, BaseException):\n    g()"),
-    (no_blind_except, "lab/spec.py", "try:\n    f()\nexcept:\n    g()"),
-    (no_async, "lab/spec.py", "async def f(): ..."),
-    (no_mixins, "lab/spec.py", "class RunMixin: ..."),
+    (module_docstring, "lab/spec/clusterspec.py", "x = 1"),
+    (small_files, "lab/spec/clusterspec.py", LONG_FILE),
+    (small_functions, "lab/spec/clusterspec.py", LONG_FUNCTION),
+    (few_parameters, "lab/spec/clusterspec.py", "def f(a, b, c, d, e, f, g): ..."),
+    (few_parameters, "lab/providers/host.py", "def run(self, a, b, *, c, d, e, f, g=1): ..."),
+    (few_parameters, "tests/x.py", "def f(a, b, c, d, e, f, g): ..."),
+    (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept Exception:\n    pass"),
+    (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept (OSError, BaseException):\n    g()"),
+    (no_blind_except, "lab/spec/clusterspec.py", "try:\n    f()\nexcept:\n    g()"),
+    (no_async, "lab/spec/clusterspec.py", "async def f(): ..."),
+    (no_mixins, "lab/spec/clusterspec.py", "class RunMixin: ..."),
 )
 
 
@@ -349,21 +347,21 @@ def test_every_rule_has_a_bad_source() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_no_rule_bites_good_code(rule: Rule) -> None:
     good = '''"""A module."""
-from lab.errors import LabError
+from cephlab.lab.base.errors import LabError
 
-def f(self, a, b, c, d, e, g, *, h=1):
+def f(self, a, b, c, d, e, *, g=1):
     try:
         return a
     except BaseException:
         raise
 '''
-    assert list(rule("lab/cluster.py", ast.parse(good))) == []
+    assert list(rule("lab/cluster/cluster.py", ast.parse(good))) == []
 
 
 @pytest.mark.parametrize("path", ["lab/utils/x.py", "lab/_helpers.py", "tests/common.py"])
 def test_empty_names_are_seen(path: str) -> None:
     assert bad_name(path)
-    assert not bad_name("lab/history.py")
+    assert not bad_name("lab/history/history.py")
 
 
 def test_markers_are_seen() -> None:

@@ -13,16 +13,50 @@ from typing import Any
 
 import pytest
 import typer.main
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from typer.core import TyperGroup
 
-from cli.main import app
-from lab.images.recipe import RECIPES, read_recipes
-from lab.specfile import spec_from_json
+from cephlab.cli.main import app
+from cephlab.fixtures.run import suite_names
+from cephlab.lab.archive.archive import Ending
+from cephlab.lab.images.recipe import RECIPES, read_recipes
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.specfile import spec_from_json
+from cephlab.suites import (
+    baseline,
+    block,
+    cachetier,
+    dmcache,
+    hci,
+    interop,
+    migration,
+    powerloss,
+    resilience,
+    standing,
+    upgrade,
+)
 from tests.test_architecture import LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent
-PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-CONDITIONS = {"always", "x86_64", "aarch64", "no-engine", "lxd", "probe", "guests", "kvm"}
+DOCS = ROOT / "docs"
+PROSE = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+LONGEST_LINE = 120
+LARGEST_PICTURE = 300_000
+CONDITIONS = {
+    "always",
+    "x86_64",
+    "aarch64",
+    "no-engine",
+    "lxd",
+    "probe",
+    "test",
+    "guests",
+    "uml",
+    "qemu",
+    "kvm",
+    *suite_names(),
+}
 PROOF = re.compile(r"cmd:[\w-]+|file:/\S+|python:|binfmt:(x86_64|aarch64)")
 
 # Put together here so that this file does not contain what it forbids.
@@ -41,12 +75,16 @@ FORBIDDEN = re.compile(
 )
 
 
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
 def blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), re.DOTALL)
 
 
 def all_blocks(language: str) -> list[tuple[str, str]]:
-    return [(path.name, block) for path in PROSE for block in blocks(path, language)]
+    return [(named(path), block) for path in PROSE for block in blocks(path, language)]
 
 
 def command(words: list[str]) -> tuple[Any, list[str]]:
@@ -66,10 +104,11 @@ def leaf_names(group: Any, prefix: str = "") -> Iterator[str]:
         yield prefix
 
 
-def readme_commands() -> set[str]:
-    """First words of each command in README's table; `cephlab image build`, `image ls` is two."""
-    table = "\n".join(line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("| `cephlab"))
-    return {name.removeprefix("cephlab ") for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row)}
+def listed_commands() -> set[str]:
+    """First words of each command in the page's table; `cephlab image build`, `image ls` is two."""
+    lines = (DOCS / "reference" / "cli.md").read_text().splitlines()
+    rows = [line.split("|")[1] for line in lines if line.startswith("| `cephlab")]
+    return {name.removeprefix("cephlab ") for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
 
 def tox_environments() -> set[str]:
@@ -90,9 +129,9 @@ def tracked() -> list[Path]:
     return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
-def test_readme_lists_the_commands_that_exist() -> None:
+def test_the_reference_lists_the_commands_that_exist() -> None:
     real = set(leaf_names(typer.main.get_command(app)))
-    assert readme_commands() == real
+    assert listed_commands() == real
 
 
 @pytest.mark.parametrize(("file", "block"), all_blocks("bash"))
@@ -118,9 +157,50 @@ def test_there_are_shell_blocks_to_look_at() -> None:
     assert sum(block.count("cephlab") for _, block in all_blocks("bash")) >= 4
 
 
-def test_readme_lists_the_tox_environments_that_exist() -> None:
-    sentence = next(line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("`tox` has"))
-    assert set(re.findall(r"`(\w+)`", sentence)) - {"tox"} == tox_environments()
+def test_the_settings_list_the_tox_environments_that_exist() -> None:
+    table = (DOCS / "reference" / "settings.md").read_text().split("| environment |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1] for line in table.splitlines()[2:]]
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row)} == tox_environments()
+
+
+def test_readme_fits_on_two_screens() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
+
+
+def test_readme_and_the_site_show_pictures_that_load_quickly() -> None:
+    shown = [target for path in PROSE for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text())]
+    assert {Path(target).name for target in shown} == {path.name for path in (DOCS / "pictures").iterdir()}
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "pictures").iterdir()}
+    assert {name: size for name, size in sizes.items() if not 1000 < size < LARGEST_PICTURE} == {}
+
+
+@pytest.mark.parametrize("path", PROSE, ids=named)
+def test_prose_has_no_long_lines(path: Path) -> None:
+    """Tables of figures and what programs print cannot be wrapped; both stand under docs/measured."""
+    text = path.read_text()
+    if path.parent.name == "measured":
+        text = re.sub(r"^```text\n.*?^```|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in text.splitlines() if len(line) > LONGEST_LINE] == []
+
+
+def test_the_glossary_has_the_nouns_of_the_design() -> None:
+    design = (DOCS / "design.md").read_text()
+    table = design[design.index("| noun |") :].split("\n\n")[0].splitlines()[2:]
+    nouns = {row.split("|")[1].strip() for row in table}
+    terms = set(re.findall(r"^### ([\w -]+)", (DOCS / "glossary.md").read_text(), re.MULTILINE))
+    assert len(nouns) >= 10
+    assert nouns - terms == set()
+
+
+def test_the_glossary_has_every_ending_of_a_scenario() -> None:
+    terms = re.findall(r"^### (.+)$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert {ending.value.capitalize() for ending in Ending} <= set(terms)
+    assert len(terms) == len(set(terms))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    shown = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(shown) == sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md"))
 
 
 def test_the_design_shows_the_layers_that_are_enforced() -> None:
@@ -142,21 +222,21 @@ def test_the_spec_example_is_a_spec() -> None:
     assert spec_from_json(tomllib.loads(example)).osd_count == 1
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROSE, ids=named)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)]+)\)", path.read_text()):
         if target.startswith("https://"):
             continue
         file, _, anchor = target.partition("#")
         found = path.parent / file if file else path
-        assert found.exists(), f"{path.name}: {target}"
+        assert found.exists(), f"{named(path)}: {target}"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", found.read_text(), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-            assert anchor in anchors, f"{path.name}: {target}"
+            assert anchor in anchors, f"{named(path)}: {target}"
 
 
-@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROSE, ids=named)
 def test_files_that_prose_names_exist(path: Path) -> None:
     named = re.findall(r"`((?:lab|cli|ci|docs|tests|fixtures|suites|\.ci)/[\w./-]*)`", path.read_text())
     assert [name for name in named if "NAME" not in name and not (ROOT / name).exists()] == []
@@ -169,10 +249,22 @@ def test_every_package_has_a_condition_a_proof_and_a_reason() -> None:
         assert len(row) == 4, row
         package, when, proof, reason = row
         assert re.fullmatch(r"[a-z0-9][a-z0-9.+-]+", package), row
-        assert set(when.split("+")) <= CONDITIONS, row
+        assert set(re.split(r"[+,]", when)) <= CONDITIONS, row
         assert PROOF.fullmatch(proof), row
         assert len(reason.split()) >= 3, row
     assert len({(row[0], row[1]) for row in rows}) == len(rows)
+
+
+def test_suites_with_kernels_of_their_own_are_those_that_bootstrap_has_packages_for() -> None:
+    own = {Capability.OWN_KERNEL, Capability.POWER_CUT}
+    modules = (baseline, block, cachetier, dmcache, hci, interop, migration, powerloss, resilience, standing, upgrade)
+    scenarios = {module.__name__.rpartition(".")[2]: module.SCENARIOS for module in modules}
+    assert set(scenarios) == set(suite_names())
+    wanting = {name for name, found in scenarios.items() if any(own & one.needs for one in found)}
+    assert len(wanting) >= 3
+    for package in ("kmod", "iproute2", "util-linux"):
+        (when,) = (row[1] for row in package_rows() if row[0] == package)
+        assert set(when.split(",")) == {"test", "guests", "uml", "qemu", *wanting}
 
 
 def test_the_push_job_is_the_bootstrap() -> None:
@@ -189,11 +281,55 @@ def test_workflows_run_what_people_run() -> None:
         line
         for line in runs
         if not re.match(
-            r'ci/(bootstrap|summary|microceph|track) |ci/lxd-runner$|\.venv/bin/(tox|cephlab) |echo "CEPHLAB_HOME=',
+            r"ci/(bootstrap|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$|\.venv/bin/(tox|cephlab) "
+            r'|git diff --exit-code ci/requirements\.lock$|echo "CEPHLAB_HOME=',
             line,
         )
     ]
     assert strange == []
+
+
+def test_actions_of_others_are_named_by_commit_with_their_tag_beside() -> None:
+    """A tag can be moved to other code by whoever can write to that repository; a commit is its content."""
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / "ci" / "action" / "action.yml"]
+    used = [
+        (path.name, line)
+        for path in files
+        for line in re.findall(r"^ *(?:- )?uses: (.*)$", path.read_text(), re.MULTILINE)
+        if not line.startswith("./")
+    ]
+    assert len(used) >= 10
+    assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line[1])] == []
+
+
+def test_the_lock_has_all_that_the_project_asks_for_with_hashes_and_in_range() -> None:
+    text = (ROOT / "ci" / "requirements.lock").read_text()
+    entries = re.findall(r"^([\w.-]+)==(\S+)([^\n]*(?:\n    --hash=sha256:[0-9a-f]{64}[ \\]*)+)", text, re.MULTILINE)
+    locked = {name: version for name, version, _ in entries}
+    assert len(entries) == len(locked) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 50
+    described = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [
+        Requirement(line)
+        for lines in (
+            described["build-system"]["requires"],
+            described["project"]["dependencies"],
+            *described["project"]["optional-dependencies"].values(),
+        )
+        for line in lines
+    ]
+    # `ci/lock` mends what is named here.
+    wrong = [str(one) for one in asked if locked.get(canonicalize_name(one.name), "") not in one.specifier]
+    assert wrong == []
+
+
+def test_tox_installs_what_is_locked_and_nothing_else() -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "tox.ini")
+    common = config["testenv"]
+    assert (common["package"], common["deps"]) == ("skip", "-r {tox_root}/ci/requirements.lock")
+    assert {"--no-deps", "--no-build-isolation"} < set(common["commands_pre"].split())
+    own = {name for section in config.sections() if section != "testenv" for name in config[section]}
+    assert own & {"deps", "extras", "package", "commands_pre", "install_command"} == set()
 
 
 def test_nothing_here_is_about_where_it_was_written() -> None:

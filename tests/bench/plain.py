@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from lab import clock
-from lab.ceph import conf
-from lab.ceph.keyring import Entity
-from lab.deploy.packages import Deployer, Deployment, plan_osds
+from cephlab.lab.base import clock
+from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.keyring import Entity
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, plan_osds
 
 _STEP_S = 180.0
 
@@ -34,7 +34,7 @@ class PlainBringUp:
         self._start_monitors(deployment, monmap, entities)
         for node in deployer.spec.nodes:
             if node.mgr:
-                deployer.start_mgr(deployment, node, entities)
+                deployer.start_service(deployment, node, f"mgr.{node.name}", entities)
         for plan in plans:
             self._ceph("osd", "new", plan.uuid, str(plan.id))
             deployer.make_store(deployment, plan, monmap, entities)

@@ -13,13 +13,13 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from lab.checks.verdict import Outcome
-from lab.home import default_home
-from lab.telemetry.beside import Starts, enough
-from lab.telemetry.compare import OSDS, compare, overall, settled
-from lab.telemetry.demand import Role
-from lab.telemetry.demandfile import Batch, Measurement
-from lab.telemetry.plan import cpu_cost
+from cephlab.lab.base.home import default_home
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.telemetry.compare import OSDS, compare, overall, settled
+from cephlab.lab.telemetry.demand import Role
+from cephlab.lab.telemetry.demandfile import Batch, Measurement
+from cephlab.lab.telemetry.plan import cpu_cost
+from cephlab.lab.telemetry.side_by_side import Starts, enough
 from tests.bench import trials
 from tests.bench.trials import Trial
 

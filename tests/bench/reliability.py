@@ -28,7 +28,7 @@ from typing import Any
 from tests.bench.leftovers import look
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GATE = (sys.executable, "-c", "from cli.main import main; main()")
+GATE = (sys.executable, "-c", "from cephlab.cli.main import main; main()")
 KILL_EVERY = 3
 RECENT = 5
 """Runs of one plan that say how long such a run takes: the machine may have become quieter since the first."""

@@ -12,19 +12,19 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from lab import pools
-from lab.ceph.daemon import Daemon
-from lab.cluster import raise_cluster
-from lab.deploy.packages import Deployer
-from lab.home import Home, default_home
-from lab.images.store import ImageStore
-from lab.patience import patience_for
-from lab.preflight import require_fit
-from lab.providers.base import Images
-from lab.providers.select import choose
-from lab.runs import Run, Runs
-from lab.scenario import Topology
-from lab.spec import ClusterSpec
+from cephlab.lab.base.home import Home, default_home
+from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.deploy.packages import Deployer
+from cephlab.lab.cluster.emulation import patience_for
+from cephlab.lab.cluster.preflight import require_fit
+from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.select import choose
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import ClusterSpec
 from tests.bench.plain import PlainBringUp
 
 pytestmark = pytest.mark.bench

@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from lab.cluster import Cluster, raise_cluster
-from lab.home import default_home
-from lab.images.store import ImageStore
-from lab.process import Pipe
-from lab.providers.select import choose
-from lab.runs import Runs
-from lab.scenario import Topology
+from cephlab.lab.base.home import default_home
+from cephlab.lab.base.process import Pipe
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.select import choose
+from cephlab.lab.scenario.topology import Topology
 
 pytestmark = pytest.mark.bench
 

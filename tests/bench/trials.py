@@ -13,24 +13,25 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path, PurePosixPath
 
-from lab.arch import host_arch
-from lab.clock import SYSTEM
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.images.store import ImageStore
-from lab.providers.select import provider
-from lab.runs import Runs
-from lab.telemetry import beside, demandfile, place
-from lab.telemetry.awake import kept_awake
-from lab.telemetry.bench import Bench
-from lab.telemetry.beside import Side, Starts
-from lab.telemetry.demand import Operation
-from lab.telemetry.demandfile import CALIBRATED, PAIR, Measurement
-from lab.telemetry.measure import prepared, roles_of
-from lab.telemetry.meter import Meter
-from lab.telemetry.place import Say
-from lab.telemetry.plan import Loaded, Plan
-from lab.telemetry.reference import Reference
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.raising import ClusterRequest, raise_for
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.select import provider
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.telemetry import demandfile, place
+from cephlab.lab.telemetry import side_by_side as beside
+from cephlab.lab.telemetry.awake import kept_awake
+from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.demand import Operation
+from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Measurement
+from cephlab.lab.telemetry.measure import prepared, roles_of
+from cephlab.lab.telemetry.meter import Meter
+from cephlab.lab.telemetry.place import Say
+from cephlab.lab.telemetry.plan import Loaded, Plan
+from cephlab.lab.telemetry.reference import Reference
+from cephlab.lab.telemetry.side_by_side import Side, Starts
 
 SLOWER_PERCENT = 10
 NEIGHBOURS = 2
@@ -84,15 +85,13 @@ CONDITIONS = tuple(product((False, True), (False, True)))
 
 def make(home: Home, operation: str, say: Say, *, starts: int = STARTS) -> None:
     """One more pair of clusters; after every start of their daemons they are measured in all four ways."""
-    spec = place.measuring_spec(host_arch(), in_memory=True)
-    images = place.images_for(spec, ImageStore(home), say)
+    spec = place.measuring_spec(host_arch(), place.MeasuringLayout(in_memory=True))
+    wanted = ClusterRequest(spec, provider("local"), home, ImageStore(home))
     plan = Plan(Operation(operation, 4096, DEPTH), (place.client_name(),), IMAGE_BYTES, ramp_s=1.0, idle_s=2.0)
     with ExitStack() as undo:
-        clusters = [
-            undo.enter_context(place.standing(provider("local"), spec, images, Runs(home), say)) for _ in range(2)
-        ]
+        clusters = [undo.enter_context(raise_for(wanted, say, healthy_s=place.HEALTHY_S)) for _ in range(2)]
         burners = [slowed(cluster, home) for cluster in clusters]
-        sides = [Side(cluster, images[host_arch()].key) for cluster in clusters]
+        sides = [Side(cluster, cluster.images[host_arch()].key) for cluster in clusters]
         targets = [undo.enter_context(prepared(cluster, plan, say)) for cluster in clusters]
         undo.enter_context(kept_awake())
         reference = undo.enter_context(Reference())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 PACKAGES = """
 # package   when     proof                purpose
@@ -19,6 +19,8 @@ python3     always   python:              everything: cephlab is a Python progra
 unpacker    always   cmd:unpack-roots     images: unpacks roots
 shouter     always   cmd:shout            nothing much: shouts
 """
+
+PINS = ("pyproject.toml", "ci/requirements.lock")
 
 # What the script itself calls; everything else is absent from the made-up machine's PATH.
 NEEDED = (
@@ -47,15 +49,16 @@ class Bench:
     bin: Path
 
     def program(self, name: str, body: str) -> None:
-        _script(self.bin / name, body)
+        write_script(self.bin / name, body)
 
     def environment(self, **bodies: str) -> None:
         """A .venv that bootstrap takes for up to date, of scripts; each does nothing unless its body is given."""
         venv = self.root / ".venv"
         (venv / "bin").mkdir(parents=True)
-        for name in ("cephlab", "tox", "python", "mypy"):
-            _script(venv / "bin" / name, bodies.get(name, "exit 0"))
-        pins = (self.root / "pyproject.toml").read_bytes() + f"{venv}\n".encode()
+        for name in ("cephlab", "tox", "python", "mypy", "mkdocs"):
+            write_script(venv / "bin" / name, bodies.get(name, "exit 0"))
+        pins = b"".join((self.root / name).read_bytes() for name in PINS) + f"{venv}\n".encode()
+        (self.root / "ci" / "tests.txt").write_text("tests\nsuites/demo\n--deselect=tests/x.py\nsuites/other\n")
         (venv / "cephlab-installed").write_text(hashlib.sha256(pins).hexdigest() + "\n")
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -83,7 +86,8 @@ class Bench:
 def bench(tmp_path: Path) -> Bench:
     root = tmp_path / "repository"
     (root / "ci").mkdir(parents=True)
-    shutil.copy(ROOT / "pyproject.toml", root)
+    for name in PINS:
+        shutil.copy(ROOT / name, root / name)
     script = (ROOT / "ci" / "bootstrap").read_text()
     outside = ":/usr/local/sbin:/usr/sbin:/sbin"
     assert outside in script
@@ -99,7 +103,7 @@ def bench(tmp_path: Path) -> Bench:
     return made
 
 
-def _script(path: Path, body: str) -> None:
+def write_script(path: Path, body: str) -> None:
     _write_program(path, f"#!/bin/bash\n{body}\n")
 
 
@@ -118,6 +122,13 @@ def real(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def test_a_suite_is_a_job_as_the_help_says() -> None:
+    assert "ci/bootstrap SUITE" in real("--help").stdout
+    assert real("--check", "powerloss").returncode == 0
+    for argv in (["--check", "frobnicate"], ["--check", "powerloss", "x"], ["powerloss", "x"]):
+        assert real(*argv).returncode == 2
 
 
 def test_help_names_every_subcommand() -> None:
@@ -224,35 +235,59 @@ def test_gate_hands_its_options_and_its_status_on(bench: Bench) -> None:
     assert bench.log() == ["gate --tier full"]
 
 
-def test_changed_pins_make_the_environment_stale(bench: Bench) -> None:
+@pytest.mark.parametrize("name", PINS)
+def test_changed_pins_make_the_environment_stale(bench: Bench, name: str) -> None:
     bench.environment()
     assert ".venv is up to date" in bench.run("--check").stdout
-    with (bench.root / "pyproject.toml").open("a") as pins:
+    with (bench.root / name).open("a") as pins:
         pins.write("# changed\n")
     assert ".venv would be" in bench.run("--check").stdout
 
 
+def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_else(bench: Bench) -> None:
+    bench.environment(python=f'echo "$*" >>"{bench.root}/log"')
+    (bench.root / ".venv" / "cephlab-installed").unlink()
+    for name in ("unpack-roots", "shout", "python3"):
+        bench.program(name, "exit 0")
+    assert bench.run("install").returncode == 0
+    pip = "-m pip --quiet --disable-pip-version-check --no-input install"
+    assert bench.log() == [
+        f"{pip} --require-hashes --requirement {bench.root}/ci/requirements.lock",
+        f"{pip} --no-deps --no-build-isolation --editable {bench.root}",
+    ]
+    assert ".venv is up to date" in bench.run("--check").stdout
+
+
 @pytest.mark.parametrize(
-    ("lint", "types", "pytest_code", "expected"),
-    [(0, 0, 0, 0), (1, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (1, 1, 5, 5)],
+    ("lint", "types", "site", "code", "suites_code", "expected"),
+    [
+        (0, 0, 0, 0, 0, 0),
+        (1, 0, 0, 0, 0, 1),
+        (0, 1, 0, 0, 0, 1),
+        (0, 0, 1, 0, 0, 1),
+        (0, 0, 0, 1, 0, 1),
+        (0, 0, 0, 0, 1, 1),
+        (1, 1, 1, 5, 1, 5),
+    ],
 )
 def test_the_tests_end_with_pytest_and_fail_with_any(
-    bench: Bench, lint: int, types: int, pytest_code: int, expected: int
+    bench: Bench, *, lint: int, types: int, site: int, code: int, suites_code: int, expected: int
 ) -> None:
-    (bench.root / "suites" / "interop").mkdir(parents=True)
-    _script(bench.root / "ci" / "lint", f"echo lint; exit {lint}")
+    write_script(bench.root / "ci" / "lint", f"echo lint; exit {lint}")
     bench.environment(
         mypy=f"echo mypy; exit {types}",
-        python=f"echo pytest $*; echo '== 3 passed =='; exit {pytest_code}",
+        mkdocs=f"echo mkdocs $*; exit {site}",
+        python=f'echo pytest $*; echo "== 3 passed =="; case "$*" in *suites*) exit {suites_code};; esac; exit {code}',
     )
     ended = bench.run("test")
     assert ended.returncode == expected, ended.stderr
     lines = ended.stdout.splitlines()
-    assert lines[:2] == ["lint", "mypy"]
-    assert lines[2].startswith("pytest -m pytest tests suites/interop -m")
-    assert lines[-1] == "== 3 passed =="
+    assert lines[:3] == ["lint", "mypy", "mkdocs build --strict --quiet"]
+    own, suites = "pytest -m pytest tests --deselect=tests/x.py -m", "pytest -m pytest suites/demo suites/other -m"
+    assert [line.partition(" not bench")[0] for line in lines[3:]] == [own, "== 3 passed ==", suites, "== 3 passed =="]
+    assert ("own tests ended with" in ended.stderr) == (code != 0)
     assert ("failed: lint" in ended.stderr) == (lint != 0)
-    assert ("failed:" in ended.stderr) == (lint + types != 0)
+    assert ("failed:" in ended.stderr) == (lint + types + site != 0)
 
 
 def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
@@ -263,6 +298,7 @@ def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
     script.write_text(script.read_text().replace("CEPHLAB_TEST_LIMIT:-75m", "CEPHLAB_TEST_LIMIT:-1s"))
     ended = bench.run("test")
     assert ended.returncode == 124, ended.stderr
+    assert ended.stdout.count("== interrupted ==") == 2
     assert ended.stdout.splitlines()[-1] == "== interrupted =="
 
 
@@ -283,7 +319,7 @@ def test_an_engine_is_started_for_those_it_would_serve(
         bench.program(name, "exit 0")
     bench.program("id", f'case "$1" in -u) echo {user} ;; -nG) echo {groups} ;; *) echo ana ;; esac')
     bench.program("sudo", 'shift; "$@"')
-    _script(bench.root / "ci" / "engine", f'echo started >>"{bench.root}/log"; {engine}')
+    write_script(bench.root / "ci" / "engine", f'echo started >>"{bench.root}/log"; {engine}')
     ended = bench.run("install")
     assert ended.returncode == 0, ended.stderr
     assert bench.log() == (["started"] if started else [])
@@ -297,7 +333,7 @@ def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> 
     for name in ("unpack-roots", "shout", "python3", "apt-get"):
         bench.record(name)
     bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
-    _script(bench.root / "ci" / "lxd", f'echo "lxd started" >>"{bench.root}/log"')
+    write_script(bench.root / "ci" / "lxd", f'echo "lxd started" >>"{bench.root}/log"')
     assert bench.run("install").returncode == 0
     assert "apt-get" not in "".join(bench.log())
     ended = bench.run("lxd")
@@ -316,20 +352,7 @@ def test_a_package_may_have_several_conditions(bench: Bench, when: str, installe
     for name in ("unpack-roots", "shout", "python3", "apt-get"):
         bench.record(name)
     bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
-    _script(bench.root / "ci" / "lxd", "true")
+    write_script(bench.root / "ci" / "lxd", "true")
     ended = bench.run("lxd")
     assert ended.returncode == 0, ended.stderr
     assert any(line.endswith(" machines") for line in bench.log()) == installed
-
-
-def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench: Bench) -> None:
-    bench.environment()
-    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "raters   probe   cmd:rate    rates the cores\n")
-    for name in ("unpack-roots", "shout", "python3", "apt-get"):
-        bench.record(name)
-    bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
-    for other in ("install", "--check"):
-        assert "raters" not in bench.run(other).stdout
-    assert "apt-get" not in "".join(bench.log())
-    assert bench.run("probe").returncode == 0
-    assert any(line.startswith("apt-get") and line.endswith(" raters") for line in bench.log())

@@ -6,12 +6,13 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-CI = Path(__file__).resolve().parent.parent / "ci"
+CI = Path(__file__).resolve().parents[2] / "ci"
 
 
 @pytest.fixture
@@ -50,6 +51,28 @@ def test_a_summary_of_nothing_is_wrong_use() -> None:
     assert (done.returncode, done.stderr) == (2, "usage: ci/summary DIR\n")
 
 
+def test_what_moved_since_the_lock_goes_to_the_runs_page(tmp_path: Path, command: Path) -> None:
+    page = tmp_path / "page.md"
+    done = run("moved", "reef", CEPHLAB=str(command), GITHUB_STEP_SUMMARY=str(page))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert f"image diff {CI}/locks/reef.toml\n" in page.read_text()
+    none = run("moved", "hammer", CEPHLAB=str(command), GITHUB_STEP_SUMMARY=str(tmp_path / "none"))
+    assert none.stdout.startswith("::warning title=cephlab::there is no lock of hammer")
+    assert not (tmp_path / "none").exists()
+    assert run("moved").returncode == 2
+
+
+def test_scheduled_gates_take_the_days_packages_and_say_at_a_red_end_what_moved() -> None:
+    workflows = CI.parent / ".github/workflows"
+    jobs = (workflows / "scheduled.yml").read_text().split("uses: ./.github/workflows/gate.yml")
+    assert ["fresh: true" in job.partition("\n\n")[0] for job in jobs[1:]] == [True, True]
+    steps = (workflows / "gate.yml").read_text().split("\n      - ")
+    (cache,) = [step for step in steps if "actions/cache@" in step]
+    (moved,) = [step for step in steps if "ci/moved" in step]
+    assert "if: ${{ !inputs.fresh }}" in cache
+    assert "if: failure() && inputs.fresh" in moved
+
+
 def test_the_action_hands_the_clusters_files_on(tmp_path: Path, command: Path) -> None:
     outputs = tmp_path / "outputs"
     asked = {"NODES": "x86_64:1", "RELEASE": "reef", "LAB": "local", "NAME": "action"}
@@ -72,7 +95,7 @@ def test_the_actions_steps_call_programs_that_are_there_and_lxd_is_set_up_where_
     called = [(folder / name).resolve() for name in re.findall(r'"\$GITHUB_ACTION_PATH/([^"]+)"', text)]
     assert [path.name for path in called] == ["bootstrap", "lxd-runner", "up"]
     assert all(os.access(path, os.X_OK) for path in called)
-    assert "if: startsWith(inputs.lab, 'lxd')" in text
+    assert "if: startsWith(inputs.lab, 'lxd') && runner.environment == 'github-hosted'" in text
 
 
 @pytest.fixture
@@ -113,10 +136,30 @@ def test_microceph_whose_osds_do_not_come_fails_and_is_taken_away(machine: dict[
     assert done.stdout.splitlines()[-1] == "down microceph"
 
 
+HOSTED = {"GITHUB_ACTIONS": "true", "RUNNER_ENVIRONMENT": "github-hosted"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [{}, {**HOSTED, "RUNNER_ENVIRONMENT": "self-hosted"}, {"GITHUB_ACTIONS": "true"}, {**HOSTED, "GITHUB_ACTIONS": ""}],
+)
+def test_a_machine_that_is_no_hosted_runner_keeps_its_network_and_its_lxd(
+    machine: dict[str, str], said: dict[str, str]
+) -> None:
+    snap = Path(machine["CEPHLAB"]).with_name("snap")
+    snap.write_text("#!/bin/sh\nexit 0\n")
+    snap.chmod(0o755)
+    done = run("lxd-runner", **machine, **said, LXD_CHANNEL="6/stable")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "not a hosted runner" in done.stderr
+    assert "ci/bootstrap lxd" in done.stderr
+
+
 def test_lxd_of_a_runner_is_installed_once_and_its_socket_is_the_users(machine: dict[str, str]) -> None:
     snap = Path(machine["CEPHLAB"]).with_name("snap")
     snap.write_text("#!/bin/sh\nexit 1\n")
     snap.chmod(0o755)
+    machine |= HOSTED
     done = run("lxd-runner", **machine, CEPHLAB_HOME="/cache")
     assert done.returncode == 0, done.stderr
     installed, group, *rest = done.stdout.splitlines()
@@ -139,3 +182,35 @@ def test_the_archives_of_a_run_are_added_and_the_rates_published(tmp_path: Path,
     assert page.read_text() == f"track {tmp_path}/archives/a {tmp_path}/archives/b --kept kept\n"
     none = run("track", str(tmp_path / "none"), "kept", CEPHLAB=str(command))
     assert "::warning title=cephlab::there is no archive" in none.stdout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository of ci/lock alone, with an uv that writes what it was given."""
+    (tmp_path / "ci").mkdir()
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools>=80"]\n')
+    (tmp_path / "ci" / "lock").write_text((CI / "lock").read_text())
+    (tmp_path / "ci" / "lock").chmod(0o755)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    uv = tmp_path / ".venv" / "bin" / "uv"
+    uv.write_text('#!/bin/sh\necho "$*"; cat\n')
+    uv.chmod(0o755)
+    return tmp_path
+
+
+def test_a_lock_has_hashes_and_the_build_backend_too(checkout: Path) -> None:
+    done = run(str(checkout / "ci" / "lock"), "--upgrade")
+    assert done.returncode == 0, done.stderr
+    command, backend = done.stdout.splitlines()
+    assert command.startswith("pip compile pyproject.toml - --extra dev ")
+    assert command.endswith(" --output-file ci/requirements.lock --upgrade")
+    assert {"--generate-hashes", "--only-binary"} < set(command.split())
+    assert backend == "setuptools>=80"
+
+
+def test_a_lock_without_its_tool_says_where_that_comes_from(checkout: Path) -> None:
+    (checkout / ".venv" / "bin" / "uv").unlink()
+    done = run(str(checkout / "ci" / "lock"))
+    assert (done.returncode, "ci/bootstrap install" in done.stderr) == (3, True)
+    assert run(str(checkout / "ci" / "lock"), "--newer").returncode == 2

@@ -12,16 +12,16 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.show import age_text, state_of
-from cli.world import World
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
-from lab.home import Home
-from lab.images.image import Image
-from lab.images.store import ImageStore
-from lab.prune import Fate, fate_of, survey
-from lab.runs import Runs, write_json
+from cephlab.cli.main import app
+from cephlab.cli.show import age_text, state_of
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import RunId, Runs, write_json
+from cephlab.lab.cluster.prune import Fate, fate_of, survey
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.spec.arch import Arch
 from tests.fake_provider import FOREIGN, SECRET, FakeProvider, abandoned_run, kept_cluster, providers
 
 COMMANDS = (
@@ -268,7 +268,7 @@ def test_prune_takes_what_is_abandoned_and_strays(world: World, fake: FakeProvid
     Runs(world.home).create("local", "live")
     fake.holding = {"kept", "lost", "live", "stray"}
     dry = json.loads(call(world, "prune", "--dry-run", "--json").stdout)
-    assert dry == {"would_remove": ["lost (abandoned)", "stray (stray)"]}
+    assert dry == {"home": str(world.home.path), "would_remove": ["lost (abandoned)", "stray (stray)"]}
     assert fake.holding == {"kept", "lost", "live", "stray"}
     value = json.loads(call(world, "prune", "--json").stdout)
     assert value["errors"] == []
@@ -316,13 +316,13 @@ def test_a_run_that_names_no_provider_is_looked_for_everywhere(world: World, tmp
 
 def test_survey_tells_of_a_provider_that_cannot_be_asked(world: World) -> None:
     class Mute(FakeProvider):
-        def leftovers(self, home: Home) -> frozenset[str]:
+        def leftovers(self, home: Home) -> frozenset[RunId]:
             raise Unavailable("the engine is mute")
 
     abandoned_run(world.home, "lost")
     found, errors = survey(world.home, providers(Mute()))
     assert [finding.fate for finding in found] == [Fate.ABANDONED]
-    assert errors == ["local: the engine is mute"]
+    assert errors == ["local was not looked at: the engine is mute"]
 
 
 # Images and the doctor

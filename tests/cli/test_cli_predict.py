@@ -15,17 +15,18 @@ import psutil
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.world import World
-from lab import probe, rates
-from lab.errors import CommandFailed, LabBroken, SpecError, Unavailable
-from lab.home import Home
-from lab.telemetry import demandfile
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base import probe
+from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster import rates
+from cephlab.lab.telemetry import demandfile
+from cephlab.tuning.profilefile import load_profile
 from tests.fake_provider import FakeProvider, providers
 from tests.model_parts import demand
-from tuning.profilefile import load_profile
 
-PAGE = Path(__file__).resolve().parent.parent / "docs/model.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/model.md"
 ALTRA = ("--profile", "ampere-altra-4n")
 FIO = {
     "jobs": [
@@ -123,10 +124,10 @@ def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monk
     unknown = tmp_path / "unknown.json"
     demandfile.save(unknown, [demand(emulated=True)])
     nothing = _cephlab(world, "validate-model", "--demand", str(unknown))
-    monkeypatch.setattr("tuning.validate.TARGET_ERROR", 1.0)
+    monkeypatch.setattr("cephlab.tuning.validate.TARGET_ERROR", 1.0)
     missed = _cephlab(world, "validate-model")
-    monkeypatch.setattr("tuning.validate.TARGET_ERROR", 3.0)
-    monkeypatch.setattr("tuning.validate.TARGET_WORST", 5.0)
+    monkeypatch.setattr("cephlab.tuning.validate.TARGET_ERROR", 3.0)
+    monkeypatch.setattr("cephlab.tuning.validate.TARGET_WORST", 5.0)
     met = _cephlab(world, "validate-model")
 
     assert nothing.exit_code == 6

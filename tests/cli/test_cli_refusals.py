@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app, run
-from cli.request import Request, parse_disk_size, warnings
-from cli.world import World
-from lab.arch import host_arch
-from lab.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
-from lab.home import Home
-from lab.spec import DEFAULT_RELEASE, GIB, UNKNOWN_RELEASE, build_spec
+from cephlab.cli.main import app, run
+from cephlab.cli.request import ClusterOptions, parse_disk_size, warnings
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, GIB, UNKNOWN_RELEASE
+from cephlab.lab.spec.layout import Daemons, build_spec
 from tests.fake_image_tools import FakePreload
 from tests.fake_provider import FakeProvider, kept_cluster, providers, trouble
 
@@ -28,7 +29,7 @@ def up(world: World, *arguments: str) -> Result:
 @pytest.fixture(autouse=True)
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is refused or broken here is so whatever the preloads of pulled images are."""
-    monkeypatch.setattr("lab.images.store.AioPreload", FakePreload)
+    monkeypatch.setattr("cephlab.lab.images.store.AioPreload", FakePreload)
 
 
 @pytest.fixture
@@ -78,8 +79,8 @@ def test_up_refuses(world: World, fake: FakeProvider, arguments: list[str], sent
 
 
 def test_the_release_of_a_pulled_image_is_not_made_up() -> None:
-    assert Request(image="example/ceph:1").build(foreign_runs=True).release == UNKNOWN_RELEASE
-    assert Request().build(foreign_runs=True).release == DEFAULT_RELEASE
+    assert ClusterOptions(image="example/ceph:1").build(foreign_runs=True).release == UNKNOWN_RELEASE
+    assert ClusterOptions().build(foreign_runs=True).release == DEFAULT_RELEASE
 
 
 def test_an_error_is_one_line_its_evidence_and_a_hint(world: World) -> None:
@@ -144,10 +145,10 @@ def test_a_spec_without_an_osd_is_refused(world: World, tmp_path: Path) -> None:
 
 
 def test_an_even_number_of_monitors_is_only_warned_of() -> None:
-    assert warnings(build_spec([(host_arch(), 2)], mons=2)) == [
+    assert warnings(build_spec([(host_arch(), 2)], Daemons(mons=2))) == [
         "2 monitors survive no more failures than 1: an odd number is better"
     ]
-    assert warnings(build_spec([(host_arch(), 3)], mons=3)) == []
+    assert warnings(build_spec([(host_arch(), 3)], Daemons(mons=3))) == []
 
 
 @pytest.mark.parametrize("error", [trouble(), LabBroken("the bridge is gone"), NotReached("quorum", 3.0, "none")])
@@ -191,8 +192,8 @@ def test_sizes_are_read(text: str, size: int) -> None:
 
 
 def test_the_default_is_a_mixed_cluster_where_the_other_architecture_runs() -> None:
-    assert [node.arch is host_arch() for node in Request().build(foreign_runs=True).nodes] == [True, True, False]
-    assert [node.arch is host_arch() for node in Request().build(foreign_runs=False).nodes] == [True, True, True]
+    assert [node.arch is host_arch() for node in ClusterOptions().build(foreign_runs=True).nodes] == [True, True, False]
+    assert [node.arch is host_arch() for node in ClusterOptions().build(foreign_runs=False).nodes] == [True, True, True]
 
 
 def test_wrong_use_gives_a_usage_sentence_and_a_suggestion(world: World) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.world import World
-from lab.home import Home
-from lab.knobs import targets
-from lab.knobs.machine import Machine
-from lab.knobs.records import Records
-from lab.knobs.settings import Scope
-from lab.knobs.targets import own_scopes, sites_of
-from lab.knobs.tune import MACHINE_SCOPES, Site, Target
-from lab.spec import Capability
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.tunables import targets
+from cephlab.lab.tunables.machine import Machine
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.settings import Scope
+from cephlab.lab.tunables.targets import own_scopes, sites_of
+from cephlab.lab.tunables.tune import MACHINE_SCOPES, Site, Target
 from tests.fake_machine import FakeMachine
 from tests.fake_provider import FakeProvider, kept_cluster, providers
 
@@ -125,7 +125,7 @@ def test_wrong_use_is_refused(world: World, machine: FakeMachine, arguments: lis
 
 def test_the_first_commands_of_the_document_run_on_this_machine(tmp_path: Path) -> None:
     """As they stand, against the real files of the machine that the test runs on; they change nothing."""
-    text = (Path(__file__).resolve().parent.parent / "docs" / "tuning.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text()
     lines = text.split("```bash\n")[1].split("```")[0].splitlines()
     assert [line.split()[2] for line in lines] == ["ls", "show", "check"]
     real = World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,22 +10,23 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from cli.measure import Request, file_name, parse_bytes, parse_op, rated
-from cli.world import World
-from lab.arch import Arch, host_arch
-from lab.errors import SpecError, Unavailable
-from lab.providers.base import Provider
-from lab.providers.local import memory
-from lab.scenario import Stage, Topology
-from lab.spec import Capability
-from lab.telemetry.demand import Demand, Operation
-from lab.telemetry.demandfile import Measurement
-from lab.telemetry.place import ELSEWHERE, MACHINE, client_name, measuring_spec
-from lab.telemetry.plan import Load
-from suites.block import costs
+from cephlab.cli.main import app
+from cephlab.cli.measure_request import MeasureRequest, file_name, parse_bytes, parse_op, rated
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.providers.local import memory
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.telemetry.demand import Demand, Operation
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE, MeasuringLayout, client_name, measuring_spec
+from cephlab.lab.telemetry.plan import Load
+from cephlab.suites.block import costs
+from cephlab.suites.block.topology import MeasuredTopology
+from tests.fake_provider import FakeProvider, providers
 
-REQUEST = Request(
+REQUEST = MeasureRequest(
     operations=(("randread", 4096),),
     depth=8,
     low_depth=None,
@@ -68,24 +68,11 @@ def test_bad_input_is_named(arguments: list[str], named: str, tmp_path: Path, mo
 
 @pytest.mark.parametrize("lab", ["ssh", "lxd", "qemu", "uml"])
 def test_any_provider_may_be_asked_for_and_auto_takes_those_whose_processes_are_here(lab: str) -> None:
-    made: list[str] = []
-
-    def maker(name: str) -> Callable[[], Provider]:
-        def make() -> Provider:
-            made.append(name)
-            refusal = Unavailable(f"{name} is only looked at")
-            return cast("Provider", SimpleNamespace(name=name, cost=1, unavailable=lambda _spec: refusal))
-
-        return make
-
-    world = cast("World", SimpleNamespace(providers={name: maker(name) for name in ("local", "container", lab)}))
-    with pytest.raises(Unavailable, match=f"{lab} is only looked at"):
-        replace(REQUEST, lab=lab, disks="file").choose(world)
-    assert made == [lab]
-    made.clear()
-    with pytest.raises(Unavailable, match="no provider can do this"):
-        replace(REQUEST, lab="auto", disks="file").choose(world)
-    assert sorted(made) == ["container", "local"]
+    elsewhere = FakeProvider(lab, cost=1, can=frozenset(Capability) - {Capability.THIS_MACHINE})
+    here = FakeProvider("here", cost=2, can=frozenset(Capability))
+    world = cast("World", SimpleNamespace(providers=providers(elsewhere, here)))
+    assert replace(REQUEST, lab=lab, disks="file").choose(world)[0].provider is elsewhere
+    assert replace(REQUEST, lab="auto", disks="file").choose(world)[0].provider is here
 
 
 def test_a_cluster_that_cannot_be_metered_skips_the_suites_costs() -> None:
@@ -114,7 +101,7 @@ def test_operations_may_name_their_size() -> None:
 
 
 def test_osds_stand_apart_from_everything_else() -> None:
-    spec = measuring_spec(Arch.AARCH64, osds=2, clients=2)
+    spec = measuring_spec(Arch.AARCH64, MeasuringLayout(osds=2, clients=2))
     alone = [node for node in spec.nodes if node.osds]
     assert {node.arch for node in alone} == {Arch.AARCH64}
     assert all(not node.mon and not node.mgr for node in alone)
@@ -136,13 +123,13 @@ def test_each_client_has_a_node_and_the_lower_load_is_one_of_them() -> None:
 
 
 def test_disks_in_memory_are_asked_of_the_provider() -> None:
-    assert Capability.MEMORY_DISK in measuring_spec(Arch.X86_64, in_memory=True).needs()
+    assert Capability.MEMORY_DISK in measuring_spec(Arch.X86_64, MeasuringLayout(in_memory=True)).needs()
     assert Capability.MEMORY_DISK not in measuring_spec(Arch.X86_64).needs()
 
 
 def test_a_topology_may_be_for_measuring() -> None:
-    spec = Topology(native=3, foreign=0, measured=2).spec("reef", in_memory=True)
-    assert spec == measuring_spec(host_arch(), clients=2, release="reef", in_memory=True)
+    spec = MeasuredTopology(machines=2).spec("reef", in_memory=True)
+    assert spec == measuring_spec(host_arch(), MeasuringLayout(clients=2, in_memory=True))
 
 
 def test_a_disk_in_memory_is_removed_with_its_run(tmp_path: Path) -> None:

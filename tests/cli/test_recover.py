@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from cli.world import World
-from lab.home import Home
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.tuning.profilefile import find_profile
+from cephlab.tuning.recovery import recovery_time
 from tests.fake_provider import FakeProvider, providers
-from tuning.profilefile import find_profile
-from tuning.recovery import recovery_time
 
 
 @pytest.fixture
@@ -38,4 +38,4 @@ def test_what_is_no_number_of_bytes_is_refused(world: World) -> None:
     shown = CliRunner().invoke(app, ["predict", "--profile", "ampere-altra-4n", "--recover", "much"], obj=world)
 
     assert shown.exit_code == 2
-    assert "--recover is not a number of bytes" in shown.stderr
+    assert "--recover: 'much' is not a number of bytes" in shown.stderr

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.home import Home, default_home
-from lab.host import Host
-from lab.images.store import ImageStore
-from lab.inventory import INVENTORY_VARIABLE
-from lab.providers.base import Images, Lab, Provider
-from lab.providers.select import PROVIDERS
-from lab.runs import Run, Runs
-from lab.spec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
+from cephlab.lab.base.home import Home, default_home
+from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.base import Images, Lab, Provider
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, MIB, Capability, ClusterSpec, Disk, Node
+from cephlab.lab.spec.inventory import INVENTORY_VARIABLE
 from tests.contract.raising import skip_guests
 from tests.contract.standing import Standing, standing
 from tests.contract.yard import SSH_VARIABLE, Kind, Spot, Yard, machines

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.home import Home
-from lab.images.image import Image
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.image import Image
 
 
 def with_images_of(source: Home, path: Path) -> Home:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lab import pools
-from lab.attach.cluster import attach_cluster
-from lab.attach.permit import Permit
-from lab.home import Home
-from lab.inventory import load_inventory
-from lab.runs import Runs
-from lab.workloads import together
-from lab.workloads.fio import FioJob
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import attach_cluster
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.spec.inventory import load_inventory
+from cephlab.lab.workloads import together
+from cephlab.lab.workloads.fio import FioJob
 
 POOL = "orphaned"
 IMAGE_BYTES = 32 << 20

@@ -7,12 +7,12 @@ import signal
 import sys
 from pathlib import Path
 
-from lab.arch import host_arch
-from lab.home import Home
-from lab.images.image import Image
-from lab.providers.select import PROVIDERS
-from lab.runs import Run, Runs
-from lab.spec import MIB, ClusterSpec, Disk, Node
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId, Runs
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import MIB, ClusterSpec, Disk, Node
 
 
 def launch(order: dict[str, str]) -> None:
@@ -31,7 +31,7 @@ def launch(order: dict[str, str]) -> None:
 
 def find(order: dict[str, str]) -> None:
     """Find a daemon of a lab that another process raised, and end it."""
-    run = Run(order["run"], Path(order["directory"]))
+    run = Run(RunId(order["run"]), Path(order["directory"]))
     lab = PROVIDERS[order["provider"]]().attach(run, json.loads(order["state"]))
     daemon = lab.hosts[order["node"]].find(json.loads(order["ref"]))
     before = daemon.alive()

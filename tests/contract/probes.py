@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import psutil
 
-from lab.host import Host
+from cephlab.lab.providers.host import Host
 
 # Command lines of all processes that contain the mark, without this one's own.
 _FIND = """

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import Verdict
-from lab.cluster import Cluster, raise_cluster
-from lab.history import History
-from lab.home import Home
-from lab.images.store import ImageStore
-from lab.providers.base import Provider
-from lab.runs import Runs
-from lab.scenario import Scenario, Stage, Topology, run_scenario, seeded
-from lab.spec import DEFAULT_RELEASE
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import Verdict
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.raising import ClusterRequest, raise_for
+from cephlab.lab.history.history import History
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario, seeded
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 
 GUESTS = ("uml", "qemu")
 GUESTS_VARIABLE = "CEPHLAB_GUESTS"
@@ -30,7 +32,7 @@ def skip_guests(provider: str) -> None:
 
 
 @contextmanager
-def raised(provider: Provider, topology: Topology, home: Home) -> Iterator[Cluster]:
+def raised(provider: Provider, topology: Topology, home: Home) -> Iterator[OwnCluster]:
     """A healthy cluster as a run of its own, or a skip by name; leaving the block removes it and the run's directory.
 
     Images that the cache lacks are built.
@@ -40,15 +42,10 @@ def raised(provider: Provider, topology: Topology, home: Home) -> Iterator[Clust
     reason = provider.unavailable(spec)
     if reason is not None:
         pytest.skip(str(reason))
-    images = {arch: ImageStore(home).get(DEFAULT_RELEASE, arch, topology.role_sets) for arch in spec.archs}
-    runs = Runs(home)
-    run = runs.create(provider.name)
-    try:
-        with raise_cluster(provider, spec, images, run) as cluster:
-            cluster.wait_healthy()
-            yield cluster
-    finally:
-        runs.forget(run)
+    with raise_for(
+        ClusterRequest(spec, provider, home, ImageStore(home), topology.role_sets), healthy_s=120
+    ) as cluster:
+        yield cluster
 
 
 def verdict_of(scenario: Scenario, cluster: Cluster, scratch: Path, *, seed: int = 1) -> Verdict:

@@ -6,14 +6,14 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from lab.home import Home
-from lab.host import Host
-from lab.images import build
-from lab.images.cache import Cache
-from lab.images.image import Image
-from lab.images.recipe import Recipe, read_recipes
-from lab.images.resolve import DebianSource, resolve
-from lab.images.tools import SystemTools
+from cephlab.lab.base.home import Home
+from cephlab.lab.images import build
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.recipe import Recipe, read_recipes
+from cephlab.lab.images.resolve import DebianSource, resolve
+from cephlab.lab.images.tools import SystemTools
+from cephlab.lab.providers.host import Host
 
 PACKAGE = "openssh-server"
 _PROGRAMS = ("usr/bin/ssh-keygen", "usr/sbin/sshd", "usr/lib/openssh")

@@ -17,21 +17,22 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-from lab.arch import Arch
-from lab.attach.cluster import AttachedCluster, attach_cluster
-from lab.attach.permit import Permit
-from lab.cluster import Cluster, raise_cluster
-from lab.home import Home
-from lab.host import Host
-from lab.images.image import Image
-from lab.inventory import load_inventory
-from lab.providers.base import Images, Provider
-from lab.providers.container import ContainerProvider
-from lab.providers.local import LocalProvider
-from lab.providers.local.programs import Programs
-from lab.runs import Runs
-from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.attach.cluster import AttachedCluster, attach_cluster
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.base import Images, Provider
+from cephlab.lab.providers.container import ContainerProvider
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.local.programs import Programs
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.lab.spec.inventory import load_inventory
 from tests.contract.yard import Kind, Spot, Yard, containers, skip_without, yard
 
 TOPOLOGY = Topology(native=2, foreign=1, clients=True)
@@ -52,7 +53,7 @@ exit "$code"
 class Standing:
     """cluster: the lab's own view, beside which an attached one can be held; told: every command to a systemctl."""
 
-    cluster: Cluster
+    cluster: OwnCluster
     yard: Yard
     told: list[tuple[str, ...]]
 
@@ -73,7 +74,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, address: str, cluster: Cluster, told: list[tuple[str, ...]]) -> None:
+    def __init__(self, address: str, cluster: OwnCluster, told: list[tuple[str, ...]]) -> None:
         super().__init__((address, 0), _Handler)
         self.cluster = cluster
         self.told = told
@@ -97,7 +98,7 @@ class _Handler(socketserver.StreamRequestHandler):
             self.wfile.write(f"{code}\n{said}".encode())
 
 
-def _systemctl(cluster: Cluster, node: str, words: list[str]) -> tuple[int, str]:
+def _systemctl(cluster: OwnCluster, node: str, words: list[str]) -> tuple[int, str]:
     """What the systemctl of a machine answers, and does: its status and its words."""
     units = {f"ceph-{name.replace('.', '@', 1)}.service": name for name in cluster.daemons}
     here = {unit: name for unit, name in units.items() if cluster.host_of(name).name == node}
@@ -110,12 +111,12 @@ def _systemctl(cluster: Cluster, node: str, words: list[str]) -> tuple[int, str]
     return 0, ""
 
 
-def _listed(cluster: Cluster, unit: str, name: str) -> dict[str, str]:
+def _listed(cluster: OwnCluster, unit: str, name: str) -> dict[str, str]:
     active = "active" if cluster.daemon(name).alive() else "inactive"
     return {"unit": unit, "load": "loaded", "active": active, "sub": "running", "description": name}
 
 
-def _act(cluster: Cluster, name: str, verb: str, options: list[str]) -> None:
+def _act(cluster: OwnCluster, name: str, verb: str, options: list[str]) -> None:
     if verb == "start":
         cluster.start(name)
     elif verb == "stop" and cluster.daemon(name).alive():
@@ -158,14 +159,14 @@ def standing(kind: Kind, home: Home, images: Images, folder: Path) -> Iterator[S
         runs.forget(run)
 
 
-def _here(kind: Kind, cluster: Cluster) -> str:
+def _here(kind: Kind, cluster: OwnCluster) -> str:
     """This machine's own address in the lab: of a network of containers it is the first."""
     if kind is Kind.LOOPBACK:
         return "127.0.0.1"
     return str(next(ipaddress.IPv4Network(cluster.lab.state["subnet"]).hosts()))
 
 
-def _spot(cluster: Cluster, name: str) -> Spot:
+def _spot(cluster: OwnCluster, name: str) -> Spot:
     host = cluster.hosts[name]
     kinds = {daemon.kind for daemon in cluster.daemons.values() if daemon.host.name == name}
     return Spot(name, host.address, host.arch, tuple(sorted(kinds)) or ("client",))

@@ -6,18 +6,19 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.archive import read_archive
-from lab.attach.cluster import AttachedCluster
-from lab.attach.guard import Guard, NotPermitted
-from lab.ceph.client import RadosError
-from lab.errors import CephTrouble, SpecError
-from lab.home import Home
+from cephlab.lab.archive.archive import read_archive
+from cephlab.lab.base.errors import CephTrouble, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.attach.guard import Guard, NotPermitted
+from cephlab.lab.cluster.own import own
+from cephlab.lab.spec.arch import Arch, host_arch
 from tests.contract.conftest import FOREIGN
 from tests.contract.standing import Standing, attached
 
@@ -46,11 +47,11 @@ def everything(stands: Standing) -> dict[str, object]:
 def test_it_is_found_as_it_is(stands: Standing, home: Home) -> None:
     before = everything(stands)
     with attached(stands, home) as cluster:
-        own = stands.cluster
-        assert cluster.deployment.fsid == own.deployment.fsid
-        assert {n: d.host.name for n, d in cluster.daemons.items()} == {n: d.host.name for n, d in own.daemons.items()}
-        assert {name: host.arch for name, host in cluster.hosts.items()} == {n: h.arch for n, h in own.hosts.items()}
-        assert cluster.osd_ids(FOREIGN) == own.osd_ids(FOREIGN)
+        labs = stands.cluster
+        assert cluster.census.fsid == labs.deployment.fsid
+        assert {n: d.host.name for n, d in cluster.daemons.items()} == {n: d.host.name for n, d in labs.daemons.items()}
+        assert {name: host.arch for name, host in cluster.hosts.items()} == {n: h.arch for n, h in labs.hosts.items()}
+        assert cluster.osd_ids(FOREIGN) == labs.osd_ids(FOREIGN)
         assert cluster.wait_healthy().ok
         assert cluster.client_for(FOREIGN).call("about")["machine"] == FOREIGN.value
         assert cluster.client.call("about")["machine"] == host_arch().value
@@ -58,6 +59,10 @@ def test_it_is_found_as_it_is(stands: Standing, home: Home) -> None:
         assert all(stands.yard.has(name, folder) for name, folder in folders.items())
     assert not any(stands.yard.has(name, folder) for name, folder in folders.items())
     assert everything(stands) == before
+
+
+def lab_folder(cluster: AttachedCluster, node: str) -> PurePosixPath:
+    return cluster.hosts[node].directory.parent
 
 
 def refusals(cluster: AttachedCluster) -> Mapping[str, object]:
@@ -74,7 +79,7 @@ def refusals(cluster: AttachedCluster) -> Mapping[str, object]:
         "a flag": lambda: client.mon("osd set", key="noout"),
         "the configuration": lambda: client.mon("config set", who="osd", name="debug_osd", value="1"),
         "keys": lambda: client.mon("auth get", entity="client.admin"),
-        "a new entity": lambda: client.command("mon", "auth import", data=b"[client.x]\n"),
+        "a new entity": lambda: client.command("mon", "auth import", payload=b"[client.x]\n"),
         "affinity": lambda: client.mon("osd primary-affinity", id=0, weight=0.0),
         "an OSD told": lambda: client.tell("osd.0", "config set", key="debug_osd", value="1"),
         "an OSD out": lambda: client.mon("osd out", ids=["0"]),
@@ -86,10 +91,13 @@ def refusals(cluster: AttachedCluster) -> Mapping[str, object]:
         "a tool": lambda: cluster.tool("c0", "rados", "rmpool", "standing", "standing", "--yes-i-really-mean-it"),
         "a file elsewhere": lambda: node.push(b"x", node.directory / ".." / ".." / "never"),
         "a key file": lambda: node.read(cluster.hosts["n0"].root / "etc/ceph/ceph.client.admin.keyring"),
+        "the lab's keyring": lambda: cluster.hosts["c0"].read(lab_folder(cluster, "c0") / "guarded/keyring"),
+        "the lab's agent": lambda: node.push(b"x", lab_folder(cluster, "n0") / "agent.py"),
+        "an agent": lambda: node.channel(("python3", str(node.directory / "agent.py"), "conf", "client.admin", "{}")),
         "a disk": lambda: node.disk("osd-0"),
-        "the administrator's key": lambda: cluster.deployment.admin.key,
-        "a machine off": lambda: cluster.lab.kill_node("n0"),
-        "a machine more": lambda: cluster.add_node(cluster.spec.nodes[0]),
+        "the administrator's key": lambda: own(cluster).deployment.admin.key,
+        "a machine off": lambda: own(cluster).lab.kill_node("n0"),
+        "a machine more": lambda: own(cluster).add_node(cluster.spec.nodes[0]),
     }
 
 
@@ -192,11 +200,45 @@ def test_a_wrong_key_is_ceph_refusing(stands: Standing, home: Home) -> None:
     """The limited entity's keyring has no other key."""
     with attached(stands, home, pools=frozenset({"mine"}), hosts=frozenset({"c0"})) as cluster:
         host = cluster.hosts["c0"]
-        code = "import rados,sys; r=rados.Rados(conffile=sys.argv[1]); r.connect(timeout=20)"
-        done = host.run(("python3", "-c", code, str(host.directory / "ceph.conf")), check=False)
+        program = host.directory / "program.py"
+        host.push(b"import rados,sys; r=rados.Rados(conffile=sys.argv[1]); r.connect(timeout=20)", program)
+        done = host.run(("python3", str(program), str(host.directory / "ceph.conf")), check=False)
         assert done.code != 0
         assert "rados" in done.stderr.lower()
     assert issubclass(RadosError, CephTrouble)
+
+
+CALLS = """
+rados -p mine put o "$0" && rados -p mine ls || exit 1
+rados -p standing ls && exit 2
+ceph auth ls && exit 3
+rados --id admin lspools && exit 4
+exit 0
+"""
+
+
+def test_a_program_that_calls_ceph_is_the_runs_own_entity(stands: Standing, home: Home) -> None:
+    pools.create(stands.cluster, "standing")
+    try:
+        allowed = attached(stands, home, pools=frozenset({"mine"}), hosts=frozenset({"c0"}))
+        with allowed as cluster, pools.pool(cluster, "mine"):
+            host = cluster.hosts["c0"]
+            script = host.directory / "script"
+            host.push(CALLS.encode(), script)
+            done = host.run(("sh", str(script)), check=False, timeout_s=120)
+            assert (done.code, done.stdout) == (0, "o\n"), done.stderr
+            host.run(("ln", "-s", "/", str(host.directory / "link")))
+            keys = lab_folder(cluster, "c0") / "guarded/keyring"
+            mistakes = (
+                lambda: host.run(("ceph", "auth", "ls")),
+                lambda: host.run(("ceph", "--id", "admin", "auth", "ls")),
+                lambda: host.run(("bash", "-c", "ceph auth ls")),
+                lambda: host.run(("cat", str(keys))),
+                lambda: host.read(host.directory / "link" / str(keys)[1:]),
+            )
+            assert [mistake for mistake in mistakes if not refused(mistake)] == []
+    finally:
+        pools.delete(stands.cluster, "standing")
 
 
 def gate(stands: Standing, home: Home, folder: Path, *words: str) -> tuple[int, dict[str, str], str]:

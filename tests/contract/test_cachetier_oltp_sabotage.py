@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import tiers
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.providers.guest.provider import uml
-from lab.scenario import Scenario
-from lab.tiers import Pair
-from suites.cachetier import brought
-from suites.cachetier.database import TOPOLOGY
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.guest.provider import uml
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.cachetier import flushed_ledger as brought
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.database import TOPOLOGY
+from cephlab.suites.cachetier.tiers import PoolPair
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -27,7 +27,7 @@ def cluster(home: Home) -> Iterator[Cluster]:
         yield cluster
 
 
-def nothing(_cluster: Cluster, _pair: Pair) -> str:
+def nothing(_cluster: Cluster, _pair: PoolPair) -> str:
     """A flush that does nothing and complains of nothing."""
     return ""
 

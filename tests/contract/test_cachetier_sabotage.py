@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import tiers
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.providers.local import LocalProvider
-from lab.scenario import Scenario, Topology
-from lab.tiers import Drained, Pair
-from lab.tierspec import TierLayout
-from suites.cachetier import leaving
-from suites.cachetier.stand import UNTHROTTLED
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.cachetier import leaving, tiers
+from cephlab.suites.cachetier.stand import UNTHROTTLED
+from cephlab.suites.cachetier.tiers import Drained, PoolPair
+from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
@@ -25,12 +24,12 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def cluster(home: Home) -> Iterator[Cluster]:
-    topology = Topology(cache_tier=TierLayout(servers=2), lone_client=True, options=UNTHROTTLED)
+    topology = TieredTopology(layout=TierLayout(servers=2), lone_client=True, options=UNTHROTTLED)
     with raised(LocalProvider(), topology, home) as cluster:
         yield cluster
 
 
-def nothing(_cluster: Cluster, _pair: Pair) -> Drained:
+def nothing(_cluster: Cluster, _pair: PoolPair) -> Drained:
     """A drain that does nothing and says that all is well."""
     return Drained((), 0, 0.0)
 

@@ -15,18 +15,18 @@ from typing import Any
 import psutil
 import pytest
 
-from lab import clock
-from lab.arch import host_arch
-from lab.home import Home
-from lab.providers.guest.qemu import known_kvm
-from lab.providers.select import PROVIDERS
-from lab.runs import Runs
+from cephlab.lab.base import clock
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.providers.guest.qemu import known_kvm
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.spec.arch import host_arch
 from tests.contract.conftest import FOREIGN
 from tests.contract.raising import GUESTS, skip_guests
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
-COMMAND = (sys.executable, "-c", "from cli.main import main; main()")
+COMMAND = (sys.executable, "-c", "from cephlab.cli.main import main; main()")
 HERE = f"{host_arch()}:1"
 
 

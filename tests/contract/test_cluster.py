@@ -10,15 +10,15 @@ from pathlib import PurePosixPath
 import psutil
 import pytest
 
-from lab import pools
-from lab.ceph.daemon import crash_records
-from lab.cluster import Cluster
-from lab.errors import DaemonDied, NotReached
-from lab.home import Home
-from lab.kept import load_cluster
-from lab.providers.base import Provider
-from lab.scenario import Topology
-from lab.spec import Capability
+from cephlab.lab.base.errors import DaemonDied, NotReached
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.daemon import crash_records
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.reload import load_cluster
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import Capability
 from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
@@ -29,20 +29,20 @@ NOTICED_S = 2.0
 
 
 @pytest.fixture(scope="module")
-def cluster(provider: Provider, home: Home) -> Iterator[Cluster]:
+def cluster(provider: Provider, home: Home) -> Iterator[OwnCluster]:
     foreign = 1 if Capability.FOREIGN_ARCH in provider.capabilities() else 0
     with raised(provider, Topology(native=3 - foreign, foreign=foreign), home) as cluster:
         pools.create(cluster, POOL)
         yield cluster
 
 
-def test_every_daemon_runs_as_its_nodes_architecture(cluster: Cluster) -> None:
+def test_every_daemon_runs_as_its_nodes_architecture(cluster: OwnCluster) -> None:
     found = {f"osd.{osd['id']}": osd["arch"] for osd in cluster.client.mon("osd metadata")}
     wanted = {name: daemon.host.arch.value for name, daemon in cluster.daemons.items() if daemon.kind == "osd"}
     assert found == wanted
 
 
-def test_secrets_are_for_the_owner_only(cluster: Cluster) -> None:
+def test_secrets_are_for_the_owner_only(cluster: OwnCluster) -> None:
     keyrings = [
         (host, path)
         for host in cluster.hosts.values()
@@ -55,7 +55,7 @@ def test_secrets_are_for_the_owner_only(cluster: Cluster) -> None:
     assert set(modes.values()) == {"600"}, modes
 
 
-def test_nothing_listens_beyond_the_labs_addresses(cluster: Cluster, provider: Provider) -> None:
+def test_nothing_listens_beyond_the_labs_addresses(cluster: OwnCluster, provider: Provider) -> None:
     if provider.name != "local":
         pytest.skip("the network of the run is its own: nothing outside reaches it")
     pids = {daemon.process.pid for daemon in cluster.daemons.values() if daemon.process is not None}
@@ -70,7 +70,7 @@ def test_nothing_listens_beyond_the_labs_addresses(cluster: Cluster, provider: P
     assert set(listening) <= addresses
 
 
-def test_a_dead_daemon_is_noticed_at_once_with_its_last_words(cluster: Cluster) -> None:
+def test_a_dead_daemon_is_noticed_at_once_with_its_last_words(cluster: OwnCluster) -> None:
     victim = cluster.daemon("osd.0")
     assert victim.process is not None
     victim.process.signal(signal.SIGABRT)
@@ -89,12 +89,12 @@ def test_a_dead_daemon_is_noticed_at_once_with_its_last_words(cluster: Cluster) 
     pools.wait_clean(cluster)
 
 
-def test_a_wait_that_is_not_met_names_the_last_state(cluster: Cluster) -> None:
+def test_a_wait_that_is_not_met_names_the_last_state(cluster: OwnCluster) -> None:
     with pytest.raises(NotReached, match="HEALTH_"):
         cluster.wait(lambda _status: False, what="never", timeout_s=0.2)
 
 
-def test_a_paused_daemon_is_alive_and_resumes(cluster: Cluster) -> None:
+def test_a_paused_daemon_is_alive_and_resumes(cluster: OwnCluster) -> None:
     cluster.client.write_full(POOL, "paused", b"before")
     cluster.pause("osd.1")
     cluster.check_daemons()
@@ -103,7 +103,7 @@ def test_a_paused_daemon_is_alive_and_resumes(cluster: Cluster) -> None:
     assert cluster.client.read(POOL, "paused") == b"after"
 
 
-def test_a_killed_daemon_comes_back_with_its_data(cluster: Cluster) -> None:
+def test_a_killed_daemon_comes_back_with_its_data(cluster: OwnCluster) -> None:
     cluster.client.write_full(POOL, "killed", b"k" * 70_000)
     wanted = cluster.client.digest(POOL, "killed")
     for osd in cluster.osd_ids():
@@ -113,7 +113,7 @@ def test_a_killed_daemon_comes_back_with_its_data(cluster: Cluster) -> None:
     assert cluster.client.digest(POOL, "killed") == wanted
 
 
-def test_a_manager_that_fails_over_begins_anew(cluster: Cluster) -> None:
+def test_a_manager_that_fails_over_begins_anew(cluster: OwnCluster) -> None:
     """It executes itself, as every Ceph release's does when it is told to stand down."""
     before = cluster.client.mon("mgr dump")["active_gid"]
     cluster.client.mon("mgr fail", who="n0")
@@ -126,7 +126,7 @@ def test_a_manager_that_fails_over_begins_anew(cluster: Cluster) -> None:
     cluster.wait(lambda status: status.mgr_available, what="the manager active after a restart")
 
 
-def test_another_process_finds_the_cluster(cluster: Cluster, provider: Provider) -> None:
+def test_another_process_finds_the_cluster(cluster: OwnCluster, provider: Provider) -> None:
     found = load_cluster(provider, cluster.run)
     try:
         assert found.status().osds == len(cluster.osd_ids())
@@ -135,7 +135,7 @@ def test_another_process_finds_the_cluster(cluster: Cluster, provider: Provider)
         found.close_clients()
 
 
-def test_an_osd_moves_to_a_node_of_the_other_architecture(cluster: Cluster) -> None:
+def test_an_osd_moves_to_a_node_of_the_other_architecture(cluster: OwnCluster) -> None:
     hosts = list(cluster.hosts.values())
     source, target = hosts[0], hosts[-1]
     osd = next(int(name.partition(".")[2]) for name in on(cluster, source.name) if name.startswith("osd."))
@@ -152,9 +152,9 @@ def test_an_osd_moves_to_a_node_of_the_other_architecture(cluster: Cluster) -> N
     assert cluster.client.digest(POOL, "moved") == wanted
 
 
-def on(cluster: Cluster, node: str) -> list[str]:
+def on(cluster: OwnCluster, node: str) -> list[str]:
     return [name for name, daemon in cluster.daemons.items() if daemon.host.name == node]
 
 
-def d_path(cluster: Cluster, name: str) -> PurePosixPath:
+def d_path(cluster: OwnCluster, name: str) -> PurePosixPath:
     return cluster.daemon(name).host.directory / name / "keyring"

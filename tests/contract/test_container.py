@@ -12,18 +12,18 @@ from signal import SIGKILL
 
 import pytest
 
-from lab import clock
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, SpecError, Unavailable
-from lab.home import Home
-from lab.host import Host
-from lab.images.image import Image
-from lab.providers.base import Images, Provider
-from lab.providers.blockdevices import BlockDevices
-from lab.providers.container import ContainerProvider, limits
-from lab.providers.container.lab import ContainerLab
-from lab.runs import Run, Runs
-from lab.spec import MIB, Capability, Disk, DiskLimits, Node
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.base import Images, Provider
+from cephlab.lab.providers.blockdevices import BlockDevices
+from cephlab.lab.providers.container import ContainerProvider, limits
+from cephlab.lab.providers.container.lab import ContainerLab
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import MIB, Capability, Disk, DiskLimits, Node
 from tests.contract import probes
 from tests.contract.conftest import Place, has, node, spec_of
 from tests.contract.probes import python, scratch
@@ -100,6 +100,11 @@ def test_the_system_call_that_bluestore_waits_with_is_allowed(place: Place) -> N
     """An engine's filter answers EPERM; the kernel itself finds that there is no such context, EINVAL."""
     number = {Arch.X86_64: 333, Arch.AARCH64: 292}[host_arch()]
     assert int(place.native.run(python(IO_PGETEVENTS, str(number))).stdout) == errno.EINVAL
+
+
+def test_other_system_calls_are_filtered(place: Place) -> None:
+    """An unconfined program has mode 0; see proc(5)."""
+    assert "Seccomp:\t2\n" in place.native.run(("cat", "/proc/self/status")).stdout
 
 
 def test_memory_and_cpu_stay_within_the_spec(launch: Launch, provider: Provider) -> None:

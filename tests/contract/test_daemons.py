@@ -13,9 +13,9 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 import psutil
 import pytest
 
-from lab import clock
-from lab.errors import CommandFailed, CommandTimedOut
-from lab.host import Host
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.providers.host import Host, preloading
 from tests.contract import other_process, probes
 from tests.contract.conftest import Place
 from tests.contract.probes import python, scratch
@@ -92,10 +92,10 @@ def test_both_outputs_are_appended_to_the_log(host: Host) -> None:
 def test_a_preload_reaches_the_program(host: Host) -> None:
     # The loader names the object that it cannot load, which proves that it was told to.
     missing = host.directory / "no-such-preload.so"
-    result = host.run(("true",), preload=(missing,), check=False)
+    result = host.run(("true",), env=preloading([missing]), check=False)
     assert missing.name in result.stderr
     log = scratch(host)
-    assert host.spawn(("true",), log=log, preload=(missing,)).wait(10)
+    assert host.spawn(("true",), log=log, env=preloading([missing])).wait(10)
     assert missing.name in host.read(log).decode()
 
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
-from lab.blockstack.mariadb import MariaDb
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.providers.guest.provider import uml
-from lab.scenario import Scenario
-from suites.dmcache.correctness import flush_and_detach
-from suites.dmcache.power import cut_power
-from suites.dmcache.stand import TOPOLOGY
+from cephlab.lab.base.home import Home
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from cephlab.lab.blockstack.mariadb import MariaDb
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.guest.provider import uml
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.dmcache.correctness import flush_and_detach
+from cephlab.suites.dmcache.power import cut_power
+from cephlab.suites.dmcache.stand import TOPOLOGY
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

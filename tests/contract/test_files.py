@@ -7,8 +7,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.host import Host
 from tests.contract.probes import scratch
 
 pytestmark = [pytest.mark.real]

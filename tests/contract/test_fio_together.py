@@ -14,17 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from lab import clock, pools
-from lab.arch import Arch
-from lab.attach.cluster import AttachedCluster
-from lab.errors import LabBroken
-from lab.home import Home
-from lab.inventory import load_inventory
-from lab.providers.ssh import SshProvider
-from lab.runs import Run, Runs
-from lab.workers import Workers
-from lab.workloads import together
-from lab.workloads.fio import FioJob
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId, Runs
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.providers.ssh import SshProvider
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.inventory import load_inventory
+from cephlab.lab.workloads import together
+from cephlab.lab.workloads.fio import FioJob
 from tests.contract import other_load
 from tests.contract.standing import Standing, attached
 
@@ -147,7 +148,7 @@ def test_fio_ends_with_the_process_that_had_it_started(stands: Standing, home: H
     owner = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE)
     with owner:
         assert owner.stdout is not None
-        run_id = owner.stdout.readline().decode().strip()
+        run_id = RunId(owner.stdout.readline().decode().strip())
         try:
             clock.wait(lambda: running(stands), all, what="fio on both machines", timeout_s=120, interval_s=0.5)
         finally:

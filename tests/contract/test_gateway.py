@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from lab import clock
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.errors import CephTrouble
-from lab.gateway import DATA_POOL, emptied, gateway
-from lab.home import Home
-from lab.pools import EC_2_1
-from lab.providers.local import LocalProvider
-from lab.scenario import Topology
-from lab.workloads import s3
-from lab.workloads.s3 import RunningS3, S3Job
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL, emptied, gateway
+from cephlab.lab.cluster.pools import EC_2_1
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads import s3
+from cephlab.lab.workloads.s3 import RunningS3, S3Job
 from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
@@ -47,7 +48,8 @@ def test_objects_are_put_and_got_and_nothing_stays(cluster: Cluster) -> None:
             running = s3.start(host, found, replace(JOB, operation=operation))
             answered(running)
             Deadline.after(LOAD_S).pause(LOAD_S)
-            done = running.stop().main
+            running.process.signal(signal.SIGINT)
+            done = running.finish().main
             assert done.operations == len(running.progress().times_s) > 0
             assert done.bytes == done.operations * JOB.object_bytes
         with pytest.raises(CephTrouble, match="does not take objects") as refused:

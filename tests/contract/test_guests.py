@@ -10,13 +10,13 @@ from signal import SIGKILL
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import Unavailable
-from lab.home import Home
-from lab.images.kernels import KernelStore
-from lab.providers.base import Provider
-from lab.providers.guest.lab import GuestLab
-from lab.spec import MIB, Capability
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.kernels import KernelStore
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.providers.guest.lab import GuestLab
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB, Capability
 from tests.contract import probes
 from tests.contract.conftest import Place, has, node
 from tests.contract.probes import python, scratch

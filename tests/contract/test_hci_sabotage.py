@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.hypervisor.command import Cache
-from lab.providers.local import LocalProvider
-from lab.scenario import Scenario
-from suites.hci.power import TOPOLOGY, cut_power
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.suites.hci.hypervisor.command import CacheMode
+from cephlab.suites.hci.power import TOPOLOGY, cut_power
 from tests.contract.raising import raised, skip_guests, verdict_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -27,9 +27,11 @@ def cluster(home: Home) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize(("cache", "told"), [(Cache.UNSAFE, Cache.WRITEBACK), (Cache.WRITEBACK, Cache.NONE)])
+@pytest.mark.parametrize(
+    ("cache", "told"), [(CacheMode.UNSAFE, CacheMode.WRITEBACK), (CacheMode.WRITEBACK, CacheMode.NONE)]
+)
 def test_a_disk_that_keeps_less_than_its_owner_was_told(
-    cluster: Cluster, tmp_path: Path, cache: Cache, told: Cache
+    cluster: Cluster, tmp_path: Path, cache: CacheMode, told: CacheMode
 ) -> None:
     scenario = Scenario("hci.untold", "", "", partial(cut_power, cache=cache, told=told), check="witnessed")
     verdict = verdict_of(scenario, cluster, tmp_path)

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from lab.ceph.daemon import Daemon
-from lab.faults.fault import look_for
-from lab.faults.processes import states, stopped
-from lab.host import Host
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.faults.fault import look_for
+from cephlab.lab.faults.processes import states, stopped
+from cephlab.lab.providers.host import Host
 
 pytestmark = pytest.mark.real
 

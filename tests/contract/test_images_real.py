@@ -13,12 +13,12 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from lab import clock
-from lab.arch import Arch, host_arch
-from lab.home import Home
-from lab.images.image import Image
-from lab.images.store import ImageStore
-from lab.spec import DEFAULT_RELEASE
+from cephlab.lab.base import clock
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
@@ -91,10 +91,12 @@ def test_the_preload_is_of_the_images_architecture(images: dict[Arch, Image], ar
 
 def test_a_cached_image_takes_no_tool_and_no_network(home: Home, images: dict[Arch, Image]) -> None:
     script = (
-        "from lab.images.store import ImageStore; from lab.home import default_home; from lab.arch import Arch;"
+        "from cephlab.lab.images.store import ImageStore;"
+        "from cephlab.lab.base.home import default_home;"
+        "from cephlab.lab.spec.arch import Arch;"
         f"print(ImageStore(default_home()).get('{DEFAULT_RELEASE}', Arch('{FOREIGN}')).key)"
     )
-    env = {"PATH": "/nowhere", "CEPHLAB_HOME": str(home.path), "CEPHLAB_MIRROR": "http://[::1]:1/none"}
+    env = {"PATH": "/nowhere", "CEPHLAB_HOME": str(home.path), "http_proxy": "http://[::1]:1"}
     argv = [sys.executable, "-c", script]
     done = subprocess.run(argv, cwd=REPOSITORY, env=env, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == images[FOREIGN].key
@@ -107,10 +109,10 @@ def test_a_refresh_without_news_keeps_the_image(home: Home, images: dict[Arch, I
 
 
 BUILD = """
-from lab.arch import host_arch
-from lab.home import default_home
-from lab.images.store import ImageStore
-from lab.spec import DEFAULT_RELEASE
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.base.home import default_home
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 
 store = ImageStore(default_home())
 image = store.get(DEFAULT_RELEASE, host_arch(), progress=lambda line: print(line, flush=True))

@@ -10,12 +10,12 @@ from signal import SIGKILL
 
 import pytest
 
-from lab import clock, process
-from lab.errors import SpecError
-from lab.home import Home
-from lab.providers.base import CutsLinks, Images, Provider
-from lab.runs import Runs
-from lab.spec import MIB, Capability, Disk
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.providers.base import CutsLinks, Images, Provider
+from cephlab.lab.spec.clusterspec import MIB, Capability, Disk
 from tests.contract import probes
 from tests.contract.conftest import Place, has, node, spec_of
 from tests.contract.probes import python, scratch

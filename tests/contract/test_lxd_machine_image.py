@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.home import Home
-from lab.images.store import ImageStore
-from lab.providers.addresses import mac_address
-from lab.providers.guest import qemu
-from lab.providers.lxd import machineimage, machines, names
-from lab.spec import DEFAULT_RELEASE, MIB
+from cephlab.lab.base.home import Home
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.addresses import mac_address
+from cephlab.lab.providers.engine import places
+from cephlab.lab.providers.guest import qemu
+from cephlab.lab.providers.lxd import machineimage, machines, names
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, MIB
 from tests.contract.raising import skip_guests
 
 pytestmark = [pytest.mark.real]
@@ -89,7 +90,7 @@ def bench(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> Bench:
 
 def fill_share(share: Path) -> None:
     share.mkdir()
-    words = {"NODE": names.NODE_DIRECTORY, "DISKS": names.DISKS_DIRECTORY, "PORT": SERIAL_PORTS[0]}
+    words = {"NODE": places.NODE_DIRECTORY, "DISKS": places.DISKS_DIRECTORY, "PORT": SERIAL_PORTS[0]}
     text = AGENT.replace("SERIAL", names.machine_serial("d0"))
     for word, value in words.items():
         text = text.replace(word, str(value))

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from lab import clock
-from lab.errors import LabBroken, Unavailable
-from lab.home import Home
-from lab.providers.base import Images
-from lab.providers.lxd import LxdProvider
-from lab.providers.lxd.lab import LxdLab
-from lab.providers.lxd.placement import Machine
-from lab.providers.lxd.server import Server, addresses, find_servers
-from lab.runs import Runs
-from lab.spec import Capability
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.lxd import LxdProvider
+from cephlab.lab.providers.lxd.lab import LxdLab
+from cephlab.lab.providers.lxd.placement import Machine
+from cephlab.lab.providers.lxd.server import Server, addresses, find_servers
+from cephlab.lab.spec.clusterspec import Capability
 from tests.contract import probes
 from tests.contract.conftest import node, spec_of
 from tests.contract.probes import python, scratch

@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
-from lab import clock
-from lab.host import Host, HostProcess
-from lab.providers.base import RunsMachines
-from lab.telemetry import accounting
-from lab.telemetry.demand import Role
-from lab.telemetry.kernels import Account, Here, Teller, There
+from cephlab.lab.base import clock
+from cephlab.lab.providers.base import RunsMachines
+from cephlab.lab.providers.host import Host, HostProcess
+from cephlab.lab.telemetry import accounting
+from cephlab.lab.telemetry.accountants import Account, Here, Teller, There
+from cephlab.lab.telemetry.demand import Role
 from tests.contract.conftest import Place
 
 pytestmark = pytest.mark.real

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import host_arch
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.providers.local import LocalProvider
-from lab.scenario import Scenario, Stage, Topology
-from suites.migration import swap
-from suites.migration.trial import SHORT_LOGS, trial
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.migration import swap
+from cephlab.suites.migration.trial import SHORT_LOGS, trial
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real

@@ -14,14 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import clock
-from lab.arch import host_arch
-from lab.errors import LabBroken, LabError
-from lab.home import Home
-from lab.host import Host
-from lab.providers.base import Images, Provider, TakesOver
-from lab.runs import Run, Runs
-from lab.spec import Capability
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.providers.base import Images, Provider, TakesOver
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability
 from tests.contract import other_process, probes
 from tests.contract.conftest import DISK_BYTES, FOREIGN, Place, has, node, spec_of
 from tests.contract.probes import python, scratch

@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.arch import host_arch
-from lab.home import Home
-from lab.providers.base import Images
-from lab.runs import RUN_VARIABLE
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import RUN_VARIABLE
+from cephlab.lab.providers.base import Images
+from cephlab.lab.spec.arch import host_arch
 from tests.contract.conftest import FOREIGN
 from tests.contract.elsewhere import given_copies_of
 
@@ -36,7 +36,7 @@ DROP = (
     "--bounding-set=-all",
     "--inh-caps=-all",
 )
-COMMAND = ("-c", "from cli.main import main; main()")
+COMMAND = ("-c", "from cephlab.cli.main import main; main()")
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def user(home: Home, images: Images) -> Iterator[Ordinary]:
 def usable_python(own: Home, folder: Path, keys: list[str]) -> str:
     """This interpreter, or the system's of the same version where this one is in a folder of root's own."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    look = "import os, sys, cli.main; [os.stat(f'{sys.argv[1]}/{key}/root/usr') for key in sys.argv[2:]]"
+    look = "import os, sys, cephlab.cli.main; [os.stat(f'{sys.argv[1]}/{key}/root/usr') for key in sys.argv[2:]]"
     refusals = []
     for python in (sys.executable, f"/usr/bin/python{version}"):
         if not Path(python).exists():

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.blockstack.logwrites import Survey
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.history import History
-from lab.home import Home
-from lab.providers.select import PROVIDERS
-from lab.scenario import Stage, judge
-from suites.powerloss.replayed import TOPOLOGY, replayed, until_the_cut
+from cephlab.lab.base.home import Home
+from cephlab.lab.blockstack.logwrites import Survey
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.powerloss.replayed import TOPOLOGY, replayed, until_the_cut
 from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real
@@ -41,6 +41,6 @@ def half(survey: Survey) -> int:
 
 def test_a_disk_that_forgets_what_it_flushed_is_found(stage: Stage) -> None:
     replayed(stage, keep=half)
-    verdict = judge("recorded", stage.recorder)
+    verdict = CHECKS["recorded"](stage.recorder.events())
     assert verdict.outcome is Outcome.FAIL
     assert "lost" in verdict.reason or "stale" in verdict.reason

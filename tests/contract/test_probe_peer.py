@@ -10,8 +10,8 @@ from shutil import which
 
 import pytest
 
-from lab import clock, probe
-from lab.errors import LabError
+from cephlab.lab.base import clock, probe
+from cephlab.lab.base.errors import LabError
 
 pytestmark = pytest.mark.real
 

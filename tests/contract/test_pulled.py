@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import docker.errors
 import pytest
 
-from lab import pools
-from lab.arch import host_arch
-from lab.cluster import Cluster, raise_cluster
-from lab.home import Home
-from lab.images.store import ImageStore
-from lab.pools import PoolKind
-from lab.providers.base import Images, Provider
-from lab.providers.container.engine import find_engine
-from lab.pulled import described, identified
-from lab.runs import Runs
-from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE, UNKNOWN_RELEASE
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.cluster.pulled import described, identified
+from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.providers.base import Images, Provider
+from cephlab.lab.providers.container import imported
+from cephlab.lab.providers.container.engine import find_engine
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE
 from tests.contract.conftest import FOREIGN
 from tests.contract.registry import registry
 
@@ -40,6 +44,9 @@ def reference(images: Images, home: Home) -> Iterator[str]:
         engine = find_engine()
         try:
             engine.client.images.remove(name)
+            for tag in [tag for image in engine.client.images.list() for tag in image.tags]:
+                if "cephlab/pulled-" in tag:
+                    engine.client.images.remove(tag)
         except docker.errors.ImageNotFound:
             pass
         finally:
@@ -47,7 +54,7 @@ def reference(images: Images, home: Home) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(provider: Provider, reference: str, home: Home) -> Iterator[Cluster]:
+def cluster(provider: Provider, reference: str, home: Home) -> Iterator[OwnCluster]:
     spec = Topology(native=1, foreign=1).spec(UNKNOWN_RELEASE, reference)
     store = ImageStore(home)
     runs = Runs(home)
@@ -60,12 +67,12 @@ def cluster(provider: Provider, reference: str, home: Home) -> Iterator[Cluster]
     runs.forget(run)
 
 
-def test_every_node_runs_its_architecture_of_the_image(cluster: Cluster) -> None:
+def test_every_node_runs_its_architecture_of_the_image(cluster: OwnCluster) -> None:
     found = {entry["arch"] for entry in cluster.client.mon("osd metadata")}
     assert found == {host_arch().value, FOREIGN.value}
 
 
-def test_the_image_says_what_it_is(cluster: Cluster, reference: str) -> None:
+def test_the_image_says_what_it_is(cluster: OwnCluster, reference: str) -> None:
     """The registry serves images of the default release, under a name that does not tell."""
     assert cluster.spec.release == DEFAULT_RELEASE
     told = described(cluster)
@@ -76,7 +83,24 @@ def test_the_image_says_what_it_is(cluster: Cluster, reference: str) -> None:
     assert any("@sha256:" in digest for digest in told["digests"])
 
 
-def test_ceph_finds_its_own_plugins(cluster: Cluster) -> None:
+def test_its_digest_names_the_same_images(cluster: OwnCluster, reference: str, home: Home) -> None:
+    told = described(cluster)
+    assert told is not None
+    listed = next(one for one in told["digests"] if one.startswith(reference.removesuffix(":test")))
+    engine = find_engine()
+
+    def export(image: Image) -> Path:
+        raise AssertionError(f"{image.oci_name} is none of ours")
+
+    try:
+        for arch in Arch:
+            held = imported.ensure(engine, ImageStore(home).pulled(UNKNOWN_RELEASE, arch, listed), export)
+            assert held.name == told["ids"][arch.value]
+    finally:
+        engine.client.close()
+
+
+def test_ceph_finds_its_own_plugins(cluster: OwnCluster) -> None:
     with pools.pool(cluster, POOL, TWO_COPIES):
         for arch in (host_arch(), FOREIGN):
             with pools.primary_on(cluster, arch, POOL):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.home import Home
-from lab.runs import Runs
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
 from tests.contract.elsewhere import with_images_of
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]

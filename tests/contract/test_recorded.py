@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from lab import pools
-from lab.checks import CHECKS, Outcome, Verdict
-from lab.clock import Deadline
-from lab.cluster import Cluster
-from lab.history import History
-from lab.home import Home
-from lab.providers.local import LocalProvider
-from lab.scenario import Topology
-from lab.workloads.recorded import Load, RecordedLoad
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.home import Home
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from tests.contract.raising import raised
 
 pytestmark = pytest.mark.real

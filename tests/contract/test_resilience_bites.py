@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from lab import pools
-from lab.ceph.daemon import Wanted
-from lab.checks import Outcome, Verdict
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.faults import copies, inflict, layout_of
-from lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from lab.faults.daemons import KillEverything, PauseDaemon, at_work
-from lab.history import History
-from lab.home import Home
-from lab.pools import PoolKind
-from lab.providers.select import PROVIDERS
-from lab.scenario import Stage, judge
-from lab.workloads.recorded import RecordedLoad
-from suites.resilience import SCENARIOS
-from suites.resilience.trial import THREE, agreed, goes_on, linger, new_load
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.faults import copies, inflict, layout_of
+from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from cephlab.lab.faults.daemons import KillEverything, PauseDaemon, at_work
+from cephlab.lab.history.history import History
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.workloads.recorded import RecordedLoad
+from cephlab.suites.resilience import SCENARIOS
+from cephlab.suites.resilience.trial import THREE, agreed, goes_on, linger, new_load
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real
@@ -51,7 +51,7 @@ def stage(cluster: Cluster, tmp_path: Path) -> Stage:
 
 
 def verdict(stage: Stage) -> Verdict:
-    return judge("recorded", stage.recorder)
+    return CHECKS["recorded"](stage.recorder.events())
 
 
 def signal_clients(load: RecordedLoad, number: signal.Signals) -> None:
@@ -111,7 +111,7 @@ def test_a_repair_that_is_skipped_is_found_out(stage: Stage) -> None:
         cluster.client.command(daemon.name, "flush_store_cache")
         flip_bit(daemon.host, daemon.disks[0], [content[:NEEDLE_BYTES]])
         agreed(stage, pool)
-    found = judge("observations", stage.recorder)
+    found = CHECKS["observations"](stage.recorder.events())
     assert found.outcome is Outcome.FAIL
     assert "PGs whose copies differ" in found.reason
 
@@ -162,7 +162,10 @@ def test_min_size_1_with_a_lost_replica_is_found_out(stage: Stage) -> None:
         cluster.start(f"osd.{second}")
         cluster.wait(lambda status: status.osds_up == status.osds - 1, what=f"osd.{second} up")
         cluster.client.mon("osd lost", id=first, yes_i_really_mean_it=True)
-        cluster.wait(lambda status: status.active, what="PGs that serve again")
+        cluster.wait(
+            lambda status: status.pgs > 0 and all("active" in state.split("+") for state in status.pg_states),
+            what="PGs that serve again",
+        )
         linger(stage.rng, *WORK_S)
     load.verify()
     found = verdict(stage)

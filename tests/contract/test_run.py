@@ -9,9 +9,9 @@ from signal import SIGKILL
 
 import pytest
 
-from lab import clock
-from lab.errors import CommandFailed, CommandTimedOut, LabError
-from lab.host import Host
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabError
+from cephlab.lab.providers.host import Host
 from tests.contract import probes
 from tests.contract.conftest import FOREIGN, Place
 from tests.contract.probes import python

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lab import pools
-from lab.arch import Arch, host_arch
-from lab.ceph.objectstore import ObjectStore
-from lab.checks import Outcome
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.images import shim
-from lab.providers.local import LocalProvider
-from suites.interop.standing import FAILURE_DOMAIN, restart_scenario
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.images.shim import compiler as shim
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.interop.standing import FAILURE_DOMAIN, restart_scenario
 from tests.contract.raising import raised, verdict_of
 
 pytestmark = pytest.mark.real

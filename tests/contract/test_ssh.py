@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +17,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import clock
-from lab.arch import host_arch
-from lab.errors import LabBroken, Unavailable
-from lab.home import Home
-from lab.images.image import Image
-from lab.inventory import INVENTORY_VARIABLE, Inventory, load_inventory
-from lab.providers.base import Images
-from lab.providers.ssh import SshProvider
-from lab.providers.ssh.connection import Unreachable
-from lab.providers.ssh.lab import SshLab
-from lab.runs import Runs
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import RunId, Runs
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.ssh import SshProvider
+from cephlab.lab.providers.ssh.connection import Unreachable
+from cephlab.lab.providers.ssh.lab import SshLab
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory
 from tests.contract import other_process, probes
 from tests.contract.conftest import FOREIGN, node, spec_of
 from tests.contract.yard import Kind, Spot, Yard, machines, make_key, place
@@ -74,6 +76,32 @@ def home_in(folder: Path) -> Home:
 
 def test_a_machine_that_is_known_is_entered(inventory: Inventory, tmp_path: Path) -> None:
     launch_on("good", inventory, home_in(tmp_path))
+
+
+def test_nothing_of_the_users_settings_is_forwarded(
+    inventory: Inventory, quirks: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when it is entered, nor when a program runs there, nor when a socket of the lab's own is forwarded."""
+    near, far = tmp_path / "near", f"/tmp/cephlab-far-{secrets.token_hex(8)}"
+    settings = tmp_path / "config"
+    settings.write_text(f"Host *\nLocalForward {near} {far}\nRemoteForward {far} {near}\n")
+    # The settings of whoever runs this stay as they are: an ssh in front of the real one names others.
+    (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {shutil.which("ssh")} -F {settings} "$@"\n')
+    (tmp_path / "ssh").chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    known = quirks.known_hosts.read_bytes()
+    run = Runs(home_in(tmp_path / "home")).create("ssh")
+    lab = SshLab(run, inventory.machines)
+    host = lab.add_node(node("good"))
+    try:
+        assert host.run(("true",)).code == 0
+        with host.connection.far(f"{host.directory}/s", tmp_path / "answering"):
+            assert quirks.has("good", f"{host.directory}/s")
+            assert not near.exists()
+            assert not quirks.has("good", far)
+    finally:
+        lab.close()
+    assert quirks.known_hosts.read_bytes() == known
 
 
 def test_an_unknown_host_key_is_refused(inventory: Inventory, quirks: Yard, tmp_path: Path) -> None:
@@ -192,7 +220,7 @@ def test_a_killed_process_leaves_no_ssh_behind(quirks: Yard, tmp_path: Path) -> 
     )
     with owner:
         assert owner.stdout is not None
-        run_id = json.loads(owner.stdout.readline())["run"]
+        run_id = RunId(json.loads(owner.stdout.readline())["run"])
         children = psutil.Process(owner.pid).children(recursive=True)
         owner.send_signal(signal.SIGKILL)
     assert [child for child in children if "ssh" in child.name()] or children

@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from lab.host import Host
-from lab.providers.base import CutsLinks, Provider, SlowsDisks, SlowsNetwork, SqueezesMemory
-from lab.spec import MIB, Capability, DiskLimits
+from cephlab.lab.providers.base import CutsLinks, Provider, SlowsDisks, SlowsNetwork, SqueezesMemory
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.clusterspec import MIB, Capability, DiskLimits
 from tests.contract.conftest import Place, has, node
 
 pytestmark = pytest.mark.real

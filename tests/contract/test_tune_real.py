@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from lab import process
-from lab.home import Home
-from lab.knobs.machine import LIMITS_FOLDER, Machine, ThisMachine, patterns
-from lab.knobs.records import Records
-from lab.knobs.settings import Kind, Outcome, Scope, State
-from lab.knobs.targets import own_scopes, sites_of
-from lab.knobs.tune import Site, Target, apply, check, revert
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.tunables.machine import LIMITS_FOLDER, Machine, ThisMachine, patterns
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.settings import Kind, Outcome, Scope, State
+from cephlab.lab.tunables.targets import own_scopes, sites_of
+from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
+from cephlab.tuning.named import load
 from tests.contract.conftest import Place
 from tests.contract.elsewhere import with_images_of
-from tuning.named import load
 
 pytestmark = pytest.mark.real
 
@@ -118,7 +118,7 @@ def document_commands() -> list[str]:
 def test_the_documents_cluster_has_its_options_again(home: Home, tmp_path: Path) -> None:
     """Drift is found, options are set in a running Ceph, and its configuration database is as it was."""
     own = with_images_of(home, tmp_path / "home")
-    command = [sys.executable, "-c", "from cli.main import main; main()"]
+    command = [sys.executable, "-c", "from cephlab.cli.main import main; main()"]
     environment = {**os.environ, "CEPHLAB_HOME": str(own.path)}
 
     def call(*words: str) -> Result:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.world import World
-from lab.home import Home
-from lab.providers.base import Images
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.lab.providers.base import Images
 from tests.contract.yard import Kind, Spot, machines
 from tests.fake_provider import FakeProvider, providers
 

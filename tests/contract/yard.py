@@ -17,15 +17,15 @@ from typing import Protocol
 
 import pytest
 
-from lab import clock, process
-from lab.arch import Arch, host_arch
-from lab.home import Home
-from lab.host import Host
-from lab.process import Result
-from lab.providers.base import Images
-from lab.providers.container import ContainerProvider
-from lab.runs import Runs
-from lab.spec import ClusterSpec, Node
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.container import ContainerProvider
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 from tests.contract import sshd
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
@@ -127,7 +127,7 @@ class Loopback:
         return public, end
 
     def look(self, spot: Spot, *argv: str) -> Result:
-        return process.run(argv, check=False, where=spot.name)
+        return process.run_command(process.Command(argv, where=spot.name), check=False)
 
 
 class Containers:

@@ -12,32 +12,36 @@ from typing import Any, cast
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.scenario import Stage, Tier
-from lab.spec import Capability
-from suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
-from suites.baseline.atomics import Atomics, count, is_lse
-from suites.baseline.clocks import Reading
-from suites.baseline.disk_classes import REFERENCES, place
-from suites.baseline.dmi import Module, modules
-from suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, speed
-from suites.machines import are_machines_of
-from tuning.profilefile import THIS_MACHINE, find_profile
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.select import provider
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
+from cephlab.suites.baseline.atomics import Atomics, count, is_lse
+from cephlab.suites.baseline.clocks import ClockReading
+from cephlab.suites.baseline.disk_classes import REFERENCES, place
+from cephlab.suites.baseline.dmi import Module, modules
+from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, speed
+from cephlab.suites.machines import are_machines_of
+from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
 
 # Clocks
 
 
 def test_the_offset_is_half_way_and_its_doubt_half_the_round_trip() -> None:
-    reading = Reading(sent=100.0, told=100.35, heard=100.1)
+    reading = ClockReading(sent=100.0, told=100.35, heard=100.1)
     assert reading.offset_s == pytest.approx(0.3)
     assert reading.doubt_s == pytest.approx(0.05)
-    assert clocks.quickest([reading, Reading(1, 1, 1.02)]).doubt_s == pytest.approx(0.01)
+    assert clocks.quickest([reading, ClockReading(1, 1, 1.02)]).doubt_s == pytest.approx(0.01)
 
 
 def test_every_two_nodes_are_compared() -> None:
-    found = clocks.pairs({"a": Reading(0, 0.2, 0.02), "b": Reading(0, -0.1, 0.04), "c": Reading(0, 0.01, 0.02)})
+    found = clocks.pairs(
+        {"a": ClockReading(0, 0.2, 0.02), "b": ClockReading(0, -0.1, 0.04), "c": ClockReading(0, 0.01, 0.02)}
+    )
     assert list(found) == [f"clock offset between {pair}" for pair in ("a and b", "a and c", "b and c")]
     assert found["clock offset between a and b"] == pytest.approx((0.31, 0.03))
 
@@ -257,8 +261,8 @@ def test_only_hardware_scenarios_need_hardware() -> None:
     assert len({one.name for one in SCENARIOS}) == len(SCENARIOS)
 
 
-def stage(provider: str, home: Path, profile: str = "") -> Stage:
-    cluster = SimpleNamespace(provider_name=provider, run=SimpleNamespace(directory=home / "runs" / "one"))
+def stage(lab: str, home: Path, profile: str = "") -> Stage:
+    cluster = SimpleNamespace(provider=provider(lab), run=Run(RunId("one"), home / "runs" / "one"))
     return Stage(cast("Any", cluster), cast("Any", None), Random(1), home, profile=profile)
 
 
@@ -284,9 +288,9 @@ def test_a_lab_is_shown_beside_a_profile_and_machines_are_held_against_it(tmp_pa
 
 def test_this_machine_is_held_against_its_own_profile_only_where_the_lab_shares_it(tmp_path: Path) -> None:
     profile = replace(find_profile("ampere-altra-4n", tmp_path), name=THIS_MACHINE)
-    assert are_machines_of("local", profile)
-    assert not are_machines_of("qemu", profile)
-    assert not are_machines_of("ssh", profile)
+    assert are_machines_of(provider("local"), profile)
+    assert not are_machines_of(provider("qemu"), profile)
+    assert not are_machines_of(provider("ssh"), profile)
 
 
 def test_what_a_profile_does_not_have_is_said(tmp_path: Path) -> None:

@@ -9,33 +9,35 @@ from typing import cast
 
 import pytest
 
-from lab.arch import Arch
-from lab.checks.figures import figures
-from lab.checks.regression import judge, regression
-from lab.checks.verdict import Outcome
-from lab.cluster import Cluster
-from lab.history import Event, History
-from lab.home import Home
-from lab.scenario import Stage, Tier
-from lab.telemetry import baselines
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
-from lab.telemetry.demandfile import Measurement
-from lab.telemetry.knee import knee
-from lab.workloads.fio import Done, FioJob, FioResult
-from lab.workloads.image import BlockImage
-from lab.workloads.radosbench import BenchResult
-from suites.block import SCENARIOS, papers
-from suites.block.clients import together
-from suites.block.costs import floors
-from suites.block.expected import expect
-from suites.block.papers import SETTINGS
-from suites.block.radosbench import measured_lines, summed
-from suites.block.scale import LAB_VOLUMES, Scale, scale
-from suites.block.stand import IMAGE_BYTES, NO_LIMIT, Bound, note, note_run
-from tuning.demandsets import find_demands
-from tuning.model import predict
-from tuning.profilefile import SHIPPED, find_profile
-from tuning.workload import Shape
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.checks.figures import figures
+from cephlab.lab.checks.regression import judge, regression
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Bound, Event, History
+from cephlab.lab.providers.select import provider
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.telemetry.knee import knee
+from cephlab.lab.workloads.fio import Done, FioJob, FioResult
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.lab.workloads.radosbench import BenchResult
+from cephlab.suites.block import SCENARIOS, papers
+from cephlab.suites.block.clients import together
+from cephlab.suites.block.costs import floors
+from cephlab.suites.block.expected import expect
+from cephlab.suites.block.papers import SETTINGS
+from cephlab.suites.block.radosbench import measured_lines, summed
+from cephlab.suites.block.scale import LAB_VOLUMES, Scale, scale
+from cephlab.suites.block.stand import IMAGE_BYTES, NO_LIMIT, note_run
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.model import predict
+from cephlab.tuning.profilefile import SHIPPED, find_profile
+from cephlab.tuning.workload import Shape
 
 
 def demand(sent: float, *, image: str = "one", name: str = "randwrite") -> Demand:
@@ -85,7 +87,7 @@ def test_changes_are_judged_by_interval(value: float, low: float, high: float, o
 def test_a_change_decides_beside_the_figures() -> None:
     recorder = History().recorder("block.cost")
     recorder.witness("operations", got=1000, least=100)
-    note(recorder, "CPU", 1e-3, "s")
+    recorder.figure("CPU", 1e-3, "s", NO_LIMIT)
     assert regression(recorder.events()).outcome is Outcome.PASS
     recorder.record("change", what="CPU of OSDs", value=1.2, low=1.15, high=1.25)
     found = regression(recorder.events())
@@ -145,8 +147,8 @@ def test_published_times_are_scaled_and_never_too_short() -> None:
 SHAPES = [Shape("randread", 4096, 1, depth) for depth in (1, 16)]
 
 
-def stage_in(home: Path, provider: str = "local", profile: str = "") -> Stage:
-    cluster = SimpleNamespace(run=SimpleNamespace(directory=home / "runs" / "r1"), provider_name=provider)
+def stage_in(home: Path, lab: str = "local", profile: str = "") -> Stage:
+    cluster = SimpleNamespace(run=Run(RunId("r1"), home / "runs" / "r1"), provider=provider(lab))
     return cast("Stage", SimpleNamespace(cluster=cluster, profile=profile))
 
 
@@ -192,7 +194,7 @@ def test_machines_of_the_profile_are_held_to_what_is_predicted(tmp_path: Path) -
 
 def result(iops: float, latency_s: float, stddev: float = 0.0, samples: int = 20) -> FioResult:
     idle = Done(0, 0, 1.0, 0.0, 0.0)
-    return FioResult(Done(1000, 4096000, 10.0, iops, latency_s, {}, 0, stddev, samples), idle)
+    return FioResult(Done(1000, 4096000, 10.0, iops, latency_s, 0, stddev, samples), idle)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,20 @@ from typing import cast
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.checks import CHECKS
-from lab.errors import SpecError
-from lab.history import History, Recorder
-from lab.scenario import Stage, Tier, Topology
-from lab.spec import DEFAULT_RELEASE, Capability, DiskClass
-from lab.tiers import Pair, Settings
-from lab.tierspec import FAST, SLOW, TierLayout
-from suites.cachetier import SCENARIOS
-from suites.cachetier.benefit import hit_share
-from suites.cachetier.database import TOPOLOGY as DATABASE
-from suites.cachetier.leaving import compare_headers
-from suites.cachetier.stand import PAPER
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.checks import CHECKS
+from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, DiskClass
+from cephlab.suites.cachetier import SCENARIOS
+from cephlab.suites.cachetier.benefit import hit_share
+from cephlab.suites.cachetier.database import TOPOLOGY as DATABASE
+from cephlab.suites.cachetier.leaving import compare_headers
+from cephlab.suites.cachetier.stand import PAPER
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
+from cephlab.suites.cachetier.tierspec import FAST, SLOW, TieredTopology, TierLayout
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 
@@ -49,7 +50,7 @@ def test_a_header_may_lack_the_time_of_its_last_use_and_nothing_else(
     client = SimpleNamespace(digest=lambda pool, _name: {"size": 0, "sha256": "", "omap": pools[pool]})
     recorder = Recorder(History(tmp_path / "history.jsonl"), "cachetier.leaving")
     stage = SimpleNamespace(cluster=SimpleNamespace(client=client), recorder=recorder)
-    compare_headers(cast("Stage", stage), cast("Pair", SimpleNamespace(cache="c", base="b")), ["h"])
+    compare_headers(cast("Stage", stage), cast("PoolPair", SimpleNamespace(cache="c", base="b")), ["h"])
     events = recorder.events()
     assert [event.data["got"] for event in events if event.kind == "observation"] == [lost]
     assert [event.data["behind"] for event in events if event.kind == "headers"] == [{"h": behind}]
@@ -76,7 +77,7 @@ def test_each_server_of_the_paper_has_a_disk_and_an_osd_of_both_classes() -> Non
 
 
 def test_limits_make_a_slow_disk_slow_and_give_the_fast_one_a_device_of_its_own() -> None:
-    spec = Topology(cache_tier=TierLayout(servers=2, limited=True)).spec(DEFAULT_RELEASE)
+    spec = TieredTopology(layout=TierLayout(servers=2, limited=True)).spec(DEFAULT_RELEASE)
     assert spec.needs() == {Capability.DISK_LIMIT}
     for node in spec.nodes:
         slow, fast = node.disks
@@ -88,7 +89,7 @@ def test_limits_make_a_slow_disk_slow_and_give_the_fast_one_a_device_of_its_own(
 @pytest.mark.parametrize("fast_native", [True, False])
 def test_apart_each_architecture_has_one_class_and_the_monitor_is_native(fast_native: bool) -> None:
     layout = TierLayout(servers=2, apart=True, fast_native=fast_native)
-    spec = Topology(cache_tier=layout).spec(DEFAULT_RELEASE)
+    spec = TieredTopology(layout=layout).spec(DEFAULT_RELEASE)
     found = {(node.arch, disk.device_class) for node in spec.nodes for disk in node.disks}
     native, foreign = (FAST, SLOW) if fast_native else (SLOW, FAST)
     assert found == {(host_arch(), native), (FOREIGN, foreign)}
@@ -107,7 +108,7 @@ def test_other_topologies_are_what_they_were() -> None:
 
 
 def test_settings_go_by_the_names_of_ceph() -> None:
-    values = Settings(target_max_bytes=1 << 20, read_recency=2).values()
+    values = TierSettings(target_max_bytes=1 << 20, read_recency=2).values()
     assert values["target_max_bytes"] == "1048576"
     assert values["min_read_recency_for_promote"] == "2"
     assert values["hit_set_type"] == "bloom"

@@ -7,19 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from lab.arch import host_arch
-from lab.blockstack.dmcache import CacheDevice, Mode
-from lab.blockstack.mapper import Mapper
-from lab.blockstack.writecache import WriteCache
-from lab.checks import CHECKS, Outcome
-from lab.history import History
-from lab.scenario import Topology
-from lab.spec import Disk
-from lab.workloads.committed import TABLES, compare, statement, value_of
-from suites.dmcache import SCENARIOS
-from suites.dmcache.benefit import note_gain
-from suites.dmcache.oltp import Elsewhere, described
-from suites.dmcache.stand import TOPOLOGY, Stand
+from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.mapper import Mapper
+from cephlab.lab.blockstack.writecache import WriteCache, WritecacheStatus
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import History
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.workloads.committed import TABLES, compare, statement, value_of
+from cephlab.suites.dmcache import SCENARIOS
+from cephlab.suites.dmcache.benefit import note_gain
+from cephlab.suites.dmcache.oltp import Elsewhere, described, look_at
+from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
 
 
 def rows(*numbers: int) -> list[list[str]]:
@@ -75,7 +73,6 @@ def test_the_client_alone_has_the_disks() -> None:
     spec = TOPOLOGY.spec("reef")
     assert [node.name for node in spec.nodes] == ["n0", "c0"]
     assert [disk.name for disk in spec.nodes[1].disks] == ["cache", "metadata"]
-    assert Topology(client_disks=(Disk("more"),)).spec("reef").nodes[0].disks[0].name == "n0-block0"
     assert spec.nodes[0].arch is host_arch()
 
 
@@ -113,3 +110,13 @@ def test_a_cache_that_is_not_on_the_client_says_so_itself() -> None:
         "block_bytes": 0,
         "room_bytes": 7,
     }
+
+
+def test_a_write_cache_is_drawn_by_the_blocks_in_use() -> None:
+    """It counts no promotions, and what is dirty in it is no field of its status."""
+    recorder = History().recorder("dmcache.writecache")
+    for free in (9, 4):
+        look_at(recorder, "writecache", WritecacheStatus(0, 10, free, 0))
+    drawn = [event.data["drawn"] for event in recorder.events()]
+    assert [one["dirty blocks"] for one in drawn] == [{"dirty": 1}, {"dirty": 6}]
+    assert drawn[0]["blocks since the cache was made"] == {"promoted": 0, "evicted": 0}

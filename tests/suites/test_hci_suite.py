@@ -11,16 +11,16 @@ from typing import cast
 
 import pytest
 
-from lab.checks import CHECKS, Outcome
-from lab.cluster import Cluster
-from lab.history import History
-from lab.hypervisor.guest import Requests
-from lab.scenario import Stage
-from lab.telemetry.accounting import whole_s
-from lab.workloads.fio import NOTHING, Done, FioResult, Progress
-from suites.hci import SCENARIOS, krbd, papers
-from suites.hci.load import Look, Run, per_operation
-from suites.hci.power import IMAGE_BYTES
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry.accounting import whole_s
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress
+from cephlab.suites.hci import SCENARIOS, krbd, papers
+from cephlab.suites.hci.hypervisor.guest import Requests
+from cephlab.suites.hci.load import DiskLook, GuestRun, per_operation
+from cephlab.suites.hci.power import IMAGE_BYTES
 
 PAPER = (
     "fio --ioengine=psync --filename=/dev/mapper/test_fio --size=9G --time_based --name=fio --group_reporting "
@@ -43,11 +43,11 @@ def test_the_commands_are_the_papers_but_for_size_time_and_device() -> None:
 
 @pytest.mark.parametrize(("size", "wanted"), [("4K", 4096), ("4M", 4 << 20)])
 def test_sizes_are_in_the_papers_words(size: str, wanted: int) -> None:
-    assert papers.Setting("x", "", "read", size).block_bytes == wanted
+    assert papers.GuestSetting("x", "", "read", size).block_bytes == wanted
 
 
-def looks(*pairs: tuple[int, float]) -> list[Look]:
-    return [Look(Requests(0, done, 0), spent, float(at)) for at, (done, spent) in enumerate(pairs)]
+def looks(*pairs: tuple[int, float]) -> list[DiskLook]:
+    return [DiskLook(Requests(0, done, 0), spent, float(at)) for at, (done, spent) in enumerate(pairs)]
 
 
 def test_a_cost_is_by_operation_and_less_what_rest_costs() -> None:
@@ -58,8 +58,8 @@ def test_a_thin_batch_is_put_to_the_next_one() -> None:
     assert per_operation(looks((0, 0.0), (5, 0.1), (50, 0.5), (51, 0.6)), 0.0) == pytest.approx((0.01,))
 
 
-def run_of(operations: int, requests: int, cpu_s: tuple[float, ...]) -> Run:
-    return Run(FioResult(NOTHING, Done(operations, 0, 1.0, 1.0, 0.0)), Requests(0, requests, 0), cpu_s)
+def run_of(operations: int, requests: int, cpu_s: tuple[float, ...]) -> GuestRun:
+    return GuestRun(FioResult(NOTHING, Done(operations, 0, 1.0, 1.0, 0.0)), Requests(0, requests, 0), cpu_s)
 
 
 @pytest.mark.parametrize(("requests", "wanted_s"), [(100, 0.001), (400, 0.004), (50, 0.0005)])
@@ -107,14 +107,19 @@ def test_krbd_is_judged_by_the_whole_interval(tmp_path: Path, kernel: tuple[floa
 
 
 def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
-    looks = [krbd.Look(0.0, 0.0, 0), krbd.Look(2.0, 0.5, 100), krbd.Look(4.0, 0.6, 101), krbd.Look(6.0, 1.2, 151)]
+    looks = [
+        krbd.MachineLook(0.0, 0.0, 0),
+        krbd.MachineLook(2.0, 0.5, 100),
+        krbd.MachineLook(4.0, 0.6, 101),
+        krbd.MachineLook(6.0, 1.2, 151),
+    ]
     total, costs = krbd.costs_of(looks, lambda one, two: float(two.operations - one.operations), idle=0.05)
     assert total == 150
     assert costs == pytest.approx([0.004, 0.01])
 
 
 def test_looks_before_fio_is_at_work_do_not_count() -> None:
-    looks = [krbd.Look(at, 0.0, 0) for at in (1.0, 3.0, 5.0, 7.0)]
+    looks = [krbd.MachineLook(at, 0.0, 0) for at in (1.0, 3.0, 5.0, 7.0)]
     assert krbd.covered(looks, Progress([2.0, 2.5, 6.0])) == looks[1:3]
     assert krbd.covered(looks, Progress([])) == []
 

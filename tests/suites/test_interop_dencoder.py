@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from lab.arch import Arch
-from lab.checks import Verdict
-from lab.errors import Unavailable
-from lab.history import History
-from lab.scenario import Stage, run_scenario
-from suites.interop import dencoder
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.checks import Verdict
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage, run_scenario
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop import dencoder
 from tests.fake_dencoder import DencoderHost, cluster_of
 
 TYPES = {"pg_t": 3, "osd_info_t": 1, "hobject_t": 2 * dencoder.BATCH}

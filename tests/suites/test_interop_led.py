@@ -10,15 +10,15 @@ from typing import cast
 
 import pytest
 
-from lab.arch import Arch
-from lab.checks import CHECKS, Outcome, Verdict
-from lab.cluster import Cluster
-from lab.history import History
-from lab.pools import REPLICATED
-from lab.scenario import Scenario, Stage, Tier
-from suites.interop import objects, placement, recovery
-from suites.interop.matrix import led_by_one
-from suites.interop.objects import SIZES
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import REPLICATED
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop import objects, placement, recovery
+from cephlab.suites.interop.matrix import led_by_one
+from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
 
 FIXED = {*SIZES, "gap"}

@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from lab.arch import Arch
-from lab.ceph.client import RadosClient
-from lab.checks import CHECKS, Outcome
-from lab.history import History
-from lab.pools import EC_2_1, REPLICATED, PoolKind
-from suites.interop import scrub
-from suites.interop.mirror import Mirror, Wanted, difference
-from suites.interop.objects import fixed_steps, random_steps
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.history.history import History
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop import scrub
+from cephlab.suites.interop.mirror import Mirror, WantedObject, difference
+from cephlab.suites.interop.objects import fixed_steps, random_steps
 
 
 class FakePool:
@@ -67,7 +67,7 @@ class FakePool:
 
     def digest(self, _pool: str, name: str, *, snap: str | None = None) -> dict[str, Any]:
         data, xattrs, keys = self.snaps[snap] if snap else (self.data, self.xattrs, self.keys)
-        return Wanted(bytearray(data[name]), xattrs.get(name, {}), keys.get(name, {})).digest()
+        return WantedObject(bytearray(data[name]), xattrs.get(name, {}), keys.get(name, {})).digest()
 
 
 def judged(pool: FakePool, mirror: Mirror) -> Outcome:

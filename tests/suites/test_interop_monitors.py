@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from lab.ceph.client import RadosError
-from lab.cluster import Cluster
-from lab.history import History
-from lab.scenario import Stage
-from suites.interop import monitors
+from cephlab.lab.ceph.client import RadosError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.interop import monitors
 
 NAME = "mon.n1"
 

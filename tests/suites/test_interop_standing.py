@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lab.ceph.pgs import Pg
-from suites.interop.standing import shared_hosts
+from cephlab.lab.ceph.pgs import Pg
+from cephlab.suites.interop.standing import shared_hosts
 
 HOSTS = {0: "n0", 1: "n0", 2: "n1", 3: "n1", 4: "n2"}
 

@@ -12,14 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from lab import pools
-from lab.arch import Arch
-from lab.checks import CHECKS, Outcome, Verdict
-from lab.cluster import Cluster
-from lab.history import History
-from lab.scenario import Stage
-from suites.interop import compression, monitors
-from tests.test_interop_mirror import FakePool
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop import compression, monitors
+from tests.suites.test_interop_mirror import FakePool
 
 VICTIM = "mon.n0"
 

@@ -7,20 +7,21 @@ from typing import cast
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.checks import CHECKS
-from lab.checks.figures import figures
-from lab.checks.observations import observations
-from lab.checks.service import service
-from lab.checks.verdict import Outcome
-from lab.history import Event, History
-from lab.scenario import Tier, Topology
-from lab.spec import DEFAULT_RELEASE, Capability, Node
-from suites.migration import SCENARIOS
-from suites.migration.backfills import Leg, Move, figure_of
-from suites.migration.paper import REUSE, SWAP, at_scale
-from suites.migration.swap import NATIVE_3, note_went_to, successor
-from suites.migration.trial import Trial
+from cephlab.lab.checks import CHECKS
+from cephlab.lab.checks.figures import figures
+from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.service import service
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
+from cephlab.suites.migration import SCENARIOS
+from cephlab.suites.migration.backfills import Leg, Move, note_leg
+from cephlab.suites.migration.paper import REUSE, SWAP, at_scale
+from cephlab.suites.migration.swap import NATIVE_3, note_went_to, successor
+from cephlab.suites.migration.trial import Trial
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
@@ -73,13 +74,10 @@ def test_a_successor_has_as_many_disks_of_the_same_sizes_under_names_of_its_own(
 )
 def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved: float, outcome: Outcome) -> None:
     found = at_scale(procedure, moved * 1e6, 1e6)
-    events = [
-        Event("s", 0.0, "figure", {"metric": "paper_recovery_s", "value": found.seconds, "unit": "s"}),
-        Event(
-            "s", 0.0, "limit", {"metric": "paper_recovery_s", "high": found.published_s, "unit": "s", "why": found.why}
-        ),
-    ]
-    assert service(events).outcome is outcome
+    recorder = History().recorder("s")
+    recorder.figure("paper_recovery_s", found.seconds, "s")
+    recorder.limit("paper_recovery_s", found.published_s, "s", found.why)
+    assert service(recorder.events()).outcome is outcome
 
 
 def leg(backfills: int, *rates: int) -> Leg:
@@ -96,14 +94,18 @@ def leg(backfills: int, *rates: int) -> Leg:
 )
 def test_a_setting_is_held_to_what_the_others_predict(rates: tuple[int, int], outcome: Outcome) -> None:
     slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
-    figure = Event("s", 0.0, "figure", figure_of(leg(4, *rates), slowest, fastest))
-    witness = Event("s", 0.0, "witness", {"what": "moved", "got": 1, "least": 1})
-    assert figures([figure, witness]).outcome is outcome
+    recorder = History().recorder("s")
+    note_leg(recorder, leg(4, *rates), slowest, fastest)
+    recorder.witness("moved", got=1, least=1)
+    assert figures(recorder.events()).outcome is outcome
 
 
 def test_the_settings_that_the_law_is_made_of_are_not_held_against_it() -> None:
     slowest, fastest = leg(1, 10, 10), leg(16, 100, 100)
-    assert [figure_of(one, slowest, fastest)["least"] for one in (slowest, fastest)] == [None, None]
+    recorder = History().recorder("s")
+    for one in (slowest, fastest):
+        note_leg(recorder, one, slowest, fastest)
+    assert [event.data["least"] for event in recorder.events()] == [None, None]
 
 
 @pytest.mark.parametrize(("reported", "outcome"), [(FOREIGN, Outcome.PASS), (host_arch(), Outcome.FAIL)])

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lab.movement import Movement, Pg, held_bytes, least_movement, moved_bytes, named, parse_mappings
+from cephlab.suites.migration.movement import (
+    Movement,
+    PlacedPg,
+    held_bytes,
+    least_movement,
+    moved_bytes,
+    named,
+    parse_mappings,
+)
 
 DUMP = """osdmaptool: osdmap file 'osdmap'
 pool 2 pg_num 4
@@ -15,8 +23,8 @@ pool 2 pg_num 4
 """
 
 
-def pg(stores: str, size: int = 90, shards: int = 0, pgid: str = "2.0") -> Pg:
-    return Pg(pgid, tuple("" if store == "-" else store for store in stores), size, shards)
+def pg(stores: str, size: int = 90, shards: int = 0, pgid: str = "2.0") -> PlacedPg:
+    return PlacedPg(pgid, tuple("" if store == "-" else store for store in stores), size, shards)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +42,7 @@ def pg(stores: str, size: int = 90, shards: int = 0, pgid: str = "2.0") -> Pg:
         (pg("abc", size=30), pg("abd", size=90), 90, 1),  # what is there now has to be moved
     ],
 )
-def test_the_least_that_has_to_move(before: Pg, after: Pg, least: float, copies: int) -> None:
+def test_the_least_that_has_to_move(before: PlacedPg, after: PlacedPg, least: float, copies: int) -> None:
     # Of shards Ceph counts the object that they are rebuilt from, once.
     counted = after.size_bytes if after.shards and copies else least
     assert least_movement([before], [after]) == Movement(least, copies, 1 if copies else 0, counted)

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.faults import FAULTS
-from lab.scenario import Tier
-from lab.spec import DEFAULT_RELEASE, Capability
-from suites.resilience import SCENARIOS
-from suites.resilience.beyond import Look, stale
-from suites.resilience.crash import rounds
-from suites.resilience.soak import EXCEED, menu_for
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.faults import FAULTS
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.scenario import Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
+from cephlab.suites.resilience import SCENARIOS
+from cephlab.suites.resilience.beyond import LookBeyond, stale
+from cephlab.suites.resilience.crash import rounds
+from cephlab.suites.resilience.soak import EXCEED, menu_for
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 
@@ -46,10 +47,10 @@ def test_every_scenario_is_judged_by_more_than_its_end() -> None:
 
 
 def test_menus_hold_what_the_provider_can_do() -> None:
-    names = [kind.name for kind in menu_for("local", 1)]
+    names = [kind.name for kind in menu_for(LocalProvider(), 1)]
     assert "kill-daemon" in names
     assert not {kind.name for kind in FAULTS.values() if Capability.SLOW_NETWORK in kind.needs} & set(names)
-    assert {kind.name for kind in menu_for("local", 2)} == set(EXCEED)
+    assert {kind.name for kind in menu_for(LocalProvider(), 2)} == set(EXCEED)
 
 
 def test_a_split_has_clients_on_both_sides() -> None:
@@ -68,7 +69,7 @@ def test_a_split_has_clients_on_both_sides() -> None:
     ],
 )
 def test_an_old_answer_beyond_a_cut_is_found(wrote: int, read: int | None, told: list[str]) -> None:
-    assert stale([Look("beyond.0", wrote, read)]) == told
+    assert stale([LookBeyond("beyond.0", wrote, read)]) == told
 
 
 def test_fifty_rounds_may_be_cut_into_runs_by_the_environment() -> None:

@@ -9,19 +9,20 @@ from typing import Any, cast
 
 import pytest
 
-from lab import pools, tiers
-from lab.ceph.client import CephCommandFailed
-from lab.ceph.daemon import Daemon
-from lab.cluster import Cluster
-from lab.deploy.packages import plan_osds
-from lab.errors import CephTrouble, LabError, NotReached, Unavailable
-from lab.host import Host
-from lab.scenario import Topology
-from lab.spec import DEFAULT_RELEASE, ClusterSpec
-from lab.tiers import Pair, Settings
-from lab.tierspec import TierLayout
+from cephlab.lab.base.errors import CephTrouble, LabError, NotReached, Unavailable
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.deploy.packages import plan_osds
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, ClusterSpec
+from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
+from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 
-PAIR = Pair("cold", "hot")
+PAIR = PoolPair("cold", "hot")
 
 
 @dataclass
@@ -96,7 +97,7 @@ def as_cluster(fake: FakeCluster) -> Cluster:
 
 
 def test_only_fast_disks_move_to_a_root_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeCluster(spec=Topology(cache_tier=TierLayout(servers=2)).spec(DEFAULT_RELEASE))
+    fake = FakeCluster(spec=TieredTopology(layout=TierLayout(servers=2)).spec(DEFAULT_RELEASE))
     monkeypatch.setattr(pools, "wait_clean", lambda _cluster: None)
     tiers.lay_out(as_cluster(fake))
     moved = {arguments["id"]: arguments["args"] for prefix, arguments in fake.said if prefix == "osd crush set"}
@@ -110,11 +111,11 @@ def test_only_fast_disks_move_to_a_root_of_their_own(monkeypatch: pytest.MonkeyP
 
 def test_a_tier_is_set_up_before_it_is_laid_over_the_base() -> None:
     fake = FakeCluster()
-    tiers.attach(as_cluster(fake), PAIR, Settings(target_max_bytes=5))
+    tiers.attach(as_cluster(fake), PAIR, TierSettings(target_max_bytes=5))
     assert fake.commands() == ["osd tier add", "osd tier cache-mode", "osd tier set-overlay"]
     prefixes = [prefix for prefix, _ in fake.said]
     values = {arguments["var"]: arguments["val"] for prefix, arguments in fake.said if prefix == "osd pool set"}
-    assert values == Settings(target_max_bytes=5).values()
+    assert values == TierSettings(target_max_bytes=5).values()
     assert prefixes.index("osd pool set") < prefixes.index("osd tier cache-mode")
     assert prefixes[-1] == "map"
 
@@ -132,7 +133,7 @@ def test_a_release_without_tiers_is_a_named_skip_and_a_wrong_use_is_not(
 ) -> None:
     fake = FakeCluster(error=CephCommandFailed("mon", {"prefix": "osd tier add"}, code, status))
     with pytest.raises(raised) as found:
-        tiers.attach(as_cluster(fake), PAIR, Settings())
+        tiers.attach(as_cluster(fake), PAIR, TierSettings())
     if raised is Unavailable:
         assert found.value.what == f"{DEFAULT_RELEASE} has no cache tiers"
         assert "deprecated since Reef" in found.value.hint

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from lab.ceph.status import Status, parse_status
-from lab.history import History
-from lab.scenario import Stage
-from suites.upgrade.rolling import others, put_up_with_old_keys
+from cephlab.lab.ceph.status import Status, parse_status
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.upgrade.rolling import others, put_up_with_old_keys
 
 KEYS = ("AUTH_INSECURE_KEYS_ALLOWED", "AUTH_INSECURE_SERVICE_KEY_TYPE")
 

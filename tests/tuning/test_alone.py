@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from lab.telemetry.demand import Role
+from cephlab.lab.telemetry.demand import Role
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import DiskKind, DiskRole, Profile
+from cephlab.tuning.profilefile import SHIPPED, load_profile
+from cephlab.tuning.units import Measure
+from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, disks, figure, machine, profile
-from tuning.demandsets import find_demands
-from tuning.model import predict
-from tuning.profile import DiskKind, DiskRole, Profile
-from tuning.profilefile import SHIPPED, load_profile
-from tuning.units import Kind
-from tuning.workload import Shape
 
 SHIPPED_PROFILES = [load_profile(path) for path in sorted(SHIPPED.glob("*.toml"))]
 DEMANDS, _ = find_demands(SHIPPED / "none")
@@ -95,7 +95,7 @@ def test_the_followers_store_beside_the_leader() -> None:
 
 
 def test_a_payload_takes_its_time_on_the_narrowest_link() -> None:
-    narrow = replace(profile(machine(disk=(disks(),))), uplink=figure(1e8, Kind.RATE))
+    narrow = replace(profile(machine(disk=(disks(),))), uplink=figure(1e8, Measure.RATE))
     made = predict([demand("read", 1 << 20, primary_s=1e-9)], narrow, Shape("read", 1 << 20, 1, 1))
 
     assert made.unloaded_s == pytest.approx(0.0001 + (1 << 20) / 0.99e8, rel=0.01)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from lab.archive import Writer
-from lab.errors import SpecError
-from lab.history import Event
-from lab.report import Agreement, Judged, render_report
-from tests.test_archive import MANIFEST
-from tuning.comparison import PAPER, compared, judge, together
-from tuning.findings import Finding, Metric, Side, load_findings
-from tuning.oltp import WARM_S, runs
+from cephlab.cli.main import app
+from cephlab.lab.archive.archive import ArchiveWriter
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.history.history import Event
+from cephlab.lab.report.page import Agreement, Judged, render_report
+from cephlab.tuning.comparison import PAPER, compared, judge, together
+from cephlab.tuning.findings import ComparedSide, Metric, PaperFinding, load_findings
+from cephlab.tuning.oltp import WARM_S, runs
+from tests.lab.archive.test_archive import MANIFEST
 
 SCENARIO = "cachetier.oltp-threads"
 MORE = "dm-cache commits more transactions at few threads"
@@ -141,10 +141,10 @@ def test_curves_need_several_thread_counts() -> None:
 
 
 def test_a_range_is_held_against_a_side_alone() -> None:
-    finding = Finding("hits", "5.4", Metric.HITS, Side("tier"), least=0.75, most=0.96)
+    finding = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), least=0.75, most=0.96)
     group = runs([*tier_looks(1, [0] * 6), oltp("tier", 1, HIGH)])
     assert [one.agreement for one in judge(finding, {SCENARIO: group})] == [Agreement.AGREED]
-    stricter = Finding("hits", "5.4", Metric.HITS, Side("tier"), least=0.95)
+    stricter = PaperFinding("hits", "5.4", Metric.HITS, ComparedSide("tier"), least=0.95)
     assert [one.agreement for one in judge(stricter, {SCENARIO: group})] == [Agreement.NOT_AGREED]
 
 
@@ -186,7 +186,7 @@ def test_findings_that_make_no_sense_are_refused(tmp_path: Path, text: str, word
 
 def test_the_report_takes_runs_of_other_archives_beside_its_own(tmp_path: Path) -> None:
     for name, cached in (("one", HIGH), ("two", LOW)):
-        writer = Writer(tmp_path / name, {**MANIFEST, "clusters": []})
+        writer = ArchiveWriter(tmp_path / name, {**MANIFEST, "clusters": []})
         for event in (oltp("none", 1, LOW), oltp("writeback", 1, cached)):
             writer.history.record(event.scenario, event.kind, event.data)
         writer.seal(render_report)

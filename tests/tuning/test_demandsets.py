@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.expectation import demands_for
-from lab.errors import SpecError
-from lab.history import History
-from lab.home import Home
-from lab.series import record_demand
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand
-from lab.telemetry.demandfile import Measurement
+from cephlab.fixtures.expectation import demands_for
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.history.history import History
+from cephlab.lab.report.series import record_demand
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.tuning.demandsets import find_demands, find_every_demand, missing_from, of_release
+from cephlab.tuning.model import predict
+from cephlab.tuning.profilefile import SHIPPED
+from cephlab.tuning.work import work_for
+from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, profile
-from tuning.demandsets import find_demands, find_every_demand, missing_from, of_release
-from tuning.model import predict
-from tuning.profilefile import SHIPPED
-from tuning.work import work_for
-from tuning.workload import Shape
 
 OWN = demand("randwrite", 4096, primary_s=0.001, replicas_s=0.001, core_speed=4.0)
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Role
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Role
+from cephlab.tuning.ceilings import Ceiling, ceilings, goodput
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import DiskKind, DiskRole, Threads
+from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.units import Measure
+from cephlab.tuning.work import work_for
+from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, disks, figure, machine, profile
-from tuning.ceilings import Ceiling, ceilings, goodput
-from tuning.model import predict
-from tuning.profile import DiskKind, DiskRole, Threads
-from tuning.recovery import recovery_time
-from tuning.units import Kind
-from tuning.work import work_for
-from tuning.workload import Shape
 
 WRITE = Shape("randwrite", 4096, clients=50, depth=20, replicas=3)
 
@@ -269,7 +269,7 @@ def test_a_hdd_pauses_after_each_object() -> None:
 
 
 def test_a_narrow_uplink_limits_what_clients_get() -> None:
-    narrow = replace(profile(), uplink=figure(1e8, Kind.RATE))
+    narrow = replace(profile(), uplink=figure(1e8, Measure.RATE))
     made = predict([demand("randread", primary_s=1e-9)], narrow, Shape("randread", 4096, 10, 100))
 
     assert made.bottleneck == "uplink between clients and cluster"

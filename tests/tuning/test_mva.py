@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tuning.mva import EXACT_POPULATION, Station, bound, harmonic, solve
+from cephlab.tuning.mva import EXACT_POPULATION, Station, bound, harmonic, solve
 
 
 def test_one_station_without_delay_is_full_at_once() -> None:
@@ -68,3 +68,35 @@ def test_many_in_flight_are_answered_at_once_and_never_do_less() -> None:
     assert done == sorted(done)
     assert done[-1] == pytest.approx(1 / 2e-6)
     assert done[2] == pytest.approx(done[1], rel=0.01)
+
+
+@pytest.mark.parametrize("demand_s", [0.001, 10.0])
+@pytest.mark.parametrize("population", [EXACT_POPULATION - 500, EXACT_POPULATION + 500])
+def test_balanced_stations_follow_the_closed_form_however_many_are_in_flight(demand_s: float, population: int) -> None:
+    # Schweitzer's fixed point is exact where all queues are alike: n / K operations wait at each.
+    copies = 2000
+    point = solve([Station("osd", demand_s, copies=copies)], demand_s * copies, population)
+
+    assert point.population == population
+    assert point.throughput == pytest.approx(population / (demand_s * (population + copies - 1)), rel=1e-6)
+    assert point.queued["osd"] == pytest.approx(demand_s * (population - 1), rel=1e-6)
+    assert point.response_s == pytest.approx(population / point.throughput)
+
+
+def test_what_is_done_beside_an_operation_limits_it_all_the_same() -> None:
+    # The disk is busy for 10 ms that no operation waits for: 100 a second is all that it can do.
+    beside = Station("log", 0.010, wait=0.0)
+
+    assert solve([beside], 0.001, 50).throughput == pytest.approx(100.0)
+    assert solve([beside], 0.001, EXACT_POPULATION + 1).throughput == pytest.approx(100.0)
+    assert bound([beside], 0.001, 50) == pytest.approx(100.0)
+
+
+def test_without_any_station_nothing_is_waited_for() -> None:
+    assert bound([], 0.5, 3) == pytest.approx(6.0)
+    point = solve([], 0.5, 3)
+    assert (point.throughput, point.response_s) == pytest.approx((6.0, 0.5))
+    assert point.queued == {}
+    free = solve([Station("free", 0.0)], 0.5, 3)
+    assert free.throughput == pytest.approx(6.0)
+    assert free.queued == {"free": 0.0}

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from lab.errors import SpecError
-from lab.telemetry.demand import Demand, Role
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand, Role
+from cephlab.tuning.ceilings import ceilings
+from cephlab.tuning.model import predict
+from cephlab.tuning.placement import loads, replica_share
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.work import work_for
+from cephlab.tuning.workload import Shape
 from tests.model_parts import demand, disks, machine, profile
-from tuning.ceilings import ceilings
-from tuning.model import predict
-from tuning.placement import loads, replica_share
-from tuning.profile import Profile
-from tuning.work import work_for
-from tuning.workload import Shape
 
 WRITE = Shape("randwrite", 4096, 50, 20)
 GB = 1e9

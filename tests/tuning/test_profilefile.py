@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import SpecError
-from tuning.profile import DiskKind
-from tuning.profilefile import SHIPPED, find_profile, load_profile, profile_files
-from tuning.profiletext import to_toml
-from tuning.units import Kind, parse, show
+from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.profile import DiskKind
+from cephlab.tuning.profilefile import SHIPPED, find_profile, load_profile, profile_files
+from cephlab.tuning.profiletext import to_toml
+from cephlab.tuning.units import Measure, parse, show
 
 SOUND = """
 name = "small"
@@ -156,6 +156,6 @@ def test_a_profile_survives_being_written_and_read(tmp_path: Path, name: str) ->
 
 
 def test_figures_are_shown_with_the_largest_unit_that_fits() -> None:
-    assert show(1.25e9, Kind.RATE) == "1.25 GB/s"
-    assert show(50e-6, Kind.TIME) == "50 us"
-    assert parse("2.5 ms", Kind.TIME) == pytest.approx(0.0025)
+    assert show(1.25e9, Measure.RATE) == "1.25 GB/s"
+    assert show(50e-6, Measure.TIME) == "50 us"
+    assert parse("2.5 ms", Measure.TIME) == pytest.approx(0.0025)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import SpecError
+from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.profilefile import find_profile
+from cephlab.tuning.recovery import recovery_time
 from tests.model_parts import disks, machine, profile
-from tuning.profile import Profile
-from tuning.profilefile import find_profile
-from tuning.recovery import recovery_time
 
 RAW_NODE_BYTES = 4.5e12  # paper, 9.1.1: raw data capacity of each node
 SWAP_S = 75 * 60.0  # paper, 9.1.1: new disks

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand, Operation
-from lab.telemetry.demandfile import Measurement
-from tuning.profile import Profile
-from tuning.profilefile import THIS_MACHINE, find_profile
-from tuning.scaling import scaling
-from tuning.usl import Scalability
-from tuning.workload import Shape
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand, Operation
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
+from cephlab.tuning.scaling import Scaling, scaling
+from cephlab.tuning.usl import Scalability
+from cephlab.tuning.workload import Shape
 
 SHAPE = Shape("randread", 4096, 6, 8)
 LAW = Scalability(rate=1000.0, contention=0.1, coherency=0.01, error=0.0)
@@ -39,6 +39,7 @@ def test_four_numbers_of_clients_make_a_law(tmp_path: Path, here: Profile) -> No
     found = scaling(tmp_path, here, SHAPE)
     assert found.law is not None
     assert found.law.contention == pytest.approx(0.1, rel=1e-3)
+    assert dict(found.points) == pytest.approx({n: LAW.throughput(n) for n in (1, 2, 4, 8)}, abs=1e-3)
     assert f"{LAW.throughput(6):,.0f} ops/s with 6 client(s), falls beyond 9 clients" in found.words(6)
 
 
@@ -47,6 +48,7 @@ def test_three_do_not_and_it_is_said(tmp_path: Path, here: Profile) -> None:
     found = scaling(tmp_path, here, SHAPE)
     assert found.law is None
     assert "measured with these numbers of clients: 1, 2, 4; wanted 4" in found.words(6)
+    assert [clients for clients, _ in found.points] == [1, 2, 4]
 
 
 def test_another_depth_is_another_workload(tmp_path: Path, here: Profile) -> None:
@@ -56,7 +58,9 @@ def test_another_depth_is_another_workload(tmp_path: Path, here: Profile) -> Non
 
 def test_points_that_do_not_follow_it_make_none(tmp_path: Path, here: Profile) -> None:
     measured(tmp_path, (1, 2, 4, 8), wrong=1.4)
-    assert "do not follow it" in scaling(tmp_path, here, SHAPE).words(6)
+    found = scaling(tmp_path, here, SHAPE)
+    assert "do not follow it" in found.words(6)
+    assert [clients for clients, _ in found.points] == [1, 2, 4, 8]
 
 
 def test_hardware_that_was_not_measured_has_none(tmp_path: Path) -> None:
@@ -64,3 +68,14 @@ def test_hardware_that_was_not_measured_has_none(tmp_path: Path) -> None:
     found = scaling(tmp_path, find_profile("ampere-altra-4n", tmp_path), SHAPE)
     assert found.law is None
     assert "ampere-altra-4n was not" in found.words(6)
+    assert found.points == ()
+
+
+def test_a_law_without_a_peak_never_falls() -> None:
+    assert "never falls" in Scaling(Scalability(1000.0, 0.1, 0.0, 0.0), "fitted").words(6)
+
+
+def test_a_file_of_another_cephlab_is_passed_over(tmp_path: Path, here: Profile) -> None:
+    measured(tmp_path, (1, 2, 4, 8))
+    (tmp_path / "a-first.json").write_text("{}")
+    assert scaling(tmp_path, here, SHAPE).law is not None

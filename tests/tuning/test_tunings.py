@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import SpecError
-from lab.knobs.settings import Kind
-from tuning.named import load, names, read
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.tunables.settings import Kind
+from cephlab.tuning.named import load, names, read
 
 GOOD = """
 title = "t"
@@ -95,7 +95,7 @@ def test_an_unknown_name_lists_those_that_there_are() -> None:
     assert "altra-ceph, altra-host" in caught.value.detail
 
 
-DOC = (Path(__file__).resolve().parent.parent / "docs" / "tuning.md").read_text()
+DOC = (Path(__file__).resolve().parents[2] / "docs" / "tuning.md").read_text()
 
 
 def test_the_document_lists_the_tunings_that_there_are() -> None:

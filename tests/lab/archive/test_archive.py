@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from lab.archive import (
+from cephlab.lab.archive.archive import (
     Archive,
+    ArchiveWriter,
     Ending,
     Record,
-    Writer,
     altered,
     exit_code,
     file_name,
@@ -25,10 +25,10 @@ from lab.archive import (
     read_archive,
     replace_report,
 )
-from lab.ceph.keyring import new_key
-from lab.errors import LabBroken, SpecError
-from lab.history import History, load_events
-from lab.report import limits_of, render_report
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.ceph.keyring import new_key
+from cephlab.lab.history.history import History, load_events
+from cephlab.lab.report.page import limits_of, render_report
 
 MANIFEST: dict[str, Any] = {
     "tool": {"name": "cephlab", "version": "0.1.0"},
@@ -76,17 +76,36 @@ REFUSED: Line = ("unseen", {"error": "RadosError", "blame": "ceph", "what": "osd
 CEPH: Line = ("raised", {"error": "DaemonDied", "blame": "ceph", "what": "osd.0 died", "detail": "log"})
 LAB: Line = ("raised", {"error": "LabBroken", "blame": "lab", "what": "disk full", "detail": ""})
 
+LACK: Line = ("raised", {"error": "Unavailable", "blame": "lack", "what": "no engine", "detail": ""})
+STOPPED: Line = (
+    "raised",
+    {"error": "KeyboardInterrupt", "blame": "interruption", "what": "it was interrupted", "detail": ""},
+)
+
+FITTING: dict[Ending, tuple[Line, ...]] = {
+    Ending.PASS: (began(), saw(1), ENDED, ("aftermath", FINE)),
+    Ending.FAIL: (began(), saw(1), saw(3), ENDED, ("aftermath", FINE)),
+    Ending.INCONCLUSIVE: (began(), ENDED),
+    Ending.ERROR: (began(), LAB),
+    Ending.SKIP: (LACK,),
+}
+"""A history for each ending."""
+
+
+def add(writer: ArchiveWriter, record: Record, lines: tuple[Line, ...] = ()) -> None:
+    """A verdict with a history: the given one, or one that says the same."""
+    for kind, data in lines or FITTING[record.ending]:
+        writer.history.record(record.scenario, kind, data)
+    writer.add(record)
+
 
 def write(
     directory: Path, *histories: tuple[Ending, tuple[Line, ...]], manifest: dict[str, Any] | None = None
-) -> Writer:
+) -> ArchiveWriter:
     """An archive with scenarios demo.0, demo.1, ...: stored ending and history."""
-    writer = Writer(directory, {**MANIFEST, **(manifest or {})})
+    writer = ArchiveWriter(directory, {**MANIFEST, **(manifest or {})})
     for number, (ending, lines) in enumerate(histories):
-        name = f"demo.{number}"
-        for kind, data in lines:
-            writer.history.record(name, kind, data)
-        writer.add(Record(name, "demo", ending, "as stored"))
+        add(writer, Record(f"demo.{number}", "demo", ending, "as stored"), lines)
     return writer
 
 
@@ -95,7 +114,7 @@ def sealed(directory: Path, *histories: tuple[Ending, tuple[Line, ...]]) -> Arch
     return read_archive(directory)
 
 
-GOOD = (Ending.PASS, (began(), saw(1), ENDED, ("aftermath", FINE)))
+GOOD = (Ending.PASS, FITTING[Ending.PASS])
 
 JUDGED = (
     (GOOD, Ending.PASS, "1 observations hold"),
@@ -115,9 +134,12 @@ JUDGED = (
         "what it left behind could not be looked at: osd.0 refuses",
     ),
     ((Ending.FAIL, (began(), saw(1), CEPH)), Ending.FAIL, "osd.0 died"),
-    ((Ending.FAIL, (began(), saw(1), LAB)), Ending.INCONCLUSIVE, "the lab broke: disk full"),
+    ((Ending.FAIL, (began(), saw(1), LAB)), Ending.ERROR, "the lab broke: disk full"),
+    ((Ending.FAIL, (began(), saw(1), LAB, CRASHED)), Ending.ERROR, "the lab broke: disk full"),
+    ((Ending.FAIL, (began(), saw(1), LACK)), Ending.SKIP, "no engine"),
+    ((Ending.PASS, (began(), saw(1), ENDED, STOPPED)), Ending.INCONCLUSIVE, "it was interrupted"),
     ((Ending.PASS, (began(), saw(1))), Ending.INCONCLUSIVE, "it was interrupted"),
-    ((Ending.PASS, ()), Ending.INCONCLUSIVE, "it never began"),
+    ((Ending.PASS, (saw(1),)), Ending.INCONCLUSIVE, "it never began"),
     ((Ending.PASS, (began("gone"), saw(1), ENDED)), Ending.INCONCLUSIVE, "there is no check called 'gone'"),
     ((Ending.ERROR, (began(), saw(2), ENDED)), None, "as stored"),
     ((Ending.SKIP, ()), None, "as stored"),
@@ -228,7 +250,7 @@ def test_a_folder_that_is_no_archive_is_refused(tmp_path: Path) -> None:
 def test_an_archive_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     with pytest.raises(SpecError, match="is not empty"):
-        Writer(tmp_path, MANIFEST)
+        ArchiveWriter(tmp_path, MANIFEST)
 
 
 SAMPLES = (  # of ceph-authtool, secrets replaced: reef's AES with 16 bytes, tentacle's AES-256 with 32

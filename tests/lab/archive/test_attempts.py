@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from fixtures.quarantine import read_quarantine
-from lab.archive import Ending, Record
-from lab.attempts import BEGIN, END, Run, keep, page, put_into, rates, read_kept
-from lab.errors import SpecError
-from lab.report import render_report
-from lab.revision import commit_of
-from tests.test_archive import write
+from cephlab.cli import track as command
+from cephlab.cli.main import app
+from cephlab.fixtures.quarantine import read_quarantine
+from cephlab.lab.archive.archive import Ending, Record
+from cephlab.lab.archive.attempts import BEGIN, END, KeptRun, keep, page, put_into, rates, read_kept
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.revision import commit_of
+from cephlab.lab.report.page import render_report
+from tests.lab.archive.test_archive import add, write
 
 COMMIT = "c" * 40
-RUN = Run("r0", COMMIT, "lxd", "reef", "x86_64, 2 cores, Debian", {"demo.x": "pass"})
+RUN = KeptRun("r0", COMMIT, "lxd", "reef", "x86_64, 2 cores, Debian", {"demo.x": "pass"})
 
 
-def runs(*endings: str, **changed: str) -> list[Run]:
+def runs(*endings: str, **changed: str) -> list[KeptRun]:
     return [
         replace(RUN, name=f"r{number}", endings={"demo.x": ending}, **changed) for number, ending in enumerate(endings)
     ]
@@ -90,7 +92,7 @@ def archived(directory: Path, *records: Record, commit: str | None = COMMIT) -> 
     writer.manifest["started"] = f"2026-11-21T09:00:{ord(directory.name) % 60:02d}Z"
     writer.manifest["commit"] = commit
     for record in records:
-        writer.add(record)
+        add(writer, record)
     writer.seal(render_report)
     return directory
 
@@ -143,9 +145,14 @@ def test_a_quarantine_that_is_none_is_refused_by_its_key(tmp_path: Path, text: s
         read_quarantine(path)
 
 
+def test_the_suites_quarantine_is_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert signature(command.track).parameters["quarantine"].default.is_file()
+
+
 def test_the_projects_own_files_are_read() -> None:
-    root = Path(__file__).resolve().parent.parent
-    held = read_quarantine(root / "ci" / "quarantine.toml").entries
+    root = Path(__file__).resolve().parents[3]
+    held = read_quarantine(root / "suites" / "quarantine.toml").entries
     text = page(read_kept(root / "ci" / "attempts.jsonl"), held)
     published = (root / "docs" / "track-record.md").read_text()
     assert text in published, "run `cephlab track --output docs/track-record.md`"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.archive import Ending
-from tests.test_plugin import Bench
+from cephlab.lab.archive.archive import Ending
+from tests.fixtures.test_plugin import Bench
 
 pytest_plugins = ["pytester"]
 
@@ -24,7 +24,7 @@ reason = "the lab runs out of memory"
 
 @pytest.fixture
 def bench(pytester: pytest.Pytester) -> Bench:
-    pytester.makefile(".toml", **{"ci/quarantine": HELD})
+    pytester.makefile(".toml", **{"suites/quarantine": HELD})
     return Bench(pytester)
 
 

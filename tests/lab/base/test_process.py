@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import clock
-from lab.errors import LabBroken, unwritable
-from lab.home import Home
-from lab.process import LocalProcess, birth_of, find_marked, recall, start_detached
-from lab.runs import Runs, write_json, write_private
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, unwritable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import LocalProcess, birth_of, find_marked, recall, start_detached
+from cephlab.lab.base.runs import Runs, write_json, write_private
 
 
 class _SeenAlive(LocalProcess):

@@ -8,8 +8,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from lab.errors import LabBroken, interruption
-from lab.workers import Workers
+from cephlab.lab.base.errors import LabBroken, interruption
+from cephlab.lab.base.workers import Workers
 
 
 def test_an_interrupted_block_does_not_wait_for_its_threads() -> None:

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from lab.blockstack import replay_program as program
-from suites.powerloss.replayed import points
+from cephlab.lab.blockstack import replay_program as program
+from cephlab.suites.powerloss.replayed import points
 
 SECTOR = 512
 

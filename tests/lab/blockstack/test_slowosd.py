@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from lab.blockstack.slowosd import slow_disk
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.process import Result
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.blockstack.slowosd import slow_disk
+from cephlab.lab.cluster.cluster import Cluster
 
 SECTORS = 2048
 NODE = PurePosixPath("/node")

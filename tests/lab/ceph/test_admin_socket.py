@@ -15,11 +15,11 @@ from typing import cast
 
 import pytest
 
-from lab.ceph.adminsocket import ask_socket, tell
-from lab.ceph.client import CephCommandFailed, RadosClient
-from lab.ceph.daemon import Daemon
-from lab.errors import LabBroken
-from lab.host import Host
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.adminsocket import ask_socket, tell
+from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.providers.host import Host
 
 
 @contextmanager

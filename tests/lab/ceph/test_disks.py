@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from lab import process
-from lab.ceph.disks import DiskInUse, label_of, parse_label, refuse_used, require_zero, wipe
-from lab.errors import CommandFailed, LabBroken
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CommandFailed, LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.disks import DiskInUse, label_of, parse_label, refuse_used, require_zero, wipe
+from cephlab.lab.providers.host import Host
 
 SHOWN = """inferring bluefs devices from bluestore path
 {

@@ -11,14 +11,24 @@ from typing import cast
 
 import pytest
 
-from lab import process
-from lab.ceph.daemon import Daemon, crash_cause, crash_records
-from lab.ceph.logs import Allowed, Complaint, When, complaints, expected_lines, mark, read_allowed, since, sort_out
-from lab.errors import SpecError
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.daemon import Daemon, crash_cause, crash_records
+from cephlab.lab.ceph.logs import (
+    Allowed,
+    Complaint,
+    When,
+    complaints,
+    expected_lines,
+    mark,
+    read_allowed,
+    since,
+    sort_out,
+)
+from cephlab.lab.providers.host import Host
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 STAMP = "2026-11-21T09:20:12.080+0000 7f3bacced6c0"
 
 LOG = f"""\

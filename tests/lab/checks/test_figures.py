@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from lab.checks import CHECKS, Outcome
-from lab.history import Event
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import Bound, Event, History
 
 WITNESS = Event("s", 0, "witness", {"what": "operations", "got": 10.0, "least": 1.0})
 
 
 def figure(value: float = 10.0, **data: Any) -> Event:
-    whole = {"what": "rate", "value": value, "low": value, "high": value, "unit": "1/s", "why": "a paper"}
-    return Event("s", 0, "figure", {**whole, "least": None, "most": None, **data})
+    recorder = History().recorder("s")
+    recorder.figure("rate", value, "1/s", Bound("a paper"))
+    (made,) = recorder.events()
+    return replace(made, data={**made.data, **data})
 
 
 @pytest.mark.parametrize(
@@ -86,5 +89,5 @@ def test_a_change_that_is_no_number_tells_neither(numbers: tuple[float, float, f
 
 @pytest.mark.parametrize("limits", [[], [Event("s", 0, "limit", {"metric": "m", "high": 1, "unit": "s", "why": ""})]])
 def test_a_metric_that_is_no_number_is_not_served(limits: list[Event]) -> None:
-    event = Event("s", 0, "figure", {"metric": "m", "value": float("nan"), "unit": "s"})
+    event = figure(float("nan"), metric="m")
     assert CHECKS["service"]([event, *limits]).outcome is Outcome.INCONCLUSIVE

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.checks import CHECKS, Outcome
-from lab.history import Event
-from lab.operations import Act, Operation, operations_of, pack
-from lab.operations import Outcome as Ended
-from lab.workloads.recorded import parse_log
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import Event, current
+from cephlab.lab.history.operations import Act, Operation, operations_of, pack
+from cephlab.lab.history.operations import Outcome as Ended
+from cephlab.lab.workloads.recorded import parse_log
 
 Row = tuple[str, float, float | None, int, str]
 """(act, began, ended, version, outcome), of one key, unless the act is followed by another key's number."""
@@ -206,7 +206,7 @@ def test_errors_count_and_are_shown() -> None:
 
 
 def test_a_figure_is_judged_and_a_limit_without_its_figure_is_doubt() -> None:
-    figure = Event("s", 0.0, "figure", {"metric": "healthy_s", "value": 30.0, "unit": "s"})
+    figure = Event("s", 0.0, "figure", current("figure", {"metric": "healthy_s", "value": 30.0, "unit": "s"}))
     seen = events(STALLED, others=(figure, limit("healthy_s", 20)))
     assert CHECKS["service"](seen).outcome is Outcome.FAIL
     missing = CHECKS["service"](events(STALLED, others=(limit("healthy_s", 20),)))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.checks import CHECKS, Outcome
-from lab.history import History
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import History
 
 
 def verdict(*, right: bool = True, witnesses: tuple[tuple[float, float], ...] = ((5, 1),)) -> Outcome:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from lab.clock import VirtualClock
-from lab.deploy.packages import await_age
-from lab.errors import NotReached
-from lab.process import Result
+from cephlab.lab.base.clock import VirtualClock
+from cephlab.lab.base.errors import NotReached
+from cephlab.lab.base.process import Result
+from cephlab.lab.cluster.deploy.packages import await_age
 
 
 @dataclass

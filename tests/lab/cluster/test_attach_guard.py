@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import pytest
 
-from lab.arch import host_arch
-from lab.attach.guard import Existing, Guard, NotPermitted
-from lab.attach.guarded import GuardedHost
-from lab.attach.permit import Disk, Permit, read_permit
-from lab.errors import SpecError, Unavailable
-from lab.host import Host
-from lab.inventory import Inventory, Machine, Role
+from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.process import Result
+from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
+from cephlab.lab.cluster.attach.guarded import GuardedHost
+from cephlab.lab.cluster.attach.permit import Disk, Permit, read_permit
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.inventory import Inventory, Machine, Role
 
 PERMIT = Permit(
     pools=frozenset({"mine"}),
@@ -150,9 +152,12 @@ class FakeHost:
         self.directory = PurePosixPath("/var/tmp/cephlab-x") / name
         self.did: list[tuple[Any, ...]] = []
 
-    def run(self, argv: Any, **_options: Any) -> str:
+    def run(self, argv: Any, **_options: Any) -> Result:
+        if argv[0] == "realpath":  # there are no links
+            names = [os.path.normpath(path) for path in argv[argv.index("--") + 1 :]]
+            return Result(tuple(argv), 0, "".join(f"{name}\0" for name in names).encode(), b"")
         self.did.append(("run", *argv))
-        return "ran"
+        return Result(tuple(argv), 0, b"", b"")
 
     def push(self, source: bytes, target: PurePosixPath, **_options: Any) -> None:
         self.did.append(("push", target))
@@ -228,12 +233,12 @@ def test_files_are_those_of_the_run() -> None:
 
 def test_the_clients_agent_is_judged_line_by_line() -> None:
     _, _, other, guarded = machines()
-    channel = guarded.channel(("python3", str(guarded.directory / "agent.py"), "conf", "client.admin", "{}"))
+    _, channel = guarded.start_agent(("conf", "client.admin", "{}"))
     channel.ask(json.dumps(mon("status")).encode(), timeout_s=1)
-    assert [did[0] for did in other.did] == ["channel", "ask"]
+    assert [did[0] for did in other.did] == ["push", "channel", "ask"]
     with pytest.raises(NotPermitted):
         channel.ask(json.dumps(mon("osd pool delete", pool="theirs")).encode(), timeout_s=1)
-    assert [did[0] for did in other.did] == ["channel", "ask"]
+    assert [did[0] for did in other.did] == ["push", "channel", "ask"]
 
 
 def test_disks_are_those_of_the_list() -> None:

@@ -13,14 +13,15 @@ from typing import Any, cast
 
 import pytest
 
-from lab.attach.guard import Existing, Guard, NotPermitted
-from lab.attach.permit import Permit
-from lab.attach.units import FRESH_S, UnitDaemon, Units, parse_units
-from lab.ceph.daemon import Wanted
-from lab.clock import VirtualClock
-from lab.errors import CommandFailed, DaemonDied, LabBroken, Unavailable
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.base.clock import VirtualClock
+from cephlab.lab.base.errors import CommandFailed, DaemonDied, LabBroken, SpecError, Unavailable
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.cluster.attach.cluster import keeping
+from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.cluster.attach.units import FRESH_S, UnitDaemon, Units, parse_units
+from cephlab.lab.providers.host import Host
 
 FSID = "0f2d7cbe-9c1b-11ee-b9d1-0242ac120002"
 OTHER = "11111111-9c1b-11ee-b9d1-0242ac120002"
@@ -95,6 +96,30 @@ def test_units_of_packages_are_found() -> None:
 def test_units_of_cephadm_are_found_and_those_of_another_cluster_are_not() -> None:
     found = parse_units(CEPHADM, FSID)
     assert {name: unit.contained for name, unit in found.items()} == {"osd.3": True, "mgr.node1.xyzabc": True}
+
+
+LEFTOVER = "ceph-osd@3.service"
+OWN = f"ceph-{FSID}@osd.3.service"
+
+
+@pytest.mark.parametrize("order", [(LEFTOVER, OWN), (OWN, LEFTOVER)])
+@pytest.mark.parametrize("state", ["active", "failed", "inactive"])
+def test_the_unit_that_names_the_cluster_goes_before_a_leftover(order: tuple[str, str], state: str) -> None:
+    machine = FakeMachine(listed(**{unit: "active" if unit == OWN else state for unit in order}))
+    daemon = daemon_on(machine)
+    daemon.stop()
+    daemon.start()
+    assert machine.changes() == [("stop", OWN), ("start", OWN)]
+
+
+@pytest.mark.parametrize("order", [(LEFTOVER, OWN), (OWN, LEFTOVER)])
+def test_a_unit_that_runs_beside_the_clusters_own_is_refused(order: tuple[str, str]) -> None:
+    machine = FakeMachine(listed(**{unit: "inactive" if unit == OWN else "active" for unit in order}))
+    with pytest.raises(SpecError) as caught:
+        keeping(Units(cast("Host", machine), FSID), "osd.3")
+    assert LEFTOVER in caught.value.detail
+    assert OWN in caught.value.detail
+    assert machine.changes() == []
 
 
 def test_a_machine_without_units_has_none() -> None:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from fixtures.attaching import unfit
-from fixtures.run import Request
-from fixtures.selection import not_here
-from lab.arch import Arch, host_arch
-from lab.attach.cluster import OwnOptions, refuse_misfit, with_section
-from lab.attach.discover import Census, Found, place, spec_of, take_census
-from lab.attach.permit import Permit
-from lab.ceph.client import RadosClient
-from lab.errors import SpecError, Unavailable
-from lab.inventory import Inventory, Machine, Role
-from lab.scenario import Scenario, Topology
-from lab.spec import Capability
+from cephlab.fixtures.attaching import unfit
+from cephlab.fixtures.run import Request
+from cephlab.fixtures.selection import not_here
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.cluster.attach.cluster import AttachedCluster, refuse_misfit, with_section
+from cephlab.lab.cluster.attach.discover import Census, Found, place, spec_of, take_census
+from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.cluster.own import OwnCluster, own
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.inventory import Inventory, Machine, Role
+from cephlab.suites.block.topology import MeasuredTopology
 
 HERE = host_arch()
 OTHER = next(arch for arch in Arch if arch is not HERE)
@@ -54,7 +58,6 @@ def census(daemons: tuple[Found, ...] = DAEMONS, **changes: Any) -> Census:
     found = Census(
         fsid="f",
         release="reef",
-        mon_addresses={"x": "192.0.2.1"},
         daemons=daemons,
         placed=place(daemons, INVENTORY),
         pools=frozenset({"theirs"}),
@@ -126,7 +129,7 @@ def test_the_cluster_is_asked_what_there_is() -> None:
     client: Any = FakeClient()
     assert not isinstance(client, RadosClient)
     found = take_census(client, one)
-    assert (found.fsid, found.release, found.mon_addresses) == ("f", "reef", {"x": "192.0.2.1"})
+    assert (found.fsid, found.release) == ("f", "reef")
     assert found.placed == {"osd.0": "a", "mon.x": "a", "mgr.x": "a"}
     assert found.daemons[0].size_bytes == 4096
     assert found.changed_weights == ("osd.0",)
@@ -161,9 +164,9 @@ def test_a_list_that_does_not_fit_is_refused(permit: Permit, named: str) -> None
         (Topology(mons=3), frozenset(), "3 monitors are needed, it has 1"),
         (Topology(osds_per_node=2), frozenset(), "2 OSDs on a machine are needed"),
         (Topology(clients=True), frozenset(), "client machine is without daemons"),
-        (Topology(native=3, foreign=0, measured=2), frozenset(), "made for it (measured)"),
-        (Topology(native=3, foreign=0, measured=2, anywhere=True), frozenset(), ""),
-        (Topology(native=3, foreign=0, measured=3, anywhere=True), frozenset(), "3 machines with the role client"),
+        (MeasuredTopology(machines=2), frozenset(), "made for it (measured)"),
+        (MeasuredTopology(machines=2, anywhere=True), frozenset(), ""),
+        (MeasuredTopology(machines=3, anywhere=True), frozenset(), "3 machines with the role client"),
     ],
 )
 def test_what_does_not_fit_is_said(topology: Topology, needs: frozenset[Capability], why: str) -> None:
@@ -185,6 +188,16 @@ def test_without_a_foreign_machine_any_architecture_is_native() -> None:
     assert "has no" in unfit(Topology(native=2, foreign=1), frozenset(), spec, there)
 
 
+def test_what_only_a_cluster_of_the_lab_has_is_refused_in_one_place() -> None:
+    nothing = cast("Any", None)
+    attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), INVENTORY, "")
+    with pytest.raises(NotPermitted, match="of a cluster that the lab made") as caught:
+        own(attached)
+    assert "cluster of the lab's own" in caught.value.hint
+    labs = OwnCluster(nothing, nothing, nothing, nothing, nothing, nothing)
+    assert own(labs) is labs
+
+
 def test_what_damages_its_cluster_is_not_run_there() -> None:
     scenario = Scenario(name="a.b", goal="", method="", run=lambda _stage: None, spoils=True)
     assert not_here(scenario, "reef") is None
@@ -201,8 +214,3 @@ def test_the_clients_section_comes_last_and_wins(tmp_path: Path) -> None:
 def test_the_gate_hands_its_options_on(tmp_path: Path) -> None:
     request = Request(tmp_path, tmp_path, lab="ssh", inventory=tmp_path / "i.toml", may_break="pool:x")
     assert {f"--inventory={tmp_path}/i.toml", "--may-break=pool:x", "--lab=ssh"} <= set(request.arguments())
-
-
-def test_an_option_that_the_lab_did_not_give_is_a_missing_capability() -> None:
-    with pytest.raises(Unavailable, match="osd_heartbeat_grace"):
-        OwnOptions()["osd_heartbeat_grace"]

@@ -10,15 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from lab.arch import host_arch
-from lab.ceph import conf, keyring
-from lab.ceph.daemon import Daemon
-from lab.ceph.objectstore import ObjectStore
-from lab.cluster import Cluster
-from lab.deploy.packages import Deployer, Deployment, plan_osds
-from lab.errors import CephTrouble, CommandFailed, CommandTimedOut, LabBroken, LabError
-from lab.process import Result
-from lab.spec import build_spec
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut, LabBroken, LabError
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph import conf, keyring
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, plan_osds
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.services.osd import OSD
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.layout import build_spec
 
 
 @dataclass
@@ -55,11 +56,11 @@ class Host:
         return Result(tuple(argv), 0, " ".join(argv).encode(), b"")
 
 
-def cluster(error: LabError | None) -> Cluster:
+def cluster(error: LabError | None) -> OwnCluster:
     lab = SimpleNamespace(hosts={"n0": Host(error)})
     deployment = SimpleNamespace(patience=1.0, admin=SimpleNamespace(name="client.admin"))
     nothing = cast("Any", None)
-    return Cluster(nothing, nothing, cast("Any", lab), cast("Any", deployment), nothing, "local")
+    return OwnCluster(nothing, nothing, nothing, cast("Any", lab), cast("Any", deployment), nothing)
 
 
 def test_a_tool_gives_its_output() -> None:
@@ -88,7 +89,7 @@ def make_store(host: Host) -> None:
     deployer = Deployer(spec, cast("Any", {"n0": host}), {}, sizing, 1.0, lambda _line: None)
     (plan,) = plan_osds(spec.nodes)
     deployment = Deployment("fsid", {}, {}, sizing, 1.0, keyring.Entity("client.admin", KEY))
-    deployer.make_store(deployment, plan, b"monmap", {plan.name: keyring.osd_entity(0, KEY)})
+    deployer.make_store(deployment, plan, b"monmap", {plan.name: OSD.new_entity("0", KEY)})
 
 
 MKFS = ["ceph-osd", "--mkfs"]

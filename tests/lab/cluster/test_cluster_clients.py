@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from lab.ceph.client import RadosClient
-from lab.cluster import Cluster
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.cluster.own import OwnCluster
 
 FIRST = 4
 """Threads that ask at once."""
@@ -36,20 +36,20 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     started: list[Client] = []
     gate = threading.Barrier(FIRST)
 
-    def start(_cluster: Cluster, _node: str) -> RadosClient:
+    def start(_cluster: OwnCluster, _node: str) -> RadosClient:
         try:
             gate.wait(timeout=0.05)  # for as long as a second starter would need to come in
         except threading.BrokenBarrierError:
             gate.reset()
         return cast("RadosClient", Client(started))
 
-    monkeypatch.setattr(Cluster, "new_client", start)
+    monkeypatch.setattr(OwnCluster, "new_client", start)
     return started
 
 
-def cluster() -> Cluster:
+def cluster() -> OwnCluster:
     nothing = cast("Any", None)
-    return Cluster(nothing, nothing, cast("Any", SimpleNamespace(hosts={})), nothing, nothing, "local")
+    return OwnCluster(nothing, nothing, nothing, cast("Any", SimpleNamespace(hosts={})), nothing, nothing)
 
 
 def test_threads_that_come_first_at_once_share_one(made: list[Client]) -> None:

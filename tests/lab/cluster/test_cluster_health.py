@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from lab.arch import Arch
-from lab.ceph.status import Status, parse_status
-from lab.cluster import Cluster
-from lab.spec import build_spec
+from cephlab.lab.ceph.status import Status, parse_status
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.layout import CephSetup, build_spec
 
 
-class Waiting(Cluster):
+class Waiting(OwnCluster):
     """A cluster that only remembers what it is waited for."""
 
     def __init__(self, release: str) -> None:
-        self.spec = build_spec([(Arch.X86_64, 3)], release=release)
+        self.spec = build_spec([(Arch.X86_64, 3)], setup=CephSetup(release))
+        self.deployment = cast("Any", SimpleNamespace(daemons={}, patience=1.0))
         self.ready: list[Callable[[Status], bool]] = []
 
     def settle(self, timeout_s: float = 0) -> None:

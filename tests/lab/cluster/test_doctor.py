@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from lab import doctor
-from lab.arch import Arch, host_arch
-from lab.doctor import Machine, Need, look
-from lab.errors import Unavailable
-from lab.home import Home
-from lab.providers.base import Images, Lab, Progress, untold
-from lab.providers.local.programs import find_emulator
-from lab.runs import Run
-from lab.spec import GIB, Capability, ClusterSpec
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.cluster import doctor
+from cephlab.lab.cluster.doctor import Machine, Need, look
+from cephlab.lab.providers.base import Images, Lab, Progress, untold
+from cephlab.lab.providers.local.programs import find_emulator
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec
 
-PACKAGES_FILE = Path(__file__).resolve().parent.parent / "ci" / "packages.txt"
+PACKAGES_FILE = Path(__file__).resolve().parents[3] / "ci" / "packages.txt"
 
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
@@ -117,10 +117,10 @@ class FakeProvider:
     def attach(self, run: Run, state: Mapping[str, Any]) -> Lab:
         raise AssertionError("the doctor attaches to nothing")
 
-    def prune(self, home: Home, run_id: str) -> list[str]:
+    def prune(self, home: Home, run_id: RunId) -> list[str]:
         raise AssertionError("the doctor removes nothing")
 
-    def leftovers(self, home: Home) -> frozenset[str]:
+    def leftovers(self, home: Home) -> frozenset[RunId]:
         raise AssertionError("the doctor looks for no leftovers")
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab import preflight
-from lab.arch import host_arch
-from lab.errors import SpecError
-from lab.preflight import Memory, memory, require_fit
-from lab.spec import GIB, build_spec
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster import preflight
+from cephlab.lab.cluster.preflight import Memory, memory, require_fit
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import GIB
+from cephlab.lab.spec.layout import build_spec
 
 MIB = 1 << 20
 

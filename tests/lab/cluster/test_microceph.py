@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pytest
 
-from lab.deploy.microceph import (
+from cephlab.lab.base.errors import CephTrouble, CommandFailed, LabBroken, SpecError, Unavailable
+from cephlab.lab.base.process import Result
+from cephlab.lab.cluster.deploy.microceph import (
     INTERFACES,
     ConfiguredDisk,
     Member,
@@ -23,11 +25,9 @@ from lab.deploy.microceph import (
     parse_token,
     source_for,
 )
-from lab.errors import CephTrouble, CommandFailed, LabBroken, SpecError, Unavailable
-from lab.host import Host
-from lab.process import Result
+from cephlab.lab.providers.host import Host
 
-TRANSCRIPTS = Path(__file__).parent / "transcripts"
+TRANSCRIPTS = Path(__file__).parents[2] / "transcripts"
 SNAPD = "snap    2.63\nsnapd   2.63\nseries  16\n"
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.world import World
-from lab.deploy import machines as machines_module
-from lab.home import Home
-from lab.inventory import Machine as InventoryMachine
-from lab.inventory import load_inventory
-from tests.test_microceph import Machine, text, token
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.deploy import machines as machines_module
+from cephlab.lab.spec.inventory import Machine as InventoryMachine
+from cephlab.lab.spec.inventory import load_inventory
+from tests.lab.cluster.test_microceph import Machine, text, token
 
 INVENTORY = """
 user = "ubuntu"

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from lab import pools
-from lab.ceph.client import CephCommandFailed
-from lab.cluster import Cluster
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
 
 
 class Monitor:

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from fixtures.raising import image_facts
-from lab.arch import Arch
-from lab.cluster import Cluster
-from lab.errors import LabBroken
-from lab.images.image import Image, pulled_image
-from lab.process import Result
-from lab.pulled import described, identified
-from lab.spec import UNKNOWN_RELEASE, ClusterSpec, build_spec
-from lab.telemetry.place import identity
+from cephlab.fixtures.raising import image_facts
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.pulled import described, identified
+from cephlab.lab.images.image import Image, pulled_image
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import UNKNOWN_RELEASE, ClusterSpec
+from cephlab.lab.spec.layout import CephSetup, build_spec
 
 REFERENCE = "example/ceph:reef"
 SQUID = "ceph version 19.2.1 (58a7fab8be0a062d730ad7da874972fd3fba59fb) squid (stable)"
@@ -77,7 +77,7 @@ class Standing:
 
 def standing(*says: str, image: str | None = REFERENCE) -> Standing:
     groups = [(arch, 1) for arch in Arch]
-    spec = build_spec(groups, image=image, release=UNKNOWN_RELEASE)
+    spec = build_spec(groups, setup=CephSetup(UNKNOWN_RELEASE, image))
     return Standing(spec, {n.name: Host(n.name, n.arch, said) for n, said in zip(spec.nodes, says, strict=True)})
 
 
@@ -87,7 +87,7 @@ def images(folder: Path) -> dict[Arch, Image]:
 
 def test_the_release_is_what_the_nodes_say_whatever_the_name(tmp_path: Path) -> None:
     cluster = standing(SQUID, SQUID)
-    found = identified(cast("Cluster", cluster), images(tmp_path))
+    found = identified(cast("OwnCluster", cluster), images(tmp_path))
     assert cluster.saved == ["squid"]
     facts = image_facts(found[Arch.AARCH64])
     assert (facts["release"], facts["ceph_version"], facts["reference"]) == ("squid", "19.2.1", REFERENCE)
@@ -96,13 +96,13 @@ def test_the_release_is_what_the_nodes_say_whatever_the_name(tmp_path: Path) -> 
 
 def test_demands_are_filed_under_what_was_pulled_and_not_under_its_name(tmp_path: Path) -> None:
     cluster, named = standing(SQUID, SQUID), images(tmp_path)
-    key = identity(cast("Cluster", cluster), named, Arch.AARCH64)
+    key = identified(cast("OwnCluster", cluster), named)[Arch.AARCH64].identity
     assert key == "aarch64" != named[Arch.AARCH64].identity
     assert cluster.spec.release == "squid"
 
 
 def test_what_stands_tells_ids_and_digests() -> None:
-    assert described(cast("Cluster", standing(SQUID, SQUID))) == {
+    assert described(cast("OwnCluster", standing(SQUID, SQUID))) == {
         "reference": REFERENCE,
         "ids": {"x86_64": "sha256:x86_64", "aarch64": "sha256:aarch64"},
         "digests": [DIGEST],
@@ -112,21 +112,21 @@ def test_what_stands_tells_ids_and_digests() -> None:
 def test_an_image_of_ours_is_left_alone(tmp_path: Path) -> None:
     cluster = standing("", "", image=None)
     ours = {arch: Image("reef", arch, "a" * 64, tmp_path) for arch in Arch}
-    assert identified(cast("Cluster", cluster), ours) is ours
-    assert described(cast("Cluster", cluster)) is None
+    assert identified(cast("OwnCluster", cluster), ours) is ours
+    assert described(cast("OwnCluster", cluster)) is None
     assert cluster.saved == []
     assert "id" not in image_facts(ours[Arch.X86_64])
 
 
 def test_one_name_for_two_releases_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LabBroken, match="is not one release") as error:
-        identified(cast("Cluster", standing(SQUID, REEF)), images(tmp_path))
+        identified(cast("OwnCluster", standing(SQUID, REEF)), images(tmp_path))
     assert "x86_64: squid 19.2.1\naarch64: reef 18.2.7" in error.value.detail
 
 
 def test_a_program_that_says_something_else_is_shown(tmp_path: Path) -> None:
     with pytest.raises(LabBroken, match="does not say which Ceph it has") as error:
-        identified(cast("Cluster", standing("ceph of my own", SQUID)), images(tmp_path))
+        identified(cast("OwnCluster", standing("ceph of my own", SQUID)), images(tmp_path))
     assert "ceph of my own" in error.value.detail
 
 
@@ -134,4 +134,4 @@ def test_a_provider_that_cannot_tell_is_no_source_of_truth() -> None:
     cluster = standing(SQUID, SQUID)
     cluster.lab = Mute()
     with pytest.raises(LabBroken, match="does not say what a pulled image is"):
-        described(cast("Cluster", cluster))
+        described(cast("OwnCluster", cluster))

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from fixtures import raising
-from fixtures.raising import LabCluster
-from lab.cluster import Cluster
-from lab.home import Home
-from lab.runs import Runs
-from tests.test_log_lines import STAMP, FakeHost
+from cephlab.fixtures import raising
+from cephlab.fixtures.raising import LabCluster
+from cephlab.lab.cluster.own import OwnCluster
+from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
 
 @dataclass
@@ -70,11 +68,11 @@ class Stand:
 
 
 @pytest.fixture
-def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
+def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     host = FakeHost()
     daemon = FakeDaemon("osd.0", host)
-    cluster = cast("Cluster", FakeCluster({"osd.0": daemon}, {"n0": host}))
-    made = Stand(LabCluster(cluster, {"raise_s": None}, ExitStack(), Runs(Home(tmp_path)), 0.0), daemon)
+    cluster = cast("OwnCluster", FakeCluster({"osd.0": daemon}, {"n0": host}))
+    made = Stand(LabCluster(cluster, {"raise_s": None}, ExitStack(), 0.0), daemon)
     records = lambda _host: [{"crash_id": one, "entity_name": "osd.0"} for one in made.crashed]  # noqa: E731
     monkeypatch.setattr(raising, "crash_records", records)
     monkeypatch.setattr(raising, "crash_cause", lambda record: str(record["crash_id"]))

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from lab.ceph.client import CephCommandFailed
-from lab.cluster import Cluster
-from lab.faults.scrub import request_scrub
+from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.scrub import request_scrub
 
 
 class Monitor:

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from lab import process
-from lab.errors import LabBroken
-from lab.faults.bitrot import BLOCK_BYTES, flip_bit
-from lab.host import Host
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.faults.bitrot import BLOCK_BYTES, flip_bit
+from cephlab.lab.providers.host import Host
 
 CONTENT = random.Random(1).randbytes(3 * BLOCK_BYTES)
 

@@ -14,20 +14,20 @@ from typing import Any, cast
 
 import pytest
 
-from lab import process
-from lab.ceph.daemon import Daemon, Wanted
-from lab.checks import CHECKS, Outcome
-from lab.cluster import Cluster
-from lab.faults import Layout, inflict
-from lab.faults import network as network_module
-from lab.faults.copies import repaired
-from lab.faults.daemons import decides, down, missed
-from lab.faults.fault import Finding, look_for
-from lab.faults.network import Partition
-from lab.faults.nodes import KillNode
-from lab.faults.processes import states, stopped
-from lab.host import Host
-from tests.test_faults import Demo, a_cluster, recorder
+from cephlab.lab.base import process
+from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults import Layout, inflict
+from cephlab.lab.faults import network as network_module
+from cephlab.lab.faults.copies import repaired
+from cephlab.lab.faults.daemons import decides, down, missed
+from cephlab.lab.faults.fault import Finding, look_for
+from cephlab.lab.faults.network import Partition
+from cephlab.lab.faults.nodes import KillNode
+from cephlab.lab.faults.processes import states, stopped
+from cephlab.lab.providers.host import Host
+from tests.lab.faults.test_faults import Demo, a_cluster, recorder
 
 
 @dataclass
@@ -152,7 +152,7 @@ def node_of(host_up: bool, osd: FakeDaemon, *, osd_up: bool, mons: Sequence[Fake
 def test_a_dead_node_is_shown_by_host_and_processes(
     monkeypatch: pytest.MonkeyPatch, host_up: bool, alive: bool, osd_up: bool, quorum: bool, shown: bool
 ) -> None:
-    monkeypatch.setattr("lab.faults.nodes.layout_of", lambda _cluster: Layout({"n1": ("osd.0",)}, "c0"))
+    monkeypatch.setattr("cephlab.lab.faults.nodes.layout_of", lambda _cluster: Layout({"n1": ("osd.0",)}, "c0"))
     mons = (RUNS, RUNS, RUNS) if quorum else (RUNS, KILLED, KILLED)
     cluster = node_of(host_up, FakeDaemon(Wanted.STOPPED, alive_=alive), osd_up=osd_up, mons=mons)
     sign = KillNode("n1").sign(cluster)

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from lab.errors import SpecError
-from lab.faults import FAULTS, Layout, Pace, Step, plan
-from lab.scenario import Tier
-from suites.resilience.soak import minutes
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.faults import FAULTS, Layout, Pace, Step, plan
+from cephlab.lab.scenario.scenario import Tier
+from cephlab.suites.resilience.soak import minutes
 
 MENU = tuple(FAULTS.values())
 LAYOUT = Layout(

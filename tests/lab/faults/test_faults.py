@@ -10,14 +10,15 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from lab.checks import CHECKS, Outcome
-from lab.cluster import Cluster
-from lab.errors import LabBroken, Unavailable
-from lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
-from lab.faults import fault as fault_module
-from lab.faults.full import Level, lowered
-from lab.history import History, Recorder
-from lab.spec import Capability
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
+from cephlab.lab.faults import fault as fault_module
+from cephlab.lab.faults.full import Level, lowered
+from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.spec.clusterspec import Capability
 
 THREE = Layout(
     {name: (f"mgr.{name}", f"mon.{name}", f"osd.{index}") for index, name in enumerate(("n0", "n1", "n2"))}, "n0"
@@ -31,8 +32,9 @@ def recorder() -> Recorder:
 
 def a_cluster() -> Cluster:
     """As much of one as `inflict` looks at."""
-    deployer = SimpleNamespace(client_host=lambda: SimpleNamespace(name="n0"))
-    return cast("Cluster", SimpleNamespace(provider_name="local", hosts={"n0": None}, daemons={}, deployer=deployer))
+    nodes = ["n0"]
+    told = {"provider": LocalProvider(), "provider_name": LocalProvider.name, "load_nodes": lambda: nodes}
+    return cast("Cluster", SimpleNamespace(**told, hosts={"n0": None}, daemons={}))
 
 
 class Demo:

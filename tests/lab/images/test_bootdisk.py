@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
-from lab.images import bootdisk
-from lab.images.export import write_root
-from lab.images.image import Image
-from lab.images.kernels import Kernel
-from lab.images.tools import SystemTools, require
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.images import bootdisk
+from cephlab.lab.images.export import write_root
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.images.tools import SystemTools, require
+from cephlab.lab.spec.arch import Arch
 
 MIB = 1 << 20
 SIZE = 96 * MIB
@@ -139,7 +139,7 @@ def header(data: bytes, sector: int) -> tuple[int, ...]:
 def test_the_table_is_at_both_ends_and_its_sums_are_right(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(bytes(4 * MIB))
-    bootdisk.write_table(disk, [bootdisk.Partition("a", bootdisk._DATA_TYPE, MIB, MIB)])
+    bootdisk.write_table(disk, [bootdisk.DiskPart("a", bootdisk._DATA_TYPE, MIB, MIB)])
     data, last = disk.read_bytes(), 4 * MIB // 512 - 1
     assert header(data, 1) == (1, last, 2)
     assert header(data, last) == (last, 1, last - 32)
@@ -158,7 +158,7 @@ def test_a_disk_that_is_too_small_and_a_kernel_without_a_loader_are_refused(tmp_
 
 @pytest.mark.parametrize(("program", "package"), [("mformat", "mtools"), ("qemu-img", "qemu-utils")])
 def test_a_missing_tool_is_named_with_its_package(program: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.images.tools.shutil.which", lambda _name, path=None: None)
+    monkeypatch.setattr("cephlab.lab.images.tools.shutil.which", lambda _name, path=None: None)
     with pytest.raises(Unavailable, match=program) as caught:
         require(SystemTools(), program)
     assert package in caught.value.hint

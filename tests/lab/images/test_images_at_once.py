@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from cli.world import World
-from lab.arch import host_arch
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.images.cache import Cache
-from lab.images.claims import claim
-from lab.images.image import Image
-from lab.runs import Runs
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.claims import claim
+from cephlab.lab.images.image import Image
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakePreload, make_store
 from tests.fake_provider import FakeProvider, providers
 
@@ -125,7 +125,7 @@ def test_image_rm_refuses_what_is_claimed_then_removes_it_and_its_copies(tmp_pat
     assert (code, keeper.forgotten, image.root.is_dir()) == (2, [], True)
     assert "cephlab down one" in said
     world.runs.forget(run)
-    assert call(world, "prune")[2].strip() == "the engine holds another than 1"
+    assert call(world, "prune")[2].splitlines() == [f"home: {world.home.path}", "the engine holds another than 1"]
     code, said, _ = call(world, "image", "rm", "reef")
     assert (code, keeper.forgotten, image.root.exists()) == (0, [image.key], False)
     assert f"removed {image.oci_name} from the engine" in said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.images import build
+from cephlab.lab.images import build
 
 
 def test_certificates_become_one_bundle(tmp_path: Path) -> None:

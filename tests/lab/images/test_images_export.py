@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from lab import process
-from lab.arch import Arch, host_arch
-from lab.errors import CommandFailed, SpecError, Unavailable
-from lab.home import Home
-from lab.images import cache as cache_module
-from lab.images.cache import Cache
-from lab.images.export import Form, export_image
-from lab.images.image import Image, pulled_image
-from lab.images.tools import SystemTools
-from lab.process import Result
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CommandFailed, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.images import cache as cache_module
+from cephlab.lab.images.cache import Cache
+from cephlab.lab.images.export import Form, export_image
+from cephlab.lab.images.image import Image, pulled_image
+from cephlab.lab.images.tools import SystemTools
+from cephlab.lab.spec.arch import Arch, host_arch
 from tests.fake_image_tools import FOREIGN, FakePreload, FakeTools, make_store
 
 NATIVE = host_arch()

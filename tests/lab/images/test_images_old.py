@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import host_arch
-from lab.images.recipe import read_recipes
-from lab.images.resolve import DebianSource, resolve
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.images.resolve import DebianSource, resolve
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakeTools, make_store
 
 NATIVE = host_arch()

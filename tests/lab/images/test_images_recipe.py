@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.images.recipe import RECIPES, Recipe, read_recipes
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.images.recipe import RECIPES, Recipe, read_recipes
+from cephlab.lab.spec.arch import Arch
 
 BOOK = read_recipes()
 

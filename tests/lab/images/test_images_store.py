@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import host_arch
-from lab.errors import LabBroken, LabError, SpecError, Unavailable
-from lab.home import Home
-from lab.images import store as store_module
-from lab.images.cache import image_key
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.images import store as store_module
+from cephlab.lab.images.cache import image_key
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FOREIGN, VERSIONS, FakePreload, FakeTools, make_store
 
 NATIVE = host_arch()
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def entries(folder: Path) -> list[str]:
@@ -146,8 +146,8 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, error: BaseExceptio
 KILLED = """
 import sys
 from pathlib import Path
-from lab import process
-from lab.arch import host_arch
+from cephlab.lab.base import process
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakeTools, make_store
 
 def linger(root):
@@ -220,7 +220,7 @@ def test_threads_that_want_the_same_image_build_it_once(tmp_path: Path) -> None:
 BUILDER = """
 import sys, time
 from pathlib import Path
-from lab.arch import host_arch
+from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakeTools, make_store
 
 def slow(root):

@@ -10,10 +10,10 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
-from lab import process
-from lab.arch import Arch, host_arch
-from lab.errors import CommandFailed, Unavailable
-from lab.images import shim
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CommandFailed, Unavailable
+from cephlab.lab.images.shim import compiler as shim
+from cephlab.lab.spec.arch import Arch, host_arch
 
 NATIVE = host_arch()
 FOREIGN = next(arch for arch in Arch if arch is not NATIVE)
@@ -72,7 +72,7 @@ def toolchain(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     arch: Arch = request.param
     made = Toolchain(arch, tmp_path_factory.mktemp(arch))
     try:
-        made.build(shim.AIO_TEST, "aio_test")
+        made.build("aio_test.c", "aio_test")
     except Unavailable as reason:
         pytest.skip(str(reason))
     if arch is not NATIVE and shutil.which(arch.qemu_user) is None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import host_arch
-from lab.faults.monitors import SKEW, SKEW_VARIABLE
-from lab.images import shim
+from cephlab.lab.faults.monitors import SKEW, SKEW_VARIABLE
+from cephlab.lab.images.shim import compiler as shim
+from cephlab.lab.spec.arch import host_arch
 
 CLOCKS = (
     "import json, time; print(json.dumps([time.time(), time.clock_gettime(time.CLOCK_REALTIME), time.monotonic()]))"

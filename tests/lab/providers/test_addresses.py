@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from lab.providers import addresses
+from cephlab.lab.providers import addresses
 
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth0\t00000000\t0102A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0

@@ -13,19 +13,19 @@ from typing import Any, cast
 import docker
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.cluster import raise_cluster
-from lab.errors import LabBroken, Unavailable
-from lab.home import Home
-from lab.images.image import Image
-from lab.providers import binfmt
-from lab.providers.container.engine import Engine
-from lab.providers.container.provider import ContainerProvider
-from lab.runs import Runs
-from lab.spec import build_spec
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers import binfmt
+from cephlab.lab.providers.container.engine import Engine
+from cephlab.lab.providers.container.provider import ContainerProvider
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.layout import build_spec
 from tests.fake_provider import FOREIGN
-from tests.test_container_engine import ENABLED
-from tests.test_container_images import Api, Client
+from tests.lab.providers.test_container_engine import ENABLED
+from tests.lab.providers.test_container_images import Api, Client
 
 
 class Empty(Api):

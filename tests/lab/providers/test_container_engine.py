@@ -15,12 +15,13 @@ import docker
 import docker.errors
 import pytest
 
-from lab.arch import Arch
-from lab.errors import LabBroken, Unavailable
-from lab.providers import binfmt
-from lab.providers.container.engine import Engine, NoSocket, candidates, connect, engine_errors, find_engine
-from lab.providers.container.provider import ContainerProvider
-from lab.spec import Capability
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.providers import binfmt
+from cephlab.lab.providers.container.engine import Engine, candidates, connect, engine_errors, find_engine
+from cephlab.lab.providers.container.provider import ContainerProvider
+from cephlab.lab.providers.engine.answers import NoSocket
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
 
 
 @pytest.fixture

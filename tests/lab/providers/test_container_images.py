@@ -10,18 +10,18 @@ from typing import Any, cast
 import docker
 import pytest
 
-from lab.arch import Arch
-from lab.errors import LabBroken, SpecError, Unavailable
-from lab.home import Home
-from lab.images.image import Image
-from lab.providers.base import Provider
-from lab.providers.container.engine import Engine
-from lab.providers.container.provider import ContainerProvider
-from lab.prune import forget_copies, stray_copies
-from lab.runs import Runs
-from lab.spec import build_spec
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.cluster.prune import forget_copies, stray_copies
+from cephlab.lab.images.image import Image
+from cephlab.lab.providers.base import Provider
+from cephlab.lab.providers.container.engine import Engine
+from cephlab.lab.providers.container.provider import ContainerProvider
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.layout import build_spec
 from tests.fake_provider import FakeProvider
-from tests.test_container_removal import OURS, refusal
+from tests.lab.providers.test_container_removal import OURS, refusal
 
 KEY, OTHER = "a" * 64, "b" * 64
 IMAGE = Image("reef", Arch.X86_64, KEY, Path("/cache/root"))

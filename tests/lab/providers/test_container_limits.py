@@ -6,17 +6,22 @@ import json
 import os
 import resource
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import docker.errors
 import pytest
 import requests
 
-from lab.arch import Arch
-from lab.errors import LabBroken, LabError, SpecError, Unavailable
-from lab.providers.blockdevices import BlockDevices
-from lab.providers.container import limits, nodes
-from lab.spec import GIB, MIB, Disk, DiskClass, DiskLimits, Node
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.providers.blockdevices import BlockDevices
+from cephlab.lab.providers.container import limits, nodes
+from cephlab.lab.providers.engine import state
+from cephlab.lab.providers.engine.host import EngineHost
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB, MIB, Disk, DiskClass, DiskLimits, Node
 
+FILTER = Path(limits.__file__).with_name("seccomp.json")
 FREE = Disk("free")
 SLOW = Disk("slow", limits=DiskLimits(write_iops=100))
 SLOWER = Disk("slower", limits=DiskLimits(read_bytes_s=MIB))
@@ -41,9 +46,20 @@ def test_podman_as_root_is_given_this_machines_ceilings() -> None:
     assert 0 < soft == hard <= int(Path("/proc/sys/kernel/pid_max").read_text())
 
 
-def test_only_podmans_filter_of_system_calls_is_left_out() -> None:
-    assert limits.system_call_options(podman=False) == {}
-    assert limits.system_call_options(podman=True) == {"security_opt": ["seccomp=unconfined"]}
+def test_podman_here_gets_a_filter_of_ours_and_others_keep_their_own() -> None:
+    assert limits.system_call_options(podman_here=False) == {}
+    (option,) = limits.system_call_options(podman_here=True)["security_opt"]
+    assert Path(option.removeprefix("seccomp=")) == FILTER
+
+
+def test_the_filter_lets_bluestore_wait_and_forbids_what_no_node_needs() -> None:
+    described = json.loads(FILTER.read_text())
+    assert described["defaultAction"] == "SCMP_ACT_ERRNO"
+    asked = [entry for entry in described["syscalls"] if not entry.get("includes")]
+    allowed = {name for entry in asked if entry["action"] == "SCMP_ACT_ALLOW" for name in entry["names"]}
+    refused = {name for entry in asked if entry["action"] == "SCMP_ACT_ERRNO" for name in entry["names"]}
+    assert {"io_setup", "io_submit", "io_getevents", "io_pgetevents", "io_destroy"} <= allowed
+    assert {"bpf", "init_module", "kexec_load", "open_by_handle_at", "perf_event_open", "userfaultfd"} <= refused
 
 
 def test_every_ceiling_of_a_disk_becomes_its_option() -> None:
@@ -146,9 +162,11 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         BlockDevices(tmp_path).below(tmp_path / "absent")
 
 
-def test_a_disk_survives_being_written_down() -> None:
+def test_a_node_and_its_disks_survive_being_written_down() -> None:
     disk = Disk("d0", 5 * GIB, DiskClass.NVME, DiskLimits(read_iops=7, write_bytes_s=9))
-    assert nodes.disk_from("d0", json.loads(json.dumps(nodes.disk_state(disk, Path("/dev/loop3"))))) == disk
+    node = Node("n0", Arch.AARCH64, (disk,), cores=1.5, memory_bytes=GIB)
+    host = cast("EngineHost", SimpleNamespace(node=node, arch=node.arch, address="10.77.0.10", disks={"d0": disk}))
+    assert state.node_from("n0", json.loads(json.dumps(state.node_state(host)))) == node
 
 
 @pytest.mark.parametrize(

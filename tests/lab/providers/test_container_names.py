@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.home import Home
-from lab.providers.container import names
-from lab.runs import LABEL, Runs
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import LABEL
+from cephlab.lab.providers.container import names
+from cephlab.lab.providers.engine import places
 
 
 def test_names_of_different_runs_never_meet() -> None:
@@ -28,11 +29,6 @@ def test_labels_tell_two_homes_apart(tmp_path: Path) -> None:
     assert names.labels("demo", first) != names.labels("demo", second)
 
 
-def test_the_home_of_a_run_is_found_from_the_run(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    assert names.home_of(Runs(home).create("container")) == home
-
-
 def test_disks_are_below_the_volume_that_holds_them() -> None:
-    assert names.disk_file("d0").is_relative_to(names.DISKS_DIRECTORY)
-    assert not names.disk_device("d0").is_relative_to(names.DISKS_DIRECTORY)
+    assert places.disk_file("d0").is_relative_to(places.DISKS_DIRECTORY)
+    assert not names.disk_device("d0").is_relative_to(places.DISKS_DIRECTORY)

@@ -14,13 +14,14 @@ import docker.errors
 import pytest
 import requests
 
-from lab.errors import CleanupFailed, LabBroken
-from lab.home import Home
-from lab.providers.container import files
-from lab.providers.container.engine import Engine
-from lab.providers.container.execs import Where
-from lab.providers.container.provider import ContainerProvider
-from lab.providers.container.removal import Removal, runs_present
+from cephlab.lab.base.errors import CleanupFailed, LabBroken
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import RunId
+from cephlab.lab.providers.container import files
+from cephlab.lab.providers.container.engine import Engine
+from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.provider import ContainerProvider
+from cephlab.lab.providers.container.removal import Removal, runs_present
 
 HOME = Home(Path("/home/of/runs"))
 OURS = {"Labels": {"cephlab.run": "mine", "cephlab.home": str(HOME.path)}}
@@ -103,7 +104,8 @@ def engine(api: FakeApi) -> Engine:
 
 def test_everything_with_the_labels_goes_containers_first() -> None:
     api = FakeApi()
-    removal = Removal(engine(api), HOME, "mine").everything()
+    removal = Removal(engine(api), HOME, "mine")
+    removal.sweep()
     assert set(api.calls[:2]) == {"cephlab-mine.n0", "cephlab-mine.n1"}
     assert api.calls[2:] == ["cephlab-mine", "cephlab-mine.disks"]
     assert removal.errors == []
@@ -112,7 +114,8 @@ def test_everything_with_the_labels_goes_containers_first() -> None:
 
 def test_it_goes_on_after_an_error_and_tells_every_one() -> None:
     api = FakeApi(fails={"cephlab-mine.n0": 500, "cephlab-mine": 409})
-    removal = Removal(engine(api), HOME, "mine").everything()
+    removal = Removal(engine(api), HOME, "mine")
+    removal.sweep()
     assert len(api.calls) == 4
     assert sorted(removal.removed) == ["container cephlab-mine.n1", "volume cephlab-mine.disks"]
     assert len(removal.errors) == 2
@@ -120,7 +123,8 @@ def test_it_goes_on_after_an_error_and_tells_every_one() -> None:
 
 
 def test_what_somebody_else_removed_meanwhile_is_no_error() -> None:
-    removal = Removal(engine(FakeApi(fails={"cephlab-mine.n1": 404})), HOME, "mine").everything()
+    removal = Removal(engine(FakeApi(fails={"cephlab-mine.n1": 404})), HOME, "mine")
+    removal.sweep()
     assert removal.errors == []
     assert "container cephlab-mine.n1" not in removal.removed
 
@@ -152,7 +156,7 @@ def test_runs_with_anything_in_the_engine_are_found() -> None:
 def test_pruning_reports_what_is_left_and_lets_the_engine_go() -> None:
     api = FakeApi(fails={"cephlab-mine.disks": 409})
     with pytest.raises(CleanupFailed, match=r"cephlab-mine\.disks"):
-        ContainerProvider(find=lambda: engine(api)).prune(HOME, "mine")
+        ContainerProvider(find=lambda: engine(api)).prune(HOME, RunId("mine"))
     assert api.closed
 
 

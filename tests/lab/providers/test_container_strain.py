@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabBroken
-from lab.providers.container.strain import Group
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.container.strain import Group
 
 
 def proc(tmp_path: Path, text: str) -> Path:

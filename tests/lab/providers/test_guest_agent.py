@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from lab import clock
-from lab.errors import CommandFailed, CommandTimedOut, LabBroken
-from lab.providers.guest.host import GuestHost
-from lab.providers.guest.wire import Link
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
+from cephlab.lab.providers.agent.wire import Link
+from cephlab.lab.providers.guest.host import GuestHost
 from tests.agent_here import agent_here
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.providers.guest.clocks import ENOUGH_S, set_clock
+from cephlab.lab.providers.agent.clocks import ENOUGH_S, set_clock
 from tests.agent_here import agent_here
 
 

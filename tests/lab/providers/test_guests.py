@@ -9,19 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.images.kernels import Kernel
-from lab.images.recipe import read_recipes
-from lab.images.resolve import include_options
-from lab.providers.guest import boot, network, qemu, uml
-from lab.providers.guest.lab import claim_subnet
-from lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Parts
-from lab.providers.guest.provider import qemu as qemu_provider
-from lab.providers.guest.provider import uml as uml_provider
-from lab.runs import Runs
-from lab.spec import Capability, build_spec
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.images.resolve import include_options
+from cephlab.lab.providers.agent.wire import AGENT
+from cephlab.lab.providers.guest import boot, network, qemu, uml
+from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
+from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Interface, Parts
+from cephlab.lab.providers.guest.provider import qemu as qemu_provider
+from cephlab.lab.providers.guest.provider import uml as uml_provider
+from cephlab.lab.providers.host import cpu_time_distortion
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.layout import build_spec
 
 MIB = 1 << 20
 
@@ -72,7 +75,7 @@ def test_an_initramfs_is_what_the_kernel_unpacks(kernel: Kernel, tmp_path: Path)
     content = made.read_bytes()
     assert b"modules/order\0" in content
     assert b"dns_resolver.ko\nlibceph.ko\n" in content
-    assert (boot.AGENT / "__main__.py").read_bytes() in content
+    assert (AGENT / "__main__.py").read_bytes() in content
 
 
 def test_the_archive_names_sizes_and_ends() -> None:
@@ -105,7 +108,7 @@ def test_a_kernel_is_woken_each_second_from_before_it_can_take_it() -> None:
 
 def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("lab.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
+    monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
     uml.UmlMachines().start(order(tmp_path, Arch.X86_64))
     (argv,) = started
     assert argv[:2] == ["nsenter", "--"]
@@ -137,7 +140,9 @@ def test_without_a_kvm_that_boots_there_is_none(
     monkeypatch.setattr("os.access", lambda *_arguments: True)
     home = Home(tmp_path / "home").ensure()
     said = ["nothing"]
-    monkeypatch.setattr("lab.process.run", lambda argv, **_rest: subprocess.CompletedProcess(argv, 0, said[0], ""))
+    monkeypatch.setattr(
+        "cephlab.lab.base.process.run", lambda argv, **_rest: subprocess.CompletedProcess(argv, 0, said[0], "")
+    )
     machines = qemu.QemuMachines()
     machines.prepare(home, parts)
     assert machines.emulated(host_arch())
@@ -165,15 +170,24 @@ def test_paths_that_no_command_line_can_hold_are_refused(tmp_path: Path) -> None
 
 
 def test_a_provider_names_what_it_cannot_do_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.providers.guest.provider.shutil.which", lambda _name: None)
-    monkeypatch.setattr("lab.providers.guest.provider.host_arch", lambda: Arch.X86_64)
+    monkeypatch.setattr("cephlab.lab.images.tools.SystemTools.locate", lambda _self, _name: None)
+    monkeypatch.setattr("cephlab.lab.providers.guest.provider.host_arch", lambda: Arch.X86_64)
     for provider in (uml_provider(), qemu_provider()):
         lacking = provider.unavailable(build_spec([(Arch.X86_64, 1), (Arch.AARCH64, 1)]))
         assert lacking is not None
         assert "qemu-system" in lacking.hint
         assert Capability.FOREIGN_ARCH not in provider.capabilities()
         assert {Capability.OWN_KERNEL, Capability.POWER_CUT} <= provider.capabilities()
-    monkeypatch.setattr("lab.providers.guest.provider.host_arch", lambda: Arch.AARCH64)
+    monkeypatch.setattr("cephlab.lab.providers.guest.provider.host_arch", lambda: Arch.AARCH64)
     elsewhere = uml_provider().unavailable()
     assert elsewhere is not None
     assert "x86_64" in elsewhere.what
+
+
+def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path) -> None:
+    run = Runs(Home(tmp_path / "home")).create("uml")
+    lab = GuestLab(run, {Arch.X86_64: uml.UmlMachines(), Arch.AARCH64: qemu.QemuMachines()}, {}, "10.78.0.0/24", 1.0)
+    state = {"address": "10.78.0.10", "index": 0, "slots": {}}
+    lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, "n1": {**state, "arch": "aarch64", "index": 1}}})
+    assert "User-Mode Linux" in cpu_time_distortion(lab.hosts["n0"])
+    assert lab.hosts["n1"].emulated is ("emulated" in cpu_time_distortion(lab.hosts["n1"]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lab.errors import CommandFailed, CommandTimedOut
-from lab.providers.lines import LineServer, Tail
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
+from cephlab.lab.providers.dialogue import LineServer, Tail
 
 
 @dataclass
@@ -110,7 +110,7 @@ def test_a_program_that_ends_is_told_from_one_that_is_slow(server: LineServer, p
 
 
 def test_a_program_that_outlives_its_input_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.providers.lines.CLOSE_S", 0.01)
+    monkeypatch.setattr("cephlab.lab.providers.dialogue.CLOSE_S", 0.01)
     stubborn = Program(ends_by_itself=False)
     server = LineServer(stubborn, ["sleep"], "n0")
     server.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.providers.local.programs import respawning
+from cephlab.lab.providers.local.programs import respawning
 
 # argv: a file, codes. Ends with the next of the codes each time that it is started.
 COUNTING = 'file=$1; shift; n=$(wc -l < "$file"); echo x >> "$file"; shift $n; exit $1'

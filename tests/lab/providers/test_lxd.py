@@ -10,17 +10,17 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.errors import LabBroken, SpecError, Unavailable
-from lab.home import Home
-from lab.providers.lxd import LxdProvider, files, imported, limits, names, placement
-from lab.providers.lxd.host import LxdHost
-from lab.providers.lxd.placement import Machine
-from lab.providers.lxd.removal import Removal, runs_present
-from lab.providers.lxd.server import Server, addresses, connect, find_servers
-from lab.providers.lxd.transport import Address
-from lab.providers.lxd.where import Where
-from lab.spec import GIB, MIB, ClusterSpec, Disk, DiskLimits, Node
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.providers.lxd import LxdProvider, files, imported, limits, names, placement
+from cephlab.lab.providers.lxd.host import LxdHost
+from cephlab.lab.providers.lxd.placement import Machine
+from cephlab.lab.providers.lxd.removal import Removal, runs_present
+from cephlab.lab.providers.lxd.server import Server, addresses, connect, find_servers
+from cephlab.lab.providers.lxd.transport import Address
+from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB, MIB, ClusterSpec, Disk, DiskLimits, Node
 from tests.fake_lxd import FakeLxd, server_info, serving
 
 X86, ARM = Arch.X86_64, Arch.AARCH64
@@ -233,9 +233,10 @@ def test_a_run_is_removed_whole_and_nothing_else(lxd: FakeLxd, server: Server, t
     lxd.add("networks/lxdbr0", config={})
     lxd.add("instances/mine")
     before = dict(lxd.things)
-    assert Removal([server], other, "r1").everything().removed == []
+    assert Removal([server], other, "r1").everything() == []
     assert lxd.things == before
-    removal = Removal([server], home, "r1").everything()
+    removal = Removal([server], home, "r1")
+    removal.sweep()
     assert removal.errors == []
     assert removal.removed == ["instance n0", "volume d0", "project cephlab-r1", f"network {names.bridge_name('r1')}"]
     assert runs_present([server], home) == {"r2"}
@@ -247,7 +248,8 @@ def test_removal_goes_on_after_an_error_and_tells_it(lxd: FakeLxd, server: Serve
     home = Home(tmp_path)
     with_run(lxd, "r1", home)
     lxd.refuse.add("storage-pools/default/volumes/custom/d0")
-    removal = Removal([server], home, "r1").everything()
+    removal = Removal([server], home, "r1")
+    removal.sweep()
     assert "volume d0" in "".join(removal.errors)
     assert f"network {names.bridge_name('r1')}" in removal.removed
 
@@ -255,7 +257,8 @@ def test_removal_goes_on_after_an_error_and_tells_it(lxd: FakeLxd, server: Serve
 def test_an_instance_that_is_still_being_made_is_waited_for(lxd: FakeLxd, server: Server, tmp_path: Path) -> None:
     with_run(lxd, "r1", Home(tmp_path))
     lxd.busy["instances/n0"] = 1
-    removal = Removal([server], Home(tmp_path), "r1").everything()
+    removal = Removal([server], Home(tmp_path), "r1")
+    removal.sweep()
     assert removal.errors == []
     assert lxd.requests.count("DELETE instances/n0") == 2
 

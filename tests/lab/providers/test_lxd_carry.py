@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from lab.errors import LabBroken
-from lab.providers.lxd.carry import carry
-from lab.providers.lxd.server import Server
-from lab.providers.lxd.transport import Address
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.lxd.carry import carry
+from cephlab.lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.transport import Address
 
 SECRETS = {"control": "c0ffee", "fs": "feed"}
 

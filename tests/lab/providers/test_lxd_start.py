@@ -12,7 +12,7 @@ import pytest
 
 from tests.fake_lxd import FakeLxd, serving
 
-SCRIPT = Path(__file__).resolve().parent.parent / "ci" / "lxd"
+SCRIPT = Path(__file__).resolve().parents[3] / "ci" / "lxd"
 NEEDED = ("bash", "timeout", "sleep", "tail")
 
 Start = Callable[[], subprocess.CompletedProcess[str]]

@@ -12,25 +12,25 @@ from typing import Any
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.doctor import provider_needs
-from lab.errors import LabBroken, Unavailable
-from lab.home import HOME_VARIABLE, Home
-from lab.images.image import Image
-from lab.images.kernels import Kernel
-from lab.providers.guest import qemu
-from lab.providers.lxd import LxdProvider, imported, machines, names, nodes
-from lab.providers.lxd.carry import _order
-from lab.providers.lxd.host import LxdHost
-from lab.providers.lxd.kind import Supply
-from lab.providers.lxd.lab import LxdLab
-from lab.providers.lxd.machineimage import MachineImage
-from lab.providers.lxd.machines import Machines
-from lab.providers.lxd.server import Server, connect
-from lab.providers.lxd.transport import Address
-from lab.providers.select import PROVIDERS
-from lab.runs import Run
-from lab.spec import GIB, MIB, Capability, ClusterSpec, Disk, DiskLimits, Node
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.home import HOME_VARIABLE, Home
+from cephlab.lab.base.runs import Run, RunId
+from cephlab.lab.cluster.doctor import provider_needs
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.kernels import Kernel
+from cephlab.lab.providers.guest import qemu
+from cephlab.lab.providers.lxd import LxdProvider, imported, machines, names, nodes
+from cephlab.lab.providers.lxd.carry import _order
+from cephlab.lab.providers.lxd.host import LxdHost
+from cephlab.lab.providers.lxd.kind import Supply
+from cephlab.lab.providers.lxd.lab import LxdLab
+from cephlab.lab.providers.lxd.machineimage import MachineImage
+from cephlab.lab.providers.lxd.machines import Machines
+from cephlab.lab.providers.lxd.server import Server, connect
+from cephlab.lab.providers.lxd.transport import Address
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import GIB, MIB, Capability, ClusterSpec, Disk, DiskLimits, Node
 from tests.fake_lxd import FakeLxd, server_info, serving
 
 POOL = "storage-pools/default"
@@ -69,7 +69,7 @@ def server(endpoint: str) -> Iterator[Server]:
 
 @pytest.fixture
 def lab(server: Server, tmp_path: Path) -> LxdLab:
-    run = Run("r1", tmp_path / "runs" / "r1")
+    run = Run(RunId("r1"), tmp_path / "runs" / "r1")
     supply = Supply({(server.address.url, host_arch()): "f1"}, frozenset())
     made = LxdLab(Machines(), [server], run, "10.77.5.0/24", supply)
     made.add_nodes([node("n0", Disk("d0", 64 * MIB)), node("n1")])
@@ -83,7 +83,7 @@ def node(name: str, *disks: Disk, **limits: Any) -> Node:
 def test_a_machine_is_ordered_with_its_limits_and_a_block_volume(lxd: FakeLxd, server: Server) -> None:
     disk = Disk("d0", 64 * MIB)
     wanted = node("n0", disk, cores=1.5, memory_bytes=GIB)
-    host = LxdHost(server, PROJECT, wanted, "10.77.5.10", {"d0": disk}, Machines())
+    host = LxdHost(wanted, "10.77.5.10", {"d0": disk}, server, PROJECT, Machines())
     nodes.make(host, "r1", "f1", 24)
     assert lxd.orders(f"{POOL}/volumes/custom") == [
         {"name": "d0", "content_type": "block", "config": {"size": f"{64 * MIB}B"}}
@@ -118,7 +118,7 @@ def test_a_machine_gets_two_cores_and_two_gib_where_the_spec_says_nothing(lxd: F
 def test_what_replaced_the_secure_boot_setting_is_used_where_it_is_known(lxd: FakeLxd, endpoint: str) -> None:
     lxd.info["api_extensions"] = [*lxd.info["api_extensions"], "instance_boot_mode"]
     found = connect(Address(endpoint))
-    host = LxdHost(found, PROJECT, node("n0"), "10.77.5.10", {}, Machines())
+    host = LxdHost(node("n0"), "10.77.5.10", {}, found, PROJECT, Machines())
     nodes.make(host, "r1", "f1", 24)
     config = lxd.orders("instances")[0]["config"]
     assert config["boot.mode"] == "uefi-nosecureboot"
@@ -159,7 +159,7 @@ def test_a_disk_moves_between_machines_that_find_theirs_again(lxd: FakeLxd, lab:
 
 
 def test_a_second_process_finds_machines_as_machines(lab: LxdLab, tmp_path: Path) -> None:
-    found = LxdProvider(Machines()).attach(Run("r1", tmp_path / "runs" / "r1"), lab.state)
+    found = LxdProvider(Machines()).attach(Run(RunId("r1"), tmp_path / "runs" / "r1"), lab.state)
     host = found.hosts["n0"]
     assert isinstance(host, LxdHost)
     assert host.kind.own_kernel
@@ -170,19 +170,19 @@ def test_a_second_process_finds_machines_as_machines(lab: LxdLab, tmp_path: Path
 
 def test_a_machine_that_went_down_is_not_waited_for(lxd: FakeLxd, server: Server) -> None:
     lxd.add("instances/n0/state", PROJECT, status_code=102, processes=-1)
-    host = LxdHost(server, PROJECT, node("n0"), "10.77.5.10", {}, Machines())
+    host = LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, Machines())
     with pytest.raises(LabBroken, match="ended while it was starting"):
         nodes.start(host)
 
 
 def test_what_a_machine_says_of_itself_are_its_facts(monkeypatch: pytest.MonkeyPatch, lab: LxdLab) -> None:
-    monkeypatch.setattr("lab.providers.lxd.execs._fetch", lambda _where, _path: b"6.12-amd64\n2\n1000000\n")
+    monkeypatch.setattr("cephlab.lab.providers.lxd.execs._fetch", lambda _where, _path: b"6.12-amd64\n2\n1000000\n")
     facts = lab.hosts["n0"].facts()
     assert (facts.kernel, facts.cores, facts.memory_bytes) == ("6.12-amd64", 2.0, 1000000 << 10)
 
 
 def test_tunnels_leave_less_room_for_packets_inside_too(lxd: FakeLxd, server: Server) -> None:
-    nodes.make(LxdHost(server, PROJECT, node("n0"), "10.77.5.10", {}, Machines(), 1400), "r1", "f1", 24)
+    nodes.make(LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, Machines(), 1400), "r1", "f1", 24)
     assert lxd.orders("instances/n0/exec")[0]["command"][5] == "1400"
 
 
@@ -199,7 +199,7 @@ def test_a_killed_run_of_machines_is_found_and_removed(lxd: FakeLxd, endpoint: s
     lxd.add("profiles/default", PROJECT)
     provider = LxdProvider(Machines(), lambda: [connect(Address(endpoint))])
     assert provider.leftovers(home) == {"r1"}
-    removed = provider.prune(home, "r1")
+    removed = provider.prune(home, RunId("r1"))
     assert removed == ["instance n0", "instance n1", "volume d0", f"project {PROJECT}"]
     assert provider.leftovers(home) == frozenset()
 
@@ -265,7 +265,7 @@ def reason_of(endpoint: str, spec: ClusterSpec | None = None) -> Unavailable:
 
 @pytest.fixture
 def tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.images.tools.SystemTools.locate", lambda _self, name: f"/usr/bin/{name}")
+    monkeypatch.setattr("cephlab.lab.images.tools.SystemTools.locate", lambda _self, name: f"/usr/bin/{name}")
 
 
 @pytest.mark.usefixtures("tools")
@@ -320,7 +320,8 @@ def test_a_kvm_that_was_tried_in_vain_is_none(lxd: FakeLxd, endpoint: str, tmp_p
 
 def test_a_missing_tool_is_named_with_its_package(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lab.images.tools.SystemTools.locate", lambda _self, name: None if name == "mformat" else f"/usr/bin/{name}"
+        "cephlab.lab.images.tools.SystemTools.locate",
+        lambda _self, name: None if name == "mformat" else f"/usr/bin/{name}",
     )
     found = reason_of(endpoint)
     assert found.what == "mformat is not installed"

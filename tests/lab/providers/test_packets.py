@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab import process
-from lab.errors import CleanupFailed, CommandFailed
-from lab.process import Result
-from lab.providers import packets
-from lab.providers.packets import PacketFilter
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import CleanupFailed, CommandFailed
+from cephlab.lab.base.process import Result
+from cephlab.lab.providers import packets
+from cephlab.lab.providers.packets import PacketFilter
 
 LISTED = """-P INPUT ACCEPT -c 10 1000
 -A INPUT -s 127.77.5.1/32 -d 127.77.5.2/32 -m comment --comment "cephlab:ab:r1" -c 7 420 -j DROP

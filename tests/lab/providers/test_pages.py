@@ -8,29 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch, host_arch
-from lab.ceph.memory import Held, pools_of, resident_bytes
-from lab.checks import CHECKS, Outcome
-from lab.errors import LabBroken, SpecError, Unavailable
-from lab.history import History
-from lab.home import Home
-from lab.images import kernelbuild
-from lab.images.kernels import Kernel, KernelStore
-from lab.images.recipe import RECIPES, KernelRecipe, read_recipes
-from lab.process import Result
-from lab.providers.guest.lab import GuestLab
-from lab.providers.guest.machine import Make, Parts
-from lab.providers.guest.provider import GuestProvider
-from lab.providers.guest.provider import qemu as qemu_provider
-from lab.providers.guest.provider import uml as uml_provider
-from lab.providers.guest.qemu import QemuMachines
-from lab.providers.local import LocalProvider
-from lab.providers.select import choose
-from lab.runs import Runs
-from lab.scenario import Topology
-from lab.spec import MIB, Capability, ClusterSpec, Node, build_spec
-from lab.specfile import load_spec, spec_from_json, spec_to_json
-from suites.interop import pages
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result
+from cephlab.lab.base.runs import Runs
+from cephlab.lab.ceph.memory import Held, pools_of, resident_bytes
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import History
+from cephlab.lab.images import kernelbuild
+from cephlab.lab.images.kernels import Kernel, KernelStore
+from cephlab.lab.images.recipe import RECIPES, KernelRecipe, read_recipes
+from cephlab.lab.providers.guest.lab import GuestLab
+from cephlab.lab.providers.guest.machine import Make, Parts
+from cephlab.lab.providers.guest.provider import GuestProvider
+from cephlab.lab.providers.guest.provider import qemu as qemu_provider
+from cephlab.lab.providers.guest.provider import uml as uml_provider
+from cephlab.lab.providers.guest.qemu import QemuMachines
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.select import choose
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import MIB, Capability, ClusterSpec, Node
+from cephlab.lab.spec.layout import build_spec
+from cephlab.lab.spec.specfile import load_spec, spec_from_json, spec_to_json
+from cephlab.suites.interop import pages
 
 KIB = 1 << 10
 OTHER = next(arch for arch in Arch if arch is not Arch.AARCH64)
@@ -93,7 +94,7 @@ def test_a_node_gets_the_usual_kernel_where_that_fits_and_else_one_of_its_size(p
 
 
 def test_a_size_without_a_kernel_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.images.recipe.RecipeBook.kernels_with", lambda *_arguments: ())
+    monkeypatch.setattr("cephlab.lab.images.recipe.RecipeBook.kernels_with", lambda *_arguments: ())
     provider = replace(qemu_provider(), missing=lambda _archs: None)
     refused = provider.unavailable(spec(64 * KIB))
     assert refused is not None
@@ -102,9 +103,9 @@ def test_a_size_without_a_kernel_is_refused_before_anything_starts(monkeypatch: 
 
 
 def test_only_where_qemu_is_there_are_sizes_of_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.providers.guest.provider.shutil.which", lambda _name: None)
+    monkeypatch.setattr("cephlab.lab.images.tools.SystemTools.locate", lambda _self, _name: None)
     assert Capability.PAGE_SIZE not in qemu_provider().capabilities() | uml_provider().capabilities()
-    monkeypatch.setattr("lab.providers.guest.provider.shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("cephlab.lab.images.tools.SystemTools.locate", lambda _self, name: f"/usr/bin/{name}")
     assert Capability.PAGE_SIZE in qemu_provider().capabilities() & uml_provider().capabilities()
 
 

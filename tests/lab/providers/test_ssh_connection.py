@@ -1,4 +1,4 @@
-"""A connection that was lost a moment ago is made again, before its end can be told by its process."""
+"""A connection that was lost a moment ago is made again, before its end can be told; and what ssh is told to do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import host_arch
-from lab.inventory import Machine
-from lab.providers.ssh.connection import Connection
+from cephlab.lab.base import process
+from cephlab.lab.providers.ssh.connection import Connection, ssh_words, unreachable
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.inventory import Machine
 
 
 class Forwarding(Connection):
@@ -41,3 +42,65 @@ def test_it_is_tried_once_more_and_not_for_ever(tmp_path: Path) -> None:
     connection = Forwarding(tmp_path, tmp_path / "stale")
     with pytest.raises(ConnectionRefusedError):
         connection.socket_to("/there")
+
+
+# What the user's own settings say, and what ssh makes of them: asked of ssh itself.
+
+SETTINGS = """
+Host node
+    Port 2222
+    User somebody
+    UpdateHostKeys yes
+    CheckHostIP yes
+    Tunnel point-to-point
+    RemoteForward /tmp/there /tmp/here
+    LocalForward 7777 db:5432
+    DynamicForward 1080
+"""
+
+
+def settled(folder: Path, machine: Machine) -> dict[str, str]:
+    """Option -> value, as ssh would enter the machine with the settings above."""
+    settings = folder / "config"
+    settings.write_text(SETTINGS)
+    program, *words = ssh_words(machine)
+    done = process.run([program, "-F", str(settings), "-G", *words, machine.address])
+    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+
+
+def machine_of(**given: object) -> Machine:
+    return Machine("m", "node", "node", host_arch(), frozenset(), **given)  # type: ignore[arg-type]
+
+
+def test_what_the_inventory_leaves_out_is_what_the_users_settings_say(tmp_path: Path) -> None:
+    left_out = settled(tmp_path, machine_of())
+    assert (left_out["port"], left_out["user"]) == ("2222", "somebody")
+    written = settled(tmp_path, machine_of(port=22, user="ceph"))
+    assert (written["port"], written["user"]) == ("22", "ceph")
+
+
+def test_nothing_of_the_users_is_forwarded_and_no_key_is_written(tmp_path: Path) -> None:
+    found = settled(tmp_path, machine_of())
+    assert found["clearallforwardings"] == "yes"
+    assert found["tunnel"] == "false"
+    assert {option for option in found if option.endswith("forward")} == set()
+    assert found["updatehostkeys"] == "false"
+    assert found["checkhostip"] == "no"
+    assert found["stricthostkeychecking"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("port", "said", "told"),
+    [
+        (None, "ssh: connect to host node port 2222: Connection refused", "node port 2222"),
+        (None, "Connection timed out", "node port 22"),
+        (7422, "ssh: connect to host node port 7422: Connection refused", "node port 7422"),
+    ],
+)
+def test_what_is_told_of_a_machine_has_the_port_that_ssh_took(port: int | None, said: str, told: str) -> None:
+    assert told in unreachable(machine_of(port=port), said).what
+
+
+def test_a_place_in_known_hosts_has_the_port_that_ssh_took() -> None:
+    said = "No ED25519 host key is known for [node]:2222\nHost key verification failed."
+    assert "`ssh-keyscan -p 2222 node`" in unreachable(machine_of(), said).hint

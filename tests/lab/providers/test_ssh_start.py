@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from lab.providers.ssh.host import START
+from cephlab.lab.providers.ssh.host import START
 
 AT_ONCE_S = 20.0
 """Far below the patience for an agent that is slow."""

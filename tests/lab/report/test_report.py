@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lab.archive import Ending, Record, Writer, read_archive
-from lab.report import Agreement, Beside, Judged, limits_of, overall, render_report, seconds_text
-from lab.series import Line, line_chart
-from tests.test_archive import ENDED, FINE, MANIFEST, began, saw
+from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
+from cephlab.lab.report.page import Agreement, Beside, Judged, limits_of, overall, render_report, seconds_text
+from cephlab.lab.report.series import Line, line_chart
+from tests.lab.archive.test_archive import FINE, FITTING, MANIFEST, add
 
 CLUSTER: dict[str, Any] = {
     "name": "c1",
@@ -58,12 +58,11 @@ class Page(HTMLParser):
 
 
 def page(directory: Path, *records: Record, **manifest: Any) -> Page:
-    writer = Writer(directory / "a", {**MANIFEST, "clusters": [CLUSTER], **manifest})
+    writer = ArchiveWriter(directory / "a", {**MANIFEST, "clusters": [CLUSTER], **manifest})
     for record in records:
-        for kind, data in (began(), saw(1), saw(3), ENDED, ("aftermath", {**FINE, "allowed": {"harmless here": 2}})):
-            writer.history.record(record.scenario, kind, data)
-        writer.add(record)
-    writer.save()
+        add(writer, record, (("aftermath", {**FINE, "allowed": {"harmless here": 2}}), *FITTING[record.ending]))
+    if writer.manifest["state"] != "running":
+        writer.seal(render_report)
     return Page(render_report(read_archive(directory / "a")))
 
 
@@ -190,7 +189,7 @@ def test_durations_read_well(value: float | None, text: str) -> None:
 
 
 def test_what_is_beside_a_publication_is_on_the_page_with_its_answer(tmp_path: Path) -> None:
-    Writer(tmp_path / "a", {**MANIFEST, "clusters": [CLUSTER]}).seal(render_report)
+    ArchiveWriter(tmp_path / "a", {**MANIFEST, "clusters": [CLUSTER]}).seal(render_report)
     plot = line_chart("curves", [Line("tps", "none", ((1.0, 2.0), (2.0, 3.0)))], axis="threads")
     judged = tuple(Judged(f"finding {word}", "5.1", word, NASTY) for word in Agreement)
     made = Page(render_report(read_archive(tmp_path / "a"), Beside("A paper", "its title", (plot,), judged)))

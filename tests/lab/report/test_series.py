@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lab.arch import Arch
-from lab.history import History
-from lab.series import Line, plots, record_demand, record_series
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
-from lab.telemetry.demandfile import Measurement, measured_in
+from cephlab.lab.history.history import History
+from cephlab.lab.report.series import Line, plots, record_demand, record_look, record_series
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Measurement, measured_in
 
 COST = {
     Resource.CPU_USER_S: Interval(2e-4, 1.9e-4, 2.1e-4, 9),
@@ -54,18 +54,14 @@ def test_nothing_recorded_makes_no_chart() -> None:
 def test_what_a_tier_did_is_drawn_over_time_with_a_mark_for_each_run() -> None:
     recorder = History().recorder("cachetier.oltp")
     for number, stand in enumerate(("ample", "ample", "crowded")):
-        counters = {"tier_promote": number, "tier_flush": 1, "tier_try_flush": 2, "tier_evict": number}
-        recorder.record("tier", stand=stand, counters=counters, objects_dirty=number)
+        moved = {"promoted": number, "flushed": 3, "evicted": number}
+        record_look(recorder, "tier", stand, {"objects": moved, "dirty objects": {"dirty": number}}, more="facts")
     (plot,) = plots(recorder.events())
     assert plot.svg.count("<polyline") == 4
     assert [words.partition(" (")[0] for words in plot.words.split("; ")] == ["1: ample", "2: crowded"]
 
 
-def test_a_cache_that_does_not_count_promotions_is_drawn_by_what_it_counts() -> None:
-    recorder = History().recorder("dmcache.writecache")
-    for dirty in (1, 5):
-        recorder.record("cache", stand="writecache", total=10, free=10 - dirty, dirty=dirty)
-    assert [plot.title for plot in plots(recorder.events())] == ["cache: counters over time"]
+def test_one_look_is_no_course() -> None:
     recorder = History().recorder("dmcache.one-look")
-    recorder.record("cache", stand="x", dirty=1)
+    record_look(recorder, "cache", "x", {"dirty blocks": {"dirty": 1}})
     assert not plots(recorder.events())

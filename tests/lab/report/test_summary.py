@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lab.archive import Archive, Ending, Record, read_archive
-from lab.report import render_report
-from lab.summary import markdown, notices
-from tests.test_archive import write
+from cephlab.lab.archive.archive import Archive, Ending, Record, read_archive
+from cephlab.lab.report.page import render_report
+from cephlab.lab.report.summary import markdown, notices
+from tests.lab.archive.test_archive import add, write
 
 ODD = "osd.0: got `1` | <b>wanted</b>\nand 50%"
 
 
 def archive(tmp_path: Path) -> Archive:
     writer = write(tmp_path)
-    writer.add(Record("demo.fine", "demo", Ending.PASS, "12 observations hold", seconds=4.25))
-    writer.add(Record("demo.missing", "demo", Ending.SKIP, "no disks"))
-    writer.add(Record("demo.open[a=1,b=2]", "demo", Ending.INCONCLUSIVE, "too little load"))
-    writer.add(Record("demo.wrong", "demo", Ending.FAIL, ODD))
+    add(writer, Record("demo.fine", "demo", Ending.PASS, "12 observations hold", seconds=4.25))
+    add(writer, Record("demo.missing", "demo", Ending.SKIP, "no disks"))
+    add(writer, Record("demo.open[a=1,b=2]", "demo", Ending.INCONCLUSIVE, "too little load"))
+    add(writer, Record("demo.wrong", "demo", Ending.FAIL, ODD))
     writer.seal(render_report)
     return read_archive(tmp_path)
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from lab.history import Event
-from lab.operations import Act, Operation, Outcome, pack
-from lab.plot import Axis, Mark, Panel, Series, chart, short
-from lab.timeline import rates, timeline
+from cephlab.lab.history.history import Event
+from cephlab.lab.history.operations import Act, Operation, Outcome, pack
+from cephlab.lab.report.plot import Axis, Mark, Panel, Series, chart, short
+from cephlab.lab.report.timeline import rates, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.inventory import MAX_DIRECTORY, Inventory, Role, load_inventory, machine_from_json, machine_to_json
-from lab.providers.ssh.connection import ssh_words, unreachable
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.providers.ssh.connection import ssh_words, unreachable
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.inventory import (
+    MAX_DIRECTORY,
+    Inventory,
+    Role,
+    load_inventory,
+    machine_from_json,
+    machine_to_json,
+)
 
 GOOD = """
 user = "ceph"
@@ -55,7 +62,7 @@ def load(folder: Path, text: str) -> Inventory:
 def test_what_is_written_is_read(folder: Path) -> None:
     found = load(folder, GOOD)
     one, two = found.machines
-    assert (one.name, one.user, one.port, one.arch) == ("one", "ceph", 22, Arch.X86_64)
+    assert (one.name, one.user, one.port, one.arch) == ("one", "ceph", None, Arch.X86_64)
     assert (one.address, one.cluster_address, one.key) == ("192.0.2.1", "192.0.2.1", str(folder / "id"))
     assert (two.user, two.port, two.arch, two.directory) == ("root", 2222, Arch.AARCH64, "/srv/lab")
     assert (two.address, two.cluster_address) == ("two.example", "192.0.2.2")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lab.images.recipe import read_recipes
-from lab.releases import makes_a_pool, number_of
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.spec.releases import makes_a_pool, number_of
 
 
 @pytest.mark.parametrize(("release", "number"), [("hammer", 8), ("nautilus", 14), ("reef", 18), ("tentacle", 20)])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.spec import GIB, ClusterSpec, Disk, Node, Osd, build_spec
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import GIB, ClusterSpec, Disk, Node, Osd
+from cephlab.lab.spec.layout import Daemons, build_spec
 
 
 def spec(node: str = "n0", disk: str = "n0-block0", size: int = 1 << 30, **options: str) -> ClusterSpec:
@@ -39,6 +40,6 @@ def test_replicas_are_counted_however_ceph_spells_the_option() -> None:
 
 @pytest.mark.parametrize("disk_bytes", [GIB, 10 * GIB, 100 * GIB])
 def test_a_separate_db_holds_rocksdbs_logs_and_its_tables_beside(disk_bytes: int) -> None:
-    [node] = build_spec([(Arch.X86_64, 1)], disk_bytes=disk_bytes, separate_db=True).nodes
+    [node] = build_spec([(Arch.X86_64, 1)], Daemons(disk_bytes=disk_bytes, separate_db=True)).nodes
     db = next(disk for disk in node.disks if disk.name == node.osds[0].db)
     assert db.size_bytes >= max(2 * GIB, disk_bytes // 10)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import SpecError
-from lab.spec import DEFAULT_RELEASE, MIN_DISK_BYTES, UNKNOWN_RELEASE
-from lab.specfile import load_spec
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, MIN_DISK_BYTES, UNKNOWN_RELEASE
+from cephlab.lab.spec.specfile import load_spec
 
 DISK = '[[nodes.disks]]\nname = "d0"\n'
 OSD = '[[nodes.osds]]\nblock = "d0"\n'

@@ -10,26 +10,26 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner
 
-from cli.beside import other_image
-from cli.main import app
-from cli.measure import Request
-from cli.world import World
-from lab.arch import Arch
-from lab.ceph import conf
-from lab.errors import SpecError
-from lab.home import Home
-from lab.host import Host
-from lab.images.image import Image
-from lab.images.recipe import read_recipes
-from lab.telemetry import baselines
-from lab.telemetry.beside import Starts, enough
-from lab.telemetry.demand import Demand, Operation
-from lab.telemetry.demandfile import Measurement
-from lab.workloads import fio
-from lab.workloads.fio import FioJob
+from cephlab.cli.main import app
+from cephlab.cli.measure_request import MeasureRequest
+from cephlab.cli.side_by_side import other_image
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph import conf
+from cephlab.lab.images.image import Image
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry.demand import Demand, Operation
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.telemetry.side_by_side import Starts, enough
+from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob
 
 OLD, NEW = "aaaaaaaa0000", "bbbbbbbb0000"
-REQUEST = Request(
+REQUEST = MeasureRequest(
     operations=(("randwrite", 4096),),
     depth=16,
     low_depth=0,
@@ -75,7 +75,7 @@ def test_the_other_image_is_named_by_its_key_or_as_the_same(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("what", ["aaaaa", "cccccccc", ""])
 def test_a_key_that_means_no_one_image_is_refused(tmp_path: Path, what: str) -> None:
-    with pytest.raises(SpecError, match="there is no one image"):
+    with pytest.raises(SpecError, match="names no single image"):
         other_image(world(tmp_path), REQUEST, what, NEW)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from lab.arch import Arch
-from lab.checks.verdict import Outcome
-from lab.telemetry import demandfile
-from lab.telemetry.compare import Compared, compare, overall, settled
-from lab.telemetry.demand import Demand, Operation, Resource, Role
-from lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
-from lab.telemetry.measure import intervals
-from lab.telemetry.regression import covariates, paired, ratio
+from cephlab.cli.main import app
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.compare import Compared, compare, overall, settled
+from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
+from cephlab.lab.telemetry.measure import intervals
+from cephlab.lab.telemetry.regression import covariates, paired, ratio
 
 OPERATION = Operation("randwrite", 4096, depth=16)
 RETIRED = Resource.INSTRUCTIONS

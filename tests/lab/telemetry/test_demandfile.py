@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from lab.arch import Arch
-from lab.errors import SpecError
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
-from lab.telemetry.demandfile import Batch, Measurement
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Batch, Measurement
 
 DEMAND = Demand(
     operation=Operation("randwrite", 4096, depth=16),

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import LabBroken
-from lab.telemetry.accounting import Usage
-from lab.telemetry.demand import Resource, Role
-from lab.telemetry.instructions import Instructions, obstacle
-from lab.telemetry.readings import Reading, spent
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.telemetry.accounting import Usage
+from cephlab.lab.telemetry.demand import Resource, Role
+from cephlab.lab.telemetry.instructions import Instructions, obstacle
+from cephlab.lab.telemetry.readings import Reading, spent
 
 
 @dataclass

@@ -12,18 +12,18 @@ from typing import Any, cast
 
 import pytest
 
-from lab import clock
-from lab.cluster import Cluster
-from lab.errors import LabBroken, Unavailable
-from lab.host import HostProcess
-from lab.providers.guest.host import GuestHost
-from lab.providers.marks import TOKEN_VARIABLE
-from lab.telemetry import account_program, accounting
-from lab.telemetry.accounting import HERE, Units
-from lab.telemetry.demand import Resource, Role
-from lab.telemetry.kernels import Account, Teller, There, known_by
-from lab.telemetry.meter import Meter, accounted_by, busy_elsewhere_s, require_metered, runs_here
-from lab.telemetry.readings import spent
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.guest.host import GuestHost
+from cephlab.lab.providers.host import HostProcess
+from cephlab.lab.providers.marks import TOKEN_VARIABLE
+from cephlab.lab.telemetry import account_program, accounting
+from cephlab.lab.telemetry.accountants import Account, Teller, There, known_by
+from cephlab.lab.telemetry.accounting import HERE, Units
+from cephlab.lab.telemetry.demand import Resource, Role
+from cephlab.lab.telemetry.meter import Meter, accounted_by, busy_elsewhere_s, require_metered, runs_here
+from cephlab.lab.telemetry.readings import spent
 from tests.agent_here import agent_here
 
 BURN_S = 0.2
@@ -77,7 +77,7 @@ def test_a_host_says_of_its_processes_what_this_kernel_does(
     assert sorted(pids) == sorted(accounting.tree(process.ref["pid"]))
     assert len(pids) == 2
     told = kernel.read({Role.PRIMARY: pids}).usage[Role.PRIMARY]
-    own = accounting.usage_of(pids)
+    own = accounting.usage_of_trees({Role.PRIMARY: pids})[Role.PRIMARY]
     assert told.cpu_s == pytest.approx(own.cpu_s, rel=0.01)
     assert (told.user_s, told.system_s) == pytest.approx((own.user_s, own.system_s), rel=0.01)
     assert (told.threads, told.read_bytes, told.write_bytes) == (own.threads, own.read_bytes, own.write_bytes)
@@ -94,7 +94,7 @@ def test_processes_are_found_by_their_mark_where_nobody_knows_their_number(
     assert sorted(kernel.pids(marked)) == sorted(accounting.tree(process.ref["pid"]))
     with pytest.raises(LabBroken, match="not found there"):
         kernel.pids(cast("HostProcess", SimpleNamespace(ref={"token": "nobody"}, pid=0)))
-    with pytest.raises(LabBroken, match="nobody knows"):
+    with pytest.raises(LabBroken, match="no pid and no mark"):
         known_by(cast("HostProcess", SimpleNamespace(ref={}, pid=0)))
 
 
@@ -138,7 +138,7 @@ def test_a_meter_counts_on_a_host_and_calls_the_roles_by_it(
         one, two = meter.read(), meter.read()
     finally:
         meter.close()
-    own_s = accounting.usage_of(accounting.tree(process.ref["pid"])).cpu_s
+    own_s = accounting.usage_of_trees({Role.PRIMARY: accounting.tree(process.ref["pid"])})[Role.PRIMARY].cpu_s
     assert two.usage[Role.PRIMARY].cpu_s == pytest.approx(own_s, rel=0.01)
     used = spent(one, two)
     assert used.usage_times[Role.PRIMARY][0] < used.usage_times[Role.PRIMARY][1] < time.time()

@@ -9,24 +9,24 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner
 
-from cli.main import app
-from lab.arch import host_arch
-from lab.clock import VirtualClock
-from lab.cluster import Cluster
-from lab.errors import LabBroken, SpecError
-from lab.host import Host
-from lab.telemetry.accounting import Usage
-from lab.telemetry.bench import Bench
-from lab.telemetry.clients import Clients, PassClients
-from lab.telemetry.demand import Operation, Role
-from lab.telemetry.meter import COUNT, Meter
-from lab.telemetry.passes import load_in_passes
-from lab.telemetry.place import measuring_spec
-from lab.telemetry.plan import LEAST_OBJECTS, SEQ, Plan
-from lab.telemetry.readings import Reading
-from lab.telemetry.reference import Pace, Reference
-from lab.telemetry.statistics import Stop
-from lab.workloads.fio import NOTHING, Done, FioResult
+from cephlab.cli.main import app
+from cephlab.lab.base.clock import VirtualClock
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.telemetry.accounting import Usage
+from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.clients import Clients, PassClients
+from cephlab.lab.telemetry.demand import Operation, Role
+from cephlab.lab.telemetry.meter import COUNT, Meter
+from cephlab.lab.telemetry.passes import load_in_passes
+from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
+from cephlab.lab.telemetry.plan import LEAST_OBJECTS, SEQ, Plan
+from cephlab.lab.telemetry.readings import Reading
+from cephlab.lab.telemetry.reference import Pace, Reference
+from cephlab.lab.telemetry.statistics import Stop
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 
 OBJECTS, RATE, CPU_S = 400, 100.0, 0.004
 PLAN = Plan(Operation(SEQ, 4 << 20, 16), ("client",), image_bytes=OBJECTS * (4 << 20))
@@ -110,7 +110,7 @@ def test_a_pass_that_read_something_else_is_none() -> None:
 def test_a_pass_is_long_enough_and_fits_onto_the_disks() -> None:
     with pytest.raises(SpecError, match="too few objects"):
         replace(PLAN, image_bytes=(LEAST_OBJECTS - 1) * (4 << 20))
-    spec = measuring_spec(host_arch(), in_memory=True, held_bytes=2 << 30)
+    spec = measuring_spec(host_arch(), MeasuringLayout(in_memory=True, held_bytes=2 << 30))
     assert {disk.size_bytes for node in spec.nodes for disk in node.disks} == {4 << 30}
 
 

@@ -10,15 +10,15 @@ import time
 import psutil
 import pytest
 
-from lab.errors import LabBroken, SpecError
-from lab.telemetry import account_program, accounting, counters, describe
-from lab.telemetry.awake import kept_awake
-from lab.telemetry.bench import operations_of, per_operation
-from lab.telemetry.demand import Interval, Operation, Resource, Role
-from lab.telemetry.plan import Load, Plan
-from lab.telemetry.readings import Spent
-from lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width
-from lab.workloads.fio import Progress
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.telemetry import account_program, accounting, counters, describe
+from cephlab.lab.telemetry.awake import kept_awake
+from cephlab.lab.telemetry.bench import operations_of, per_operation
+from cephlab.lab.telemetry.demand import Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.plan import Load, Plan
+from cephlab.lab.telemetry.readings import Spent
+from cephlab.lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width
+from cephlab.lab.workloads.fio import Progress
 
 STAT = (
     "18253 (ceph-osd (x)) S 1 1 1 0 -1 4194304 68138 0 1 0 200 100 0 0 20 0 53 0 1261740 787161088 1000 1 " + "0 " * 27
@@ -52,7 +52,7 @@ def test_the_clock_of_a_process_is_its_own() -> None:
 
 
 def test_this_process_is_accounted_for_with_its_threads() -> None:
-    found = accounting.usage_of(accounting.tree(os.getpid()))
+    found = accounting.usage_of_trees({Role.PRIMARY: accounting.tree(os.getpid())})[Role.PRIMARY]
     assert found.cpu_s > 0
     assert found.resident_bytes > 1 << 20
     assert found.threads
@@ -63,7 +63,7 @@ def test_a_process_that_ended_is_trouble_not_zero() -> None:
     with pytest.raises(LabBroken, match="ended"):
         accounting.tree(4_000_001)
     with pytest.raises(LabBroken, match="4000001"):
-        accounting.usage_of([4_000_001])
+        accounting.usage_of_trees({Role.PRIMARY: [4_000_001]})[Role.PRIMARY]
 
 
 @pytest.mark.parametrize(

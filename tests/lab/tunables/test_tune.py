@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.errors import CleanupFailed, SpecError
-from lab.knobs.machine import Machine, limits_file
-from lab.knobs.options import CephOptions
-from lab.knobs.records import Records
-from lab.knobs.settings import Finding, Kind, Outcome, Scope, Setting, State
-from lab.knobs.tune import Site, Target, apply, check, revert
+from cephlab.lab.base.errors import CleanupFailed, SpecError
+from cephlab.lab.tunables.machine import Machine, limits_file
+from cephlab.lab.tunables.options import CephOptions
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.settings import Finding, Kind, Outcome, Scope, Setting, State
+from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
 from tests.fake_machine import SWAPS, FakeClient, FakeMachine, Killed
 
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"

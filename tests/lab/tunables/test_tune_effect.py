@@ -7,26 +7,26 @@ from typing import Any, cast
 
 import pytest
 
-from cli.measure import Request
-from cli.tune_effect import _saved
-from cli.world import World
-from lab.arch import Arch
-from lab.cluster import Cluster
-from lab.errors import LabBroken, SpecError
-from lab.home import Home
-from lab.knobs import effect
-from lab.knobs.effect import Effect, Row, measure_effect, rows
-from lab.knobs.options import CephOptions
-from lab.knobs.records import Records
-from lab.knobs.settings import Kind, Setting
-from lab.knobs.tune import Target
-from lab.telemetry import demandfile
-from lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
-from lab.telemetry.demandfile import Measurement
+from cephlab.cli.measure_request import MeasureRequest
+from cephlab.cli.tune_effect import _saved
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import demandfile
+from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demandfile import Measurement
+from cephlab.lab.tunables import effect
+from cephlab.lab.tunables.effect import Effect, Row, measure_effect, rows
+from cephlab.lab.tunables.options import CephOptions
+from cephlab.lab.tunables.records import Records
+from cephlab.lab.tunables.settings import Kind, Setting
+from cephlab.lab.tunables.tune import Target
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.profilefile import SHIPPED
 from tests.fake_machine import FakeClient
 from tests.fake_provider import FakeProvider, providers
-from tuning.demandsets import find_demands
-from tuning.profilefile import SHIPPED
 
 OPTION = Setting(Kind.CEPH, "osd_client_message_cap", "1024", "s", "osd")
 KNOWN = {"osd_client_message_cap": "256"}
@@ -120,7 +120,7 @@ def test_a_tunings_measurements_are_scaled_and_no_prediction_starts_from_them(tm
     shipped = (SHIPPED / "pve-epyc-3n.toml").read_text()
     world.home.profiles.mkdir()
     (world.home.profiles / "this-machine.toml").write_text(shipped.replace('"pve-epyc-3n"', '"this-machine"', 1))
-    request = Request(
+    request = MeasureRequest(
         operations=(("randwrite", 4096),),
         depth=16,
         low_depth=0,

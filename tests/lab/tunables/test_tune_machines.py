@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.main import app
-from cli.world import World
-from lab.arch import Arch
-from lab.attach.guard import NotPermitted
-from lab.attach.permit import Permit
-from lab.home import Home
-from lab.inventory import Inventory, Role
-from lab.inventory import Machine as Known
-from lab.knobs import inventory as places
-from lab.knobs.inventory import Permitted
-from lab.knobs.machine import Machine, Write
-from lab.process import Result as Ran
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.process import Result as Ran
+from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.inventory import Inventory, Role
+from cephlab.lab.spec.inventory import Machine as Known
+from cephlab.lab.tunables import inventory as places
+from cephlab.lab.tunables.inventory import Permitted
+from cephlab.lab.tunables.machine import Machine, Write
 from tests.fake_machine import FakeMachine
 from tests.fake_provider import FakeProvider, providers
 

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from lab.errors import CommandFailed, LabBroken
-from lab.host import Host
-from lab.workloads import fio, fioserver, together
-from lab.workloads.fio import Done, FioJob, FioResult
-from lab.workloads.together import Jobs, Together
+from cephlab.lab.base.errors import CommandFailed, LabBroken
+from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads import fio, fioserver, together
+from cephlab.lab.workloads.fio import Done, FioJob, FioResult
+from cephlab.lab.workloads.together import Jobs, Together
 
 JOB = FioJob("one", "rbd", "image", "randwrite", 4096, 16, 1 << 28, runtime_s=30, more={"ramp_time": "1"})
 FAILED = "<s1> fio: rbd_open failed.\nclient <s1>: exited with error 1\n"

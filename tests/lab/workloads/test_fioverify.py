@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lab.errors import LabBroken
-from lab.workloads.fioverify import Tally, Witness, read_tally
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.workloads.fioverify import Tally, Witness, read_tally
 
 
 def said(error: int, written: int, read: int) -> bytes:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from lab.checks import CHECKS, Outcome
-from lab.errors import CommandTimedOut, SpecError
-from lab.history import Event
-from lab.process import Result as Ended
-from lab.providers.select import PROVIDERS
-from lab.workloads import gtest
-from lab.workloads.gtest import Case, Result, Run
-from suites.interop import cephtests, objectstore
-from suites.interop.known_gtest import Known, read_known, reason_for, selection
+from cephlab.lab.base.errors import CommandTimedOut, SpecError
+from cephlab.lab.base.process import Result as Ended
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import Event
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.workloads import gtest
+from cephlab.lab.workloads.gtest import Case, Result, Run
+from cephlab.suites.interop import cephtests, objectstore
+from cephlab.suites.interop.known_gtest import Known, read_known, reason_for, selection
 
 PROGRAM = "ceph_test_made_up"
 
@@ -96,7 +96,7 @@ class FakeHost:
 
 def ran(stdout: str, code: int | None, report: bytes | None, wanted: Sequence[str]) -> Mapping[str, Case]:
     host: Any = FakeHost(stdout, code, report)
-    found = gtest.run_gtest(host, PROGRAM, wanted=wanted, env={}, timeout_s=5, report=PurePosixPath("/n/report.json"))
+    found = gtest.run_gtest(host, gtest.Call(PROGRAM, PurePosixPath("/n/report.json"), 5, {}), wanted)
     return {case.name: case for case in found.cases}
 
 

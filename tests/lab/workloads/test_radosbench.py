@@ -9,10 +9,10 @@ from typing import cast
 
 import pytest
 
-from lab.ceph import conf
-from lab.errors import LabBroken
-from lab.host import Host
-from lab.workloads.radosbench import BenchJob, parse, start
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph import conf
+from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads.radosbench import BenchJob, parse, start
 
 SUMMARY = """hints = 1
 Maintaining 16 concurrent writes of 4194304 bytes to objects of size 4194304 for up to 3 seconds or 0 objects

@@ -9,17 +9,17 @@ from typing import Any, cast
 
 import pytest
 
-from cli.measure import gateway_of
-from lab.arch import Arch
-from lab.cluster import Cluster
-from lab.errors import CephTrouble, SpecError
-from lab.gateway import Gateway
-from lab.telemetry.clients import FULL_PERCENT, ObjectClients, job_of
-from lab.telemetry.demand import Operation, Role
-from lab.telemetry.place import GATEWAY, measuring_spec
-from lab.telemetry.plan import Plan
-from lab.workloads import s3, s3_program
-from lab.workloads.s3 import S3Job
+from cephlab.cli.measure_request import gateway_of
+from cephlab.lab.base.errors import CephTrouble, SpecError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import Gateway
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry.clients import FULL_PERCENT, ObjectClients, job_of
+from cephlab.lab.telemetry.demand import Operation, Role
+from cephlab.lab.telemetry.place import GATEWAY, MeasuringLayout, measuring_spec
+from cephlab.lab.telemetry.plan import Plan
+from cephlab.lab.workloads import s3, s3_program
+from cephlab.lab.workloads.s3 import S3Job
 
 GET = Plan(Operation("get", 64 << 10, 8, replicas=3), ("client",), 8 << 20, gateway=GATEWAY)
 PUT = replace(GET, operation=replace(GET.operation, name="put"))
@@ -73,7 +73,7 @@ def test_a_plan_has_a_gateway_exactly_where_objects_go_through_one() -> None:
         with pytest.raises(SpecError, match="gateway"):
             replace(GET, **cast("dict[str, Any]", wrong))
     assert (gateway_of("get"), gateway_of("randread")) == (GATEWAY, "")
-    nodes = measuring_spec(Arch.X86_64, gateway=True).nodes
+    nodes = measuring_spec(Arch.X86_64, MeasuringLayout(gateway=True)).nodes
     assert [node.name for node in nodes if node.name == GATEWAY and not node.osds] == [GATEWAY]
 
 

@@ -1,0 +1,73 @@
+"""ci/bootstrap: what each job installs beyond the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ci.test_bootstrap import PACKAGES, ROOT, Bench, bench, write_script
+
+__all__ = ["bench"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "installed"),
+    [
+        (["demo"], True),
+        (["guests"], True),
+        (["uml"], True),
+        (["gate", "--tier", "full", "--suite", "demo"], True),
+        (["gate", "--suite=all"], True),
+        (["gate", "--lab", "uml"], True),
+        (["gate", "--lab", "local", "--suite", "other"], False),
+        (["other"], False),
+        (["install"], False),
+    ],
+)
+def test_a_suite_gets_what_it_takes_and_other_jobs_do_not(bench: Bench, argv: list[str], *, installed: bool) -> None:
+    bench.environment()
+    for name in ("demo", "other"):
+        (bench.root / "suites" / name).mkdir(parents=True)
+        (bench.root / "suites" / name / "__init__.py").touch()
+    rows = (
+        "tables   guests,uml,demo   cmd:tables   tables of modules\nbeside   other+guests   cmd:beside   never alone\n"
+    )
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + rows)
+    for name in ("unpack-roots", "shout", "python3", "apt-get"):
+        bench.record(name)
+    bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
+    said = bench.run("--check", *argv[:1]).stdout
+    if "--suite" not in " ".join(argv) and "--lab" not in argv:
+        assert ("tables: tables of modules" in said) == installed
+    assert not any(line.startswith("apt-get") for line in bench.log())
+    ended = bench.run(*argv)
+    assert ended.returncode == 0, ended.stderr
+    assert any(line.endswith(" tables") for line in bench.log()) == installed
+    assert not any("beside" in line for line in bench.log())
+
+
+def test_what_the_suites_of_a_test_run_on_guests_take_is_installed_for_it(bench: Bench) -> None:
+    bench.environment(cephlab="exit 0")
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "tabler   test   cmd:table    makes the table\n")
+    for name in ("unpack-roots", "shout", "python3", "apt-get"):
+        bench.record(name)
+    write_script(bench.root / "ci" / "lint", "exit 0")
+    assert bench.run("install").returncode == 0
+    assert "apt-get" not in "".join(bench.log())
+    bench.program("id", "echo 0")
+    assert bench.run("test").returncode == 0
+    assert any(line.startswith("apt-get") and line.endswith(" tabler") for line in bench.log())
+    packages = (ROOT / "ci" / "packages.txt").read_text().splitlines()
+    assert [line.split()[1].split(",")[:2] for line in packages if line.startswith("kmod ")] == [["test", "guests"]]
+
+
+def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench: Bench) -> None:
+    bench.environment()
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "raters   probe   cmd:rate    rates the cores\n")
+    for name in ("unpack-roots", "shout", "python3", "apt-get"):
+        bench.record(name)
+    bench.program("id", 'if [ "$1" = -u ]; then echo 0; else echo root; fi')
+    for other in ("install", "--check"):
+        assert "raters" not in bench.run(other).stdout
+    assert "apt-get" not in "".join(bench.log())
+    assert bench.run("probe").returncode == 0
+    assert any(line.startswith("apt-get") and line.endswith(" raters") for line in bench.log())

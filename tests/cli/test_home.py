@@ -1,0 +1,105 @@
+"""Which folder is the home, and which ones are refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import HOME_VARIABLE, Home, default_home, home_at
+from tests.cli.test_cli_clusters import call, leaves
+from tests.fake_provider import FakeProvider, abandoned_run, providers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+ODD = (
+    *("", "/a#b", "/a;b", "/a$b", "/a\\b", '/a"b', "/a'b", "/a,b", "/a:b"),
+    *("/a b", " /a", "/a ", "/a\n", "/a\rb", "/a\tb", "/a\u00a0b", "/\x01", "/\x7f"),
+)
+
+
+@pytest.mark.parametrize("path", ODD)
+def test_what_ceph_cannot_run_from_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, path)
+    with pytest.raises(SpecError, match=f"^{HOME_VARIABLE} names no folder") as caught:
+        default_home()
+    assert caught.value.detail.startswith(f"got {path!r}, wanted a path without")
+    with pytest.raises(SpecError, match="--home names no folder"):
+        home_at(path, "--home")
+
+
+def test_what_lies_below_an_odd_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = tmp_path / "a#b"
+    odd.mkdir()
+    monkeypatch.chdir(odd)
+    monkeypatch.setenv(HOME_VARIABLE, "lab")
+    with pytest.raises(SpecError, match="a#b/lab"):
+        default_home()
+    monkeypatch.delenv(HOME_VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(odd))
+    with pytest.raises(SpecError, match=r"by default(.|\n)*a#b/cephlab"):
+        default_home()
+
+
+def test_ordinary_paths_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, "/srv/Jörg_1.2-x+y@z=%/lab~")
+    assert default_home() == Home(Path("/srv/Jörg_1.2-x+y@z=%/lab~"))
+
+
+def commands() -> list[list[str]]:
+    """Every command, with as many words as it needs to be understood."""
+    root = typer.main.get_command(app)
+
+    def paths(command: Any, words: list[str]) -> list[list[str]]:
+        below = getattr(command, "commands", None)
+        if below is not None:
+            return [path for name, one in below.items() for path in paths(one, [*words, name])]
+        for one in command.params:
+            if one.required:
+                words = [*words, *([] if one.param_type_name == "argument" else one.opts[:1]), "x"]
+        return [words]
+
+    return paths(root, [])
+
+
+def test_no_command_takes_an_empty_variable_for_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(HOME_VARIABLE, "")
+    assert len(commands()) >= len(leaves(typer.main.get_command(app)))
+    for words in commands():
+        result = CliRunner().invoke(app, [*words, *(["--json"] if words[0] not in ("ceph", "shell") else [])])
+        assert result.exit_code == 2, words
+        assert f"{HOME_VARIABLE} names no folder" in result.stdout + result.stderr, words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bootstrap_does_not_take_an_empty_variable_for_the_default() -> None:
+    environment = {**os.environ, HOME_VARIABLE: ""}
+    refused = subprocess.run(
+        [shutil.which("bash") or "bash", str(ROOT / "ci/bootstrap"), "--check"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 2
+    assert "CEPHLAB_HOME: got ''" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "prune"])
+def test_the_home_that_was_looked_at_is_named(tmp_path: Path, command: str) -> None:
+    world = World(Home(tmp_path).ensure(), providers(FakeProvider()))
+    abandoned_run(world.home, "lost")
+    arguments = [command, *(["--dry-run"] if command == "prune" else [])]
+    assert f"home: {tmp_path}" in call(world, *arguments).stderr
+    assert json.loads(call(world, *arguments, "--json").stdout)["home"] == str(tmp_path)

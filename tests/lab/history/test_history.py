@@ -1,0 +1,112 @@
+"""Figures, limits and steps have one form each, which the schema knows; older forms are still read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cephlab.lab.archive.archive import read_archive
+from cephlab.lab.archive.schemas import WITH_SCHEMA, validate
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import Bound, History, Phase, Recorder
+from cephlab.lab.history.operations import pack
+from cephlab.lab.report.timeline import timeline
+from tests.lab.archive.test_archive import write
+from tests.lab.report.test_timeline import operation
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def noted(recorder: Recorder) -> None:
+    recorder.figure("rate", 10.0, "1/s", Bound("a paper", least=9.0, derivation=("18 / 2 = 9",)), interval=(9.5, 11.0))
+    recorder.figure("moved_bytes", 3, "B")
+    recorder.limit("moved_bytes", 4.0, "B", "the maps allow it")
+    recorder.step("take it out", Phase.BEGAN)
+    recorder.step("take it out", Phase.ENDED, 1.5)
+    recorder.step("power cut")
+
+
+def test_what_is_noted_fits_its_schema() -> None:
+    recorder = History().recorder("demo.0")
+    noted(recorder)
+    assert {event.kind for event in recorder.events()} == set(WITH_SCHEMA)
+    for event in recorder.events():
+        validate(event.kind, dict(event.data), "here")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "finding"),
+    [
+        ("figure", {"metric": "rate", "value": "fast", "unit": "1/s"}, "value"),
+        ("figure", {"metric": "rate", "value": 1, "unit": "1/s", "lowest": 0}, "lowest"),
+        ("limit", {"metric": "rate", "unit": "1/s", "why": ""}, "high"),
+        ("step", {"name": "cut", "phase": "done"}, "phase"),
+        ("step", {"phase": "began"}, "name"),
+    ],
+)
+def test_an_archive_with_another_form_is_refused(tmp_path: Path, kind: str, data: dict[str, Any], finding: str) -> None:
+    writer = write(tmp_path / "a")
+    writer.history.record("demo.0", kind, data)
+    with pytest.raises(SpecError, match=r"history\.jsonl:1 does not fit its schema") as error:
+        read_archive(tmp_path / "a")
+    assert finding in error.value.detail
+
+
+OLDER = (
+    ("figure", {"what": "rate", "value": 9, "low": 8, "high": 9, "unit": "B", "least": 1, "most": None, "why": "w"}),
+    ("figure", {"metric": "moved_bytes", "value": 3, "unit": "B"}),
+    ("step", {"what": "power cut"}),
+    ("step", {"name": "osd.0 to reef", "phase": "ended", "mix": {"reef": 1}}),
+)
+
+
+def test_older_forms_are_read_as_the_one_of_today(tmp_path: Path) -> None:
+    writer = write(tmp_path / "a")
+    for kind, data in OLDER:
+        writer.history.record("demo.0", kind, data)
+    rate, moved, cut, _ = (event.data for event in read_archive(tmp_path / "a").events)
+    assert (rate["metric"], rate["low"], rate["least"], rate["derivation"]) == ("rate", 8, 1, [])
+    assert (moved["low"], moved["high"], moved["least"], moved["why"]) == (3, 3, None, "")
+    assert (cut["name"], cut["phase"]) == ("power cut", "reached")
+
+
+def test_every_writer_uses_the_form_that_the_schema_knows() -> None:
+    words = [f'"{kind}",' for kind in WITH_SCHEMA]
+    files = [
+        path for folder in ("lab", "tuning", "fixtures", "suites", "cli") for path in (ROOT / folder).rglob("*.py")
+    ]
+    assert len(files) > 100
+    own = [
+        f"{path.relative_to(ROOT)}: record({word}"
+        for path in files
+        if path != ROOT / "lab" / "history" / "history.py"
+        for word in words
+        if f"record({word}" in "".join(path.read_text().split())
+    ]
+    assert own == []
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(10.0, Outcome.PASS), (1.0, Outcome.FAIL)])
+def test_a_figures_own_bound_counts_beside_service_too(value: float, outcome: Outcome) -> None:
+    recorder = History().recorder("s")
+    recorder.figure("rate", value, "1/s", Bound("a paper", least=9.0))
+    assert CHECKS["service"](recorder.events()).outcome is outcome
+
+
+def test_a_step_that_was_reached_is_drawn(tmp_path: Path) -> None:
+    """Written without a phase, as it was, it would have ended the report of a scenario with a load."""
+    writer = write(tmp_path / "a")
+    noted(writer.history.recorder("demo.0"))
+    for data in pack([operation(1.0), operation(2.0)]):
+        writer.history.record("demo.0", "operations", data)
+    writer.history.record("demo.0", "step", {"what": "power back"})
+    found = timeline(read_archive(tmp_path / "a").events)
+    assert found is not None
+    assert [(step.name, step.seconds) for step in found.steps] == [
+        ("take it out", 1.5),
+        ("power cut", None),
+        ("power back", None),
+    ]

@@ -1,0 +1,81 @@
+"""Kinds of daemons: each is whole, and a spec that names another is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph import conf
+from cephlab.lab.images.recipe import read_recipes
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services import CORE, SERVICES, daemons_on, refuse_unknown, role_sets
+from cephlab.lab.services.service import Service
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import ClusterSpec, Misfit, Node
+from cephlab.lab.spec.specfile import load_spec
+
+KEY = "AQAAAAAAAAAAABAAMDEyMzQ1Njc4OWFiY2RlZg=="  # type 0, 16 bytes; nobody's
+
+
+def host() -> Host:
+    made = SimpleNamespace(
+        name="n0",
+        address="127.1.2.3",
+        directory=PurePosixPath("/run/n0"),
+        root=PurePosixPath("/"),
+        arch=Arch.X86_64,
+        emulated=False,
+        push=lambda *_: None,
+    )
+    return cast("Host", made)
+
+
+def spec(*services: str) -> ClusterSpec:
+    return ClusterSpec((Node("n0", Arch.X86_64, mon=True, mgr=True, services=services),))
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.kind)
+def test_a_service_is_of_programs_that_its_image_has(service: Service) -> None:
+    assert service.argv(host(), "a")[0] in read_recipes().find("reef", Arch.X86_64, (service.role_set,)).programs
+
+
+@pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.kind)
+def test_only_a_client_of_cephs_has_an_entity(service: Service) -> None:
+    section = conf.render("fsid", {}, {}, {service.entity("a"): service.section(host(), "a")}).decode()
+    assert bool(service.caps) == (service.kind != "exporter")
+    assert not service.caps or service.new_entity("a", KEY).caps == service.caps
+    assert section.count(f"[{service.entity('a')}]") == bool(service.section(host(), "a"))
+
+
+def test_a_node_may_have_two_of_a_kind() -> None:
+    assert list(daemons_on(spec("rgw", "rgw.b", "mds").nodes[0])) == ["rgw.n0", "rgw.n0.b", "mds.n0"]
+
+
+def test_an_image_gets_what_its_services_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SERVICES, "demo", Service("demo", role_set="database"))
+    assert role_sets(spec("rgw")) == ("ceph",)
+    assert role_sets(spec("mds", "demo"), ("ceph", "hypervisor")) == ("ceph", "hypervisor", "database")
+
+
+@pytest.mark.parametrize("name", ["rgv", *CORE])
+def test_a_service_that_nobody_knows_is_refused_by_its_key(name: str) -> None:
+    with pytest.raises(SpecError, match="there is no service") as refused:
+        refuse_unknown(spec("rgw", name))
+    assert f"nodes.0.services: got '{name}', wanted: rgw, mds, exporter" in str(refused.value)
+
+
+@pytest.mark.parametrize("names", [("rgw", "rgw"), ("../rgw",), ("rgw.",)])
+def test_a_service_is_named_once_and_as_a_path_can_be(names: tuple[str, ...]) -> None:
+    with pytest.raises(Misfit) as refused:
+        spec(*names)
+    assert refused.value.key.startswith("nodes.0.services.")
+
+
+def test_a_spec_file_names_services(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    path.write_text('[[nodes]]\nname = "n0"\narch = "x86_64"\nmon = true\nmgr = true\nservices = ["rgw", "exporter"]\n')
+    assert load_spec(path).nodes[0].services == ("rgw", "exporter")

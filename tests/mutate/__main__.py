@@ -1,0 +1,140 @@
+"""`python -m tests.mutate`: every mutant of the modules in ci/mutants.toml is noticed, or is there with its reason."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutate.mutants import Mutant, mutants
+from tests.mutate.trial import ROOT, TIMED_OUT, Tried, tried
+
+LISTED = ROOT / "ci" / "mutants.toml"
+MOST_SURVIVE = 0.05
+
+Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """modules: path -> the test files that hold it; waiting: those that run only when they are named, as what survives
+    of them was not looked through; survivors: what may survive -> why.
+    """
+
+    modules: Mapping[str, Sequence[str]]
+    waiting: Mapping[str, Sequence[str]]
+    survivors: Mapping[Key, str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one module showed. new: survivors that are not listed; gone: listed ones that are noticed, or no mutants."""
+
+    module: str
+    mutants: int
+    survived: int
+    endless: int
+    new: tuple[Mutant, ...]
+    gone: tuple[Key, ...]
+
+
+def listed(text: str) -> Listed:
+    raw = tomllib.loads(text)
+    survivors: dict[Key, str] = {}
+    for one in raw.get("survivor", ()):
+        if not one["why"].strip():
+            raise SystemExit(f"ci/mutants.toml: {one['module']}, {one['place']}: a survivor needs its reason")
+        survivors[one["module"], one["place"], one["was"], one["now"]] = one["why"]
+    return Listed(raw["modules"], raw.get("waiting", {}), survivors)
+
+
+def judge(module: str, results: Sequence[Tried], survivors: Mapping[Key, str]) -> Found:
+    survived = [result.mutant for result in results if result.code == 0]
+    keys = {mutant.key for mutant in survived}
+    return Found(
+        module=module,
+        mutants=len(results),
+        survived=len(survived),
+        endless=sum(result.code == TIMED_OUT for result in results),
+        new=tuple(mutant for mutant in survived if mutant.key not in survivors),
+        gone=tuple(key for key in survivors if key[0] == module and key not in keys),
+    )
+
+
+def measure(module: str, tests: Sequence[str], survivors: Mapping[Key, str], jobs: int) -> Found:
+    began = time.monotonic()
+    made = list(mutants(module, (ROOT / module).read_text()))
+    found = judge(module, tried(module, made, tests, jobs), survivors)
+    show(found)
+    print(f"in {time.monotonic() - began:.0f} s", flush=True)
+    return found
+
+
+def show(found: Found) -> None:
+    """Print what one module showed, new survivors as they would be listed."""
+    print(f"{found.module}: {found.survived} of {found.mutants} mutants survive, {found.endless} ran without end")
+    for mutant in found.new:
+        fields = {"module": mutant.module, "place": mutant.place, "was": mutant.was, "now": mutant.now, "why": ""}
+        print("\n[[survivor]]", *(f"{name} = {_quoted(text)}" for name, text in fields.items()), sep="\n")
+    for key in found.gone:
+        print(f"\nlisted in ci/mutants.toml, and noticed by a test or no mutant any more: {key}")
+
+
+def tell(found: Sequence[Found]) -> int:
+    """Print what all modules showed together; 1 where something is to be done."""
+    total, survived = sum(one.mutants for one in found), sum(one.survived for one in found)
+    print(f"\n{survived} of {total} mutants survive ({survived / max(total, 1):.1%})")
+    new = Counter(one.module for one in found for _ in one.new)
+    if new:
+        print(f"not listed: {dict(new)}; write a test that notices each, or list it in ci/mutants.toml with its reason")
+    too_many = survived > MOST_SURVIVE * total
+    if too_many:
+        print(f"more than {MOST_SURVIVE:.0%} survive")
+    return int(bool(new) or too_many or any(one.gone for one in found))
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}'" if "'" not in text else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _changed_since(revision: str) -> set[str]:
+    """What differs from where this branch left that revision, committed or not."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    base = git("merge-base", revision, "HEAD").strip()
+    return set(git("diff", "--name-only", base, "--").splitlines())
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=__doc__)
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="only these, of those in ci/mutants.toml")
+    parser.add_argument("--changed", metavar="REVISION", help="only modules that changed since then, or their tests")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    chosen = parser.parse_args(arguments)
+    all_of_it = listed(LISTED.read_text())
+    tests = {**all_of_it.modules, **all_of_it.waiting}
+    modules = chosen.modules or list(all_of_it.modules)
+    unknown = {*modules, *(key[0] for key in all_of_it.survivors)} - tests.keys()
+    missing = [path for module, files in tests.items() for path in (module, *files) if not Path(ROOT, path).exists()]
+    if unknown or missing:
+        parser.error(f"ci/mutants.toml: not in its tables of modules: {sorted(unknown)}; no such files: {missing}")
+    if chosen.changed:
+        changed = _changed_since(chosen.changed)
+        modules = [module for module in modules if changed & {module, *tests[module]}]
+    if not modules:
+        print("no module of ci/mutants.toml changed")
+        return 0
+    return tell([measure(one, tests[one], all_of_it.survivors, chosen.jobs) for one in modules])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

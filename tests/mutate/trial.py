@@ -1,0 +1,230 @@
+"""Tests run against mutants, each in a process of its own, forked where everything is loaded already."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import select
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
+from itertools import zip_longest
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import pytest
+
+from tests.mutate.mutants import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY_BYTES = 6 << 30
+"""A mutant that allocates without end meets its own limit before the machine's."""
+SLOWER = 5.0
+"""A mutant may take this many times as long as the code as it is, and SPARE_S more, before it counts as endless."""
+SPARE_S = 10.0
+TIMED_OUT = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Tried:
+    """code: pytest's exit code, 0 where no test noticed anything."""
+
+    mutant: Mutant
+    code: int
+    took_s: float
+
+
+@dataclass(frozen=True)
+class _Running:
+    mutant: Mutant
+    pid: int
+    began_s: float
+
+
+def tried(module: str, mutants: Sequence[Mutant], tests: Sequence[str], jobs: int) -> list[Tried]:
+    """Each mutant with how its tests ended; one that runs without end counts as noticed.
+
+    SystemExit when the tests do not pass on the code as it is.
+    """
+    with tempfile.TemporaryDirectory(prefix="mutate-") as folder:
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = folder
+        unchanged = Mutant(module, "", "", "", (ROOT / module).read_text())
+        (plain,) = _supervised([unchanged], lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), 1, 600.0)
+        if plain.code:
+            output = Path(folder, "output").read_text(errors="replace")
+            raise SystemExit(f"{module}: its tests do not pass on the code as it is\n{output[-4000:]}")
+        limit_s = plain.took_s * SLOWER + SPARE_S
+        within = [mutant for mutant in mutants if mutant.within and _fits(unchanged, mutant)]
+        results = Path(folder, "results")
+        os.waitpid(_fork(lambda: _swapped(module, within, tests, jobs, limit_s, folder)), 0)
+        if not results.exists():
+            raise SystemExit(f"{module}: {Path(folder, 'output').read_text(errors='replace')[-4000:]}")
+        others = [mutant for mutant in mutants if mutant not in within]
+        fresh = _supervised(others, lambda mutant: _fork(lambda: _whole(tests, mutant, folder)), jobs, limit_s)
+        found: list[Tried] = pickle.loads(results.read_bytes())
+        return [*found, *fresh]
+
+
+def _swapped(
+    module: str, mutants: Sequence[Mutant], tests: Sequence[str], jobs: int, limit_s: float, folder: str
+) -> int:
+    swapping = _Swapping(ROOT / module, mutants, jobs, limit_s)
+    code = _pytest(tests, folder, swapping)
+    Path(folder, "results").write_bytes(pickle.dumps(swapping.found))
+    return code
+
+
+@dataclass
+class _Swapping:
+    """A pytest plugin: collects the tests once, and runs them for each mutant in a fork with changed functions.
+
+    What a test module works out while it is collected, in a parametrize, was worked out by the code as it is.
+    """
+
+    path: Path
+    mutants: Sequence[Mutant]
+    jobs: int
+    limit_s: float
+    found: list[Tried] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        functions = _functions(self.path)
+
+        def start(mutant: Mutant) -> int:
+            return _fork(lambda: _items(session, functions, mutant))
+
+        self.found.extend(_supervised(self.mutants, start, self.jobs, self.limit_s))
+        return True
+
+
+def _supervised(
+    mutants: Iterable[Mutant], start: Callable[[Mutant], int], jobs: int, limit_s: float
+) -> Iterator[Tried]:
+    waiting = iter(mutants)
+    running: dict[int, _Running] = {}
+    poll = select.poll()
+    while True:
+        while len(running) < jobs and (mutant := next(waiting, None)) is not None:
+            pid = start(mutant)
+            watched = os.pidfd_open(pid)
+            poll.register(watched, select.POLLIN)
+            running[watched] = _Running(mutant, pid, time.monotonic())
+        if not running:
+            return
+        poll.poll(500)
+        for watched, one in list(running.items()):
+            took = time.monotonic() - one.began_s
+            ended, status = os.waitpid(one.pid, os.WNOHANG)
+            if not ended and took < limit_s:
+                continue
+            with suppress(ProcessLookupError):
+                os.killpg(one.pid, signal.SIGKILL)
+            if not ended:
+                _, status = os.waitpid(one.pid, 0)
+            poll.unregister(watched)
+            os.close(watched)
+            del running[watched]
+            yield Tried(one.mutant, os.waitstatus_to_exitcode(status), took)
+
+
+def _fork(run: Callable[[], int]) -> int:
+    pid = os.fork()
+    if pid:
+        with suppress(PermissionError, ProcessLookupError):
+            os.setpgid(pid, pid)
+        return pid
+    code = 3
+    try:
+        with suppress(PermissionError):
+            os.setpgid(0, 0)
+        code = run()
+    except BaseException:
+        traceback.print_exc()
+        raise
+    finally:
+        os._exit(code)
+
+
+def _whole(tests: Sequence[str], mutant: Mutant, folder: str) -> int:
+    """Everything of the project is imported anew, the mutant's text in place of its module's."""
+    _load_instead(ROOT / mutant.module, mutant.source)
+    return _pytest(tests, folder)
+
+
+def _pytest(tests: Sequence[str], folder: str, *plugins: object) -> int:
+    null, output = os.open(os.devnull, os.O_RDONLY), os.open(Path(folder, "output"), os.O_WRONLY | os.O_CREAT)
+    os.dup2(null, 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.chdir(ROOT)
+    sys.argv = ["pytest"]
+    # Captured by files that all forks would share, output is left alone instead. Loading hypothesis takes longer than
+    # most modules' tests; tests that use it load it themselves, and its plugin only adds to what is printed.
+    options = ["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    code = int(pytest.main([*options, *tests], plugins=list(plugins)))
+    sys.stdout.flush()
+    return code
+
+
+def _load_instead(path: Path, source: str) -> None:
+    """Have the import system take this text for that file, by whatever name it is imported."""
+    plain = SourceFileLoader.get_code
+
+    def get_code(self: Any, fullname: str) -> CodeType | None:
+        if Path(self.path).resolve() == path:
+            return compile(source, self.path, "exec")
+        code: CodeType | None = plain(self, fullname)
+        return code
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def _functions(path: Path) -> Mapping[str, Sequence[FunctionType]]:
+    """Qualified name -> the functions of a module, wherever they are referred to."""
+    gc.unfreeze()
+    named: dict[str, list[FunctionType]] = defaultdict(list)
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType) and Path(thing.__code__.co_filename).resolve() == path:
+            named[thing.__code__.co_qualname].append(thing)
+    return named
+
+
+def _items(session: pytest.Session, functions: Mapping[str, Sequence[FunctionType]], mutant: Mutant) -> int:
+    """The tests that were collected, with the code of each function taken from the mutant's text."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    for code in _codes(_compiled(mutant)):
+        for function in functions.get(code.co_qualname, ()):
+            function.__code__ = code
+    for item, following in zip_longest(session.items, session.items[1:]):
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return 1
+    return 0
+
+
+def _fits(plain: Mutant, mutant: Mutant) -> bool:
+    """Whether functions that exist can take over the mutant's code: not where it refers to other names around it."""
+    both = [[(code.co_qualname, code.co_freevars) for code in _codes(_compiled(one))] for one in (plain, mutant)]
+    return both[0] == both[1]
+
+
+def _compiled(mutant: Mutant) -> CodeType:
+    return compile(mutant.source, str(ROOT / mutant.module), "exec")
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes(constant)

@@ -1,0 +1,170 @@
+"""A cluster as it stands: green when it is sound, red by name for each thing that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.ceph.pgs import Pg
+from cephlab.lab.ceph.status import parse_status
+from cephlab.lab.checks import Outcome, Verdict
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
+from cephlab.lab.workloads.together import Together
+from cephlab.suites.standing import load, looks
+from tests.fake_stage import verdict_of
+
+KINDS = {"mon.a": "n0", "mon.b": "n1", "mgr.a": "n0", "osd.0": "n0", "osd.1": "n1"}
+ANSWERS: dict[str, Any] = {
+    "quorum_status": {"quorum_names": ["b", "a"]},
+    "time-sync-status": {"time_skew_status": {"a": {"skew": 0.0}, "b": {"skew": -0.04}}},
+    "versions": {"overall": {"ceph version 18.2.7": 5}},
+    "osd metadata": [{"id": 0, "arch": "x86_64"}, {"id": 1, "arch": "aarch64"}],
+    "mon metadata": [{"name": "a", "arch": "x86_64"}, {"name": "b", "arch": "aarch64"}],
+    "mgr metadata": [{"name": "a", "arch": "x86_64"}],
+    "osd dump": {"pools": [{"pool": 1, "pg_num": 2, "size": 2}]},
+}
+STATUS: dict[str, Any] = {
+    "health": {"status": "HEALTH_OK"},
+    "mgrmap": {"available": True},
+    "osdmap": {"num_osds": 2, "num_up_osds": 2, "num_in_osds": 2},
+    "pgmap": {"num_pgs": 2, "pgs_by_state": [{"state_name": "active+clean", "count": 2}]},
+}
+
+
+def standing(
+    answers: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    acting: tuple[int, ...] = (0, 1),
+    both_on: str = "",
+) -> SimpleNamespace:
+    """A cluster of two machines that answers so; both_on: the machine that both OSDs are on."""
+    archs = {"n0": Arch.X86_64, "n1": Arch.AARCH64}
+    daemons = {
+        name: SimpleNamespace(
+            id=name.partition(".")[2], kind=name.partition(".")[0], host=SimpleNamespace(name=node, arch=archs[node])
+        )
+        for name, node in KINDS.items()
+    }
+
+    def host_of(name: str) -> SimpleNamespace:
+        return SimpleNamespace(name=both_on) if both_on else cast("SimpleNamespace", daemons[name].host)
+
+    said = {**ANSWERS, **(answers or {})}
+    client = SimpleNamespace(
+        mon=lambda command: said[command],
+        pgs=lambda ids: [Pg(pgid, "active+clean", 1, acting, acting[0]) for pgid in ids],
+    )
+    found = parse_status({**STATUS, **(status or {})})
+    return SimpleNamespace(
+        client=client, daemons=daemons, daemon=daemons.__getitem__, host_of=host_of, status=lambda: found
+    )
+
+
+LOOKS = {scenario.name.removeprefix("standing."): scenario for scenario in looks.SCENARIOS}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_a_sound_cluster_stands(name: str) -> None:
+    assert verdict_of(LOOKS[name], standing()).outcome is Outcome.PASS
+
+
+def osdmap(**counts: int) -> dict[str, Any]:
+    return {"osdmap": {**STATUS["osdmap"], **counts}}
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster", "said"),
+    [
+        ("health", standing(status={"health": {"status": "HEALTH_WARN"}}), "health: got 'HEALTH_WARN'"),
+        ("health", standing(status=osdmap(num_up_osds=1)), "OSDs up and in: got [1, 2], wanted [2, 2]"),
+        ("health", standing(status=osdmap(num_in_osds=1)), "OSDs up and in: got [2, 1], wanted [2, 2]"),
+        ("health", standing(status={"mgrmap": {}}), "a manager serves: got False"),
+        (
+            "health",
+            standing(status={"pgmap": {"num_pgs": 1, "pgs_by_state": [{"state_name": "active", "count": 1}]}}),
+            "every PG active+clean: got False",
+        ),
+        ("quorum", standing({"quorum_status": {"quorum_names": ["a"]}}), "monitors in quorum: got ['a']"),
+        (
+            "quorum",
+            standing({"time-sync-status": {"time_skew_status": {"b": {"skew": -0.06}}}}),
+            "monitors whose clock is off by more than 0.05 s: got {'b': -0.06}",
+        ),
+        ("versions", standing({"versions": {"overall": {"one": 4, "two": 1}}}), "versions among all daemons: got 2"),
+        (
+            "versions",
+            standing({"osd metadata": [{"id": 1, "arch": "x86_64"}]}),
+            "architecture that osd.1 reports: got 'x86_64', wanted 'aarch64'",
+        ),
+        ("replicas", standing(acting=(1,)), "PGs without all their copies: got 2"),
+        ("replicas", standing(acting=(1, 2147483647)), "PGs without all their copies: got 2"),
+        ("replicas", standing(both_on="n0"), "PGs with two copies on one machine: got 2"),
+    ],
+)
+def test_what_is_wrong_with_a_standing_cluster_is_found(name: str, cluster: SimpleNamespace, said: str) -> None:
+    verdict = verdict_of(LOOKS[name], cluster)
+    assert verdict.outcome is Outcome.FAIL
+    assert verdict.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "cluster"),
+    [
+        ("health", standing(status={"pgmap": {"num_pgs": 0, "pgs_by_state": []}, "health": {"status": "HEALTH_OK"}})),
+        ("versions", standing({f"{kind} metadata": [] for kind in ("osd", "mon", "mgr")})),
+        ("replicas", standing({"osd dump": {"pools": []}})),
+    ],
+)
+def test_a_look_at_nothing_is_no_pass(name: str, cluster: SimpleNamespace) -> None:
+    assert verdict_of(LOOKS[name], cluster).outcome is not Outcome.PASS
+
+
+def written(operations: int = 1000, seconds: float = 5.0, errors: int = 0) -> FioResult:
+    return FioResult(NOTHING, Done(operations, operations * 4096, seconds, 200.0, 0.01, errors=errors))
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"),
+    [
+        (written(), Outcome.PASS),
+        (written(errors=1), Outcome.FAIL),
+    ],
+)
+def test_an_error_of_one_client_fails_the_load_of_all(
+    monkeypatch: pytest.MonkeyPatch, second: FioResult, outcome: Outcome
+) -> None:
+    assert loaded(monkeypatch, second).outcome is outcome
+
+
+@pytest.mark.parametrize("second", [written(operations=0), written(seconds=2.0)])
+def test_a_client_that_did_not_write_its_time_is_named(monkeypatch: pytest.MonkeyPatch, second: FioResult) -> None:
+    verdict = loaded(monkeypatch, second)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "writes from c1" in verdict.reason
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, second: FioResult) -> Verdict:
+    @contextmanager
+    def pool(cluster: object, name: str, kind: object, *, pg_num: int) -> Iterator[str]:
+        yield name
+
+    def run(jobs: Any, *, timeout_s: float) -> Together:
+        assert [job.target for _, job in jobs] == ["c0", "c1"]
+        return Together(jobs, {0: written(), 1: second})
+
+    monkeypatch.setattr("cephlab.suites.standing.load.pools.pool", pool)
+    monkeypatch.setattr("cephlab.suites.standing.load.together.run", run)
+    client = SimpleNamespace(rbd_create=lambda *_: None, rbd_remove=lambda *_: None)
+    cluster = SimpleNamespace(
+        load_nodes=lambda: ("c0", "c1"),
+        client=client,
+        client_name="client.admin",
+        patience=1.0,
+        hosts={name: SimpleNamespace(name=name) for name in ("c0", "c1")},
+    )
+    return verdict_of(load.SCENARIOS[0], cluster)

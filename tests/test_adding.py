@@ -1,0 +1,209 @@
+"""docs/adding.md by what it says: one new file, one place elsewhere, and what is added is picked up everywhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.code_tree import PACKAGES, ROOT
+
+PAGE = (ROOT / "docs/adding.md").read_text()
+
+
+@dataclass(frozen=True)
+class Addition:
+    """what: its row of the page. files: new ones, by path. changes: of the one file elsewhere: old text -> new text.
+
+    seen: Python that fails where what was added is not picked up.
+    """
+
+    what: str
+    seen: str
+    place: str = ""
+    files: dict[str, str] = field(default_factory=dict)
+    changes: dict[str, str] = field(default_factory=dict)
+
+
+RELEASE = '[releases.squid]\nsuite = "forky"\narchs = ["x86_64", "aarch64"]\n\n[releases.pacific]'
+ROLES = '[role_sets.demo]\npackages = ["hello"]\nprograms = ["hello"]\n\n[role_sets.database]'
+CHECK = '''"""Demo."""
+from cephlab.lab.checks.verdict import Outcome, Verdict
+
+def demo(events):
+    return Verdict(Outcome.INCONCLUSIVE, "nothing")
+'''
+FAULT = '''"""Demo."""
+from typing import ClassVar
+from cephlab.lab.faults.daemons import KillDaemon
+
+class Demo(KillDaemon):
+    name: ClassVar[str] = "demo"
+'''
+SERVICE = '''"""Demo."""
+from cephlab.lab.services.service import Service
+
+DEMO = Service("demo", program="sleep", role_set="database")
+'''
+PROVIDER = '''"""Demo."""
+from cephlab.lab.providers.local import LocalProvider
+
+class DemoProvider(LocalProvider):
+    name = "demo"
+'''
+SCENARIO = '''"""Demo."""
+from cephlab.lab.scenario.scenario import Scenario
+
+SCENARIOS = (Scenario("{suite}.demo", "goal", "method", lambda stage: None),)
+'''
+SUITE = '''"""Demo."""
+from cephlab.suites.demo.demo import SCENARIOS
+'''
+SUITE_TEST = '''"""Demo."""
+from cephlab.suites.demo import SCENARIOS
+from cephlab.suites.items import one_item_each
+
+test_scenario = one_item_each(SCENARIOS)
+'''
+TUNING = """title = "Demo"
+paper = "none"
+
+[[settings]]
+kind = "sysctl"
+key = "vm.swappiness"
+value = "1"
+source = "nowhere"
+"""
+
+ADDITIONS = (
+    Addition(
+        "a release",
+        "from cephlab.lab.images.recipe import read_recipes as r; assert 'squid' in r().releases",
+        "lab/images/recipes.toml",
+        changes={"[releases.pacific]": RELEASE},
+    ),
+    Addition(
+        "a role set",
+        "from cephlab.lab.images.recipe import read_recipes as r; assert 'demo' in r().role_sets",
+        "lab/images/recipes.toml",
+        changes={"[role_sets.database]": ROLES},
+    ),
+    Addition(
+        "a check",
+        "from cephlab.lab.checks import CHECKS; assert CHECKS['demo'](()).reason == 'nothing'",
+        "lab/checks/__init__.py",
+        {"lab/checks/demo.py": CHECK},
+        {
+            "from cephlab.lab.checks.figures": "from cephlab.lab.checks.demo import demo\n"
+            "from cephlab.lab.checks.figures",
+            "_ALL = (": "_ALL = (demo, ",
+        },
+    ),
+    Addition(
+        "a fault",
+        "from cephlab.suites.resilience import SCENARIOS as s; assert 'resilience.fault[demo]' in [x.name for x in s]",
+        "lab/faults/__init__.py",
+        {"lab/faults/demo.py": FAULT},
+        {
+            "from cephlab.lab.faults.fault": "from cephlab.lab.faults.demo import Demo\nfrom cephlab.lab.faults.fault",
+            "    KillDaemon,\n    StopDaemon,\n": "    Demo,\n    KillDaemon,\n    StopDaemon,\n",
+        },
+    ),
+    Addition(
+        "a kind of daemon",
+        "from cephlab.lab.scenario.topology import Topology as T; from cephlab.lab import services as s;"
+        "spec = T(services=(('n0', ('demo',)),)).spec('reef'); s.refuse_unknown(spec);"
+        "assert s.role_sets(spec) == ('ceph', 'database')",
+        "lab/services/__init__.py",
+        {"lab/services/demo.py": SERVICE},
+        {
+            "from cephlab.lab.services.exporter": "from cephlab.lab.services.demo import DEMO\n"
+            "from cephlab.lab.services.exporter",
+            "RGW, MDS,": "RGW, DEMO, MDS,",
+        },
+    ),
+    Addition(
+        "a provider",
+        "from cephlab.lab.providers.select import choose, provider; assert provider('demo').name == 'demo'",
+        "lab/providers/select.py",
+        {"lab/providers/demo.py": PROVIDER},
+        {
+            "from cephlab.lab.providers.local": "from cephlab.lab.providers.demo import DemoProvider\n"
+            "from cephlab.lab.providers.local",
+            '    "local": LocalProvider,': '    "local": LocalProvider,\n    "demo": DemoProvider,',
+        },
+    ),
+    Addition(
+        "a scenario",
+        "from cephlab.suites.interop import SCENARIOS as s; assert 'interop.demo' in [x.name for x in s]",
+        "suites/interop/__init__.py",
+        {"suites/interop/demo.py": SCENARIO.format(suite="interop")},
+        {
+            "from cephlab.suites.interop import (": "from cephlab.suites.interop import (\n    demo,",
+            "SCENARIOS: tuple[Scenario, ...] = (": "SCENARIOS: tuple[Scenario, ...] = (\n    *demo.SCENARIOS,",
+        },
+    ),
+    Addition(
+        "a suite",
+        "from cephlab.fixtures.run import suite_names; assert 'demo' in suite_names()\n"
+        "from cephlab.suites.demo import test_demo; assert callable(test_demo.test_scenario)",
+        files={
+            "suites/demo/__init__.py": SUITE,
+            "suites/demo/demo.py": SCENARIO.format(suite="demo"),
+            "suites/demo/test_demo.py": SUITE_TEST,
+        },
+    ),
+    Addition(
+        "a tuning",
+        "from cephlab.tuning.named import names, load; assert 'demo' in names() and load('demo').title == 'Demo'",
+        files={"tuning/tunings/demo.toml": TUNING},
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the product to which everything has been added."""
+    house = tmp_path_factory.mktemp("house")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in (*PACKAGES, "cephlab"):
+        if name != "tests":
+            shutil.copytree(ROOT / name, house / name, ignore=ignored, symlinks=True)
+    (house / "docs").mkdir()
+    for addition in ADDITIONS:
+        for path, text in addition.files.items():
+            (house / path).parent.mkdir(exist_ok=True)
+            (house / path).write_text(text)
+        for old, new in addition.changes.items():
+            text = (house / addition.place).read_text()
+            assert text.count(old) == 1, f"{addition.place}: {old}"
+            (house / addition.place).write_text(text.replace(old, new))
+    return house
+
+
+@pytest.mark.parametrize("addition", ADDITIONS, ids=lambda addition: addition.what)
+def test_what_is_added_by_the_page_is_picked_up(house: Path, addition: Addition) -> None:
+    row = next(line for line in PAGE.splitlines() if line.startswith(f"| {addition.what} |"))
+    assert addition.place in row or not addition.place
+    environment = {"PYTHONPATH": str(house), "PATH": "/usr/bin:/bin"}
+    argv = [sys.executable, "-c", f"import cephlab; assert {str(house)!r} in cephlab.__file__\n{addition.seen}"]
+    done = subprocess.run(argv, cwd=house, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_the_addition_nothing_is_picked_up() -> None:
+    for addition in ADDITIONS:
+        environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+        argv = [sys.executable, "-c", addition.seen]
+        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, check=False, timeout=60)
+        assert done.returncode != 0, addition.what
+
+
+def test_the_page_has_a_row_for_each() -> None:
+    rows = {match[1] for match in re.finditer(r"^\| (an? [^|]+?) \|", PAGE, re.MULTILINE)}
+    assert {addition.what for addition in ADDITIONS} <= rows

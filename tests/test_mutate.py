@@ -1,0 +1,113 @@
+"""What is broken on purpose, and when that is a finding."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mutate.__main__ import judge, listed, tell
+from tests.mutate.mutants import Mutant, mutants
+from tests.mutate.trial import TIMED_OUT, Tried
+
+CODE = '''"""What it is for."""
+
+from dataclasses import dataclass
+
+Key = tuple[str, int]
+LIMIT = 1.06
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A thing."""
+
+    value: int
+
+    @property
+    def double(self) -> int | None:
+        return self.value * 2
+
+
+def judged(things: list[Thing]) -> list[int]:
+    if not things:
+        raise ValueError("there is nothing", "at all")
+    note("a sentence of words")
+    return [len(things), LIMIT]
+
+
+def note(text: str) -> None:
+    pass
+'''
+
+
+def changes() -> list[tuple[str, str]]:
+    return [(mutant.was, mutant.now) for mutant in mutants("lab/x.py", CODE)]
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        ("LIMIT = 1.06", "LIMIT = 2.06"),
+        ("return self.value * 2", "return self.value / 2"),
+        ("if not things:", "if things:"),
+        ('raise ValueError("there is nothing", "at all")', "pass"),
+        ('note("a sentence of words")', "..."),
+        ("return [len(things), LIMIT]", "return [LIMIT]"),
+        ("return [len(things), LIMIT]", "return [len(things), ]"),
+    ],
+)
+def test_what_is_done_is_broken(was: str, now: str) -> None:
+    assert (was, now) in changes()
+
+
+def test_words_annotations_and_decorators_are_left_alone() -> None:
+    touched = {was for was, _ in changes()}
+    assert touched == {
+        "LIMIT = 1.06",
+        "return self.value * 2",
+        "if not things:",
+        'raise ValueError("there is nothing", "at all")',
+        'note("a sentence of words")',
+        "return [len(things), LIMIT]",
+    }
+
+
+def test_a_mutant_says_where_it_is_and_whether_a_function_can_take_it_over() -> None:
+    found = {mutant.was: mutant for mutant in mutants("lab/x.py", CODE)}
+    assert (found["LIMIT = 1.06"].place, found["LIMIT = 1.06"].within) == ("", False)
+    inner = found["return self.value * 2"]
+    assert (inner.place, inner.within) == ("Thing.double", True)
+    assert all(mutant.source != CODE and compile(mutant.source, "x", "exec") for mutant in found.values())
+
+
+ONE, OTHER = Mutant("lab/x.py", "f", "a", "b", ""), Mutant("lab/x.py", "g", "c", "d", "")
+
+
+def test_a_survivor_that_is_not_listed_and_one_that_is_noticed_by_now_are_findings() -> None:
+    listing = {ONE.key: "nothing can tell", ("lab/y.py", "f", "a", "b"): "elsewhere"}
+    sound = judge("lab/x.py", [Tried(ONE, 0, 1.0), Tried(OTHER, 1, 1.0)], listing)
+    assert (sound.mutants, sound.survived, sound.new, sound.gone) == (2, 1, (), ())
+    new = judge("lab/x.py", [Tried(ONE, 0, 1.0), Tried(OTHER, 0, 1.0)], listing)
+    assert new.new == (OTHER,)
+    gone = judge("lab/x.py", [Tried(ONE, TIMED_OUT, 1.0), Tried(OTHER, 1, 1.0)], listing)
+    assert (gone.gone, gone.endless) == ((ONE.key,), 1)
+    many = [Tried(OTHER, 1, 1.0)] * 19
+    assert tell([judge("lab/x.py", [Tried(ONE, 0, 1.0), *many], listing)]) == 0
+    assert tell([judge("lab/x.py", [Tried(ONE, 0, 1.0), *many], {})]) == 1
+    assert tell([judge("lab/x.py", many, listing)]) == 1
+    assert tell([judge("lab/x.py", [Tried(ONE, 0, 1.0), *many[1:]], listing)]) == 1, "more than 5 % survive"
+
+
+def test_a_survivor_needs_its_reason() -> None:
+    text = """
+[modules]
+"lab/x.py" = ["tests/test_x.py"]
+
+[[survivor]]
+module = "lab/x.py"
+place = "f"
+was = "a"
+now = "b"
+"""
+    assert listed(text + 'why = "nothing can tell"').survivors == {ONE.key: "nothing can tell"}
+    with pytest.raises(SystemExit, match="needs its reason"):
+        listed(text + 'why = " "')

@@ -1,0 +1,96 @@
+"""Figures with units: what they are worth, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cephlab.tuning.units import UNITS, Measure, parse, show
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("5 B", Measure.BYTES, 5),
+        ("5 KB", Measure.BYTES, 5e3),
+        ("5 MB", Measure.BYTES, 5e6),
+        ("5 GB", Measure.BYTES, 5e9),
+        ("5 TB", Measure.BYTES, 5e12),
+        ("5 KiB", Measure.BYTES, 5 * 1024),
+        ("5 MiB", Measure.BYTES, 5 * 1024**2),
+        ("5 GiB", Measure.BYTES, 5 * 1024**3),
+        ("5 TiB", Measure.BYTES, 5 * 1024**4),
+        ("5 B/s", Measure.RATE, 5),
+        ("5 MB/s", Measure.RATE, 5e6),
+        ("5 GB/s", Measure.RATE, 5e9),
+        ("5 MiB/s", Measure.RATE, 5 * 1024**2),
+        ("5 GiB/s", Measure.RATE, 5 * 1024**3),
+        ("8 Mb/s", Measure.RATE, 1e6),
+        ("8 Gb/s", Measure.RATE, 1e9),
+        ("5 s", Measure.TIME, 5),
+        ("5 ms", Measure.TIME, 5e-3),
+        ("5 us", Measure.TIME, 5e-6),
+        ("5 IOPS", Measure.OPS, 5),
+        ("5 ops/s", Measure.OPS, 5),
+        ("5 points", Measure.SPEED, 5),
+        ("5 W", Measure.POWER, 5),
+        ("  2.5ms ", Measure.TIME, 2.5e-3),
+        ("0.5 s", Measure.TIME, 0.5),
+    ],
+)
+def test_a_figure_is_worth_its_unit(text: str, kind: Measure, value: float) -> None:
+    assert parse(text, kind) == pytest.approx(value, rel=1e-12)
+
+
+def test_every_unit_is_tried_above() -> None:
+    assert sum(len(units) for units in UNITS.values()) == 23
+    assert [kind.value for kind in Measure] == ["bytes", "bytes/s", "s", "ops/s", "points", "W"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("5", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
+        ("-5 s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
+        ("5 s s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
+        ("5 h", "one of the units s, ms, us"),
+        ("5 GB", "one of the units s, ms, us"),
+        ("0 s", "a figure above 0"),
+        ("9" * 400 + " s", "a figure that is not infinite"),
+    ],
+)
+def test_what_is_no_figure_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+        parse(text, Measure.TIME)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (2**30, Measure.BYTES, "1 GiB"),
+        (2**30 - 1, Measure.BYTES, "1,024 MiB"),
+        (5e6, Measure.BYTES, "4.77 MiB"),
+        (2048, Measure.BYTES, "2 KiB"),
+        (512, Measure.BYTES, "512 B"),
+        (1.5e9, Measure.RATE, "1.5 GB/s"),
+        (1e9, Measure.RATE, "1 GB/s"),
+        (1e12, Measure.RATE, "1,000 GB/s"),
+        (2e12, Measure.RATE, "2,000 GB/s"),
+        (1e6, Measure.RATE, "1 MB/s"),
+        (999, Measure.RATE, "999 B/s"),
+        (1, Measure.TIME, "1 s"),
+        (0.25, Measure.TIME, "250 ms"),
+        (2e-5, Measure.TIME, "20 us"),
+        (2e-8, Measure.TIME, "0.02 us"),
+        (0, Measure.TIME, "0 us"),
+        (-0.25, Measure.TIME, "-250 ms"),
+        (1000, Measure.OPS, "1 k ops/s"),
+        (15_000, Measure.OPS, "15 k ops/s"),
+        (150, Measure.OPS, "150 ops/s"),
+        (2.5, Measure.SPEED, "2.5 points"),
+        (200, Measure.POWER, "200 W"),
+    ],
+)
+def test_a_figure_is_shown_with_the_largest_unit_that_fits(value: float, kind: Measure, text: str) -> None:
+    assert show(value, kind) == text
