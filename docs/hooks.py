@@ -1,0 +1,221 @@
+"""MkDocs hook: what a page says of commands and of files' keys is made from the code when the site is built.
+
+A line `<!-- keys: MODULE:CLASS TITLE -->` of a page becomes a table of the keys, and one for each table inside it.
+What a key takes is told by the model itself: its type, its bounds, and what it says to a value that does not fit.
+A line `<!-- commands: MODULE:APP -->` becomes what typer says of each command.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import importlib
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Annotated, Any
+
+import annotated_types
+import typer.main
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+from typer.cli import get_docs_for_click
+
+PLACE = re.compile(r"^<!-- keys: (?P<module>[\w.]+):(?P<name>\w+) (?P<title>.+?) -->$", re.MULTILINE)
+COMMANDS = re.compile(r"^<!-- commands: (?P<module>[\w.]+):(?P<name>\w+) -->$", re.MULTILINE)
+PROBE = "\0"
+"""A text that no key takes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key of a table. default: as written in the file, None where the key has to be given."""
+
+    name: str
+    hint: Any
+    default: str | None
+
+
+def on_page_markdown(markdown: str, **_kwargs: Any) -> str:
+    """Put the tables in; called by MkDocs for each page."""
+    markdown = PLACE.sub(lambda match: tables(match["module"], match["name"], match["title"]), markdown)
+    return COMMANDS.sub(lambda match: commands(match["module"], match["name"]), markdown)
+
+
+def commands(module: str, name: str) -> str:
+    """Each command with its arguments and options, in typer's own words; without the heading of the whole."""
+    command = typer.main.get_command(getattr(importlib.import_module(module), name))
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="cephlab")
+    return html.unescape(text[text.index("\n## ") + 1 :])
+
+
+def tables(module: str, name: str, title: str) -> str:
+    """The keys of a class and of the tables below it, as Markdown."""
+    waiting = [(title, getattr(importlib.import_module(module), name))]
+    titles: dict[Any, list[str]] = {}
+    while waiting:
+        where, cls = waiting.pop(0)
+        if where in titles.setdefault(cls, []):
+            continue
+        titles[cls].append(where)
+        for key in keys(cls):
+            waiting += [(f"`{path}`", kind) for path, kind in below(where, key.name, inner_table(key.hint), key.hint)]
+    lines: list[str] = []
+    for cls, places in titles.items():
+        lines += ["", f"**{', '.join(places)}**", "", "| key | takes | when left out |", "|---|---|---|"]
+        for key in keys(cls):
+            left_out = "**required**" if key.default is None else key.default
+            lines.append(f"| `{key.name}` | {escaped(takes(key.hint))} | {escaped(left_out)} |")
+    return "\n".join([*lines, ""])
+
+
+def below(where: str, key: str, inner: Any, hint: Any) -> Iterator[tuple[str, Any]]:
+    """The path of a table inside another, as TOML writes it."""
+    if inner is None:
+        return
+    above = where.strip("`[]") + "." if where.startswith("`") else ""
+    path = f"{above}{key}" + (".NAME" if is_mapping(hint) else "")
+    yield (f"[[{path}]]" if is_list(hint) else f"[{path}]"), inner
+
+
+def keys(cls: Any) -> Iterator[Key]:
+    """The keys of a pydantic model or of a dataclass that pydantic reads."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    if issubclass(cls, BaseModel):
+        for name, field in cls.model_fields.items():
+            yield Key(name, hints[name], default_of(field))
+        return
+    for field in dataclasses.fields(cls):
+        missing = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        made = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        yield Key(field.name, hints[field.name], None if missing else written(made))
+
+
+def default_of(field: FieldInfo) -> str | None:
+    """What holds when a key is left out; None when it has to be there."""
+    if field.is_required():
+        return None
+    value = field.get_default(call_default_factory=True)
+    return "" if value is PydanticUndefined else written(value)
+
+
+def written(value: object) -> str:
+    """A default as a file would have it; nothing for none and for what is empty."""
+    if isinstance(value, Enum):
+        value = value.value
+    if (
+        value is None
+        or value == ""
+        or dataclasses.is_dataclass(value)
+        or isinstance(value, BaseModel)
+        or (isinstance(value, tuple | list | frozenset | Mapping) and not value)
+    ):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def bare(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A hint without None beside it and without Annotated; and what Annotated said."""
+    said: tuple[Any, ...] = ()
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            hint, *more = typing.get_args(hint)
+            said += tuple(more)
+        elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+            others = [one for one in typing.get_args(hint) if one is not type(None)]
+            if len(others) != 1:
+                return hint, said
+            hint = others[0]
+        else:
+            return hint, said
+
+
+def is_list(hint: Any) -> bool:
+    """Whether a key takes a list."""
+    return typing.get_origin(bare(hint)[0]) in (tuple, list, frozenset, set)
+
+
+def is_mapping(hint: Any) -> bool:
+    """Whether a key takes a table of names."""
+    origin = typing.get_origin(bare(hint)[0])
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def inner_table(hint: Any) -> Any:
+    """The class of the table or tables that a key holds, if it holds any."""
+    kind, said = bare(hint)
+    if any(probed(one) for one in said):
+        return None
+    arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
+    if is_list(hint) or is_mapping(hint):
+        return inner_table(arguments[-1])
+    if isinstance(kind, type) and (issubclass(kind, BaseModel) or dataclasses.is_dataclass(kind)):
+        return kind
+    return None
+
+
+def probed(said: Any) -> bool:
+    """Whether this part of an annotation is a function of the model's own, which only a wrong value makes speak."""
+    return type(said).__name__ in ("AfterValidator", "BeforeValidator")
+
+
+def takes(hint: Any) -> str:
+    """What a key takes, in words."""
+    kind, said = bare(hint)
+    arguments = [one for one in typing.get_args(kind) if one is not Ellipsis]
+    if any(probed(one) for one in said):
+        words = complaint(hint)
+    elif is_mapping(hint):
+        words = f"a table: {takes(arguments[0])} = {'a table' if inner_table(hint) else takes(arguments[1])}"
+    elif is_list(hint):
+        words = "tables, see below" if inner_table(hint) else f"a list of: {takes(arguments[0])}"
+    elif inner_table(hint):
+        words = "a table, see below"
+    elif typing.get_origin(kind) is typing.Literal:
+        words = " or ".join(f"`{one}`" for one in arguments)
+    elif isinstance(kind, type) and issubclass(kind, Enum):
+        words = ", ".join(f"`{one.value}`" for one in kind)
+    else:
+        words = scalar(kind, said)
+    return words
+
+
+def scalar(kind: Any, said: tuple[Any, ...]) -> str:
+    """A number, a text or a truth value, with its bounds."""
+    name = {int: "integer", float: "number", str: "text", bool: "`true` or `false`"}.get(
+        kind, getattr(kind, "__name__", str(kind))
+    )
+    bounds = []
+    for one in [part for entry in said for part in getattr(entry, "metadata", [entry])]:
+        if isinstance(one, annotated_types.Ge):
+            bounds.append(f"at least {one.ge}")
+        elif isinstance(one, annotated_types.Gt):
+            bounds.append(f"above {one.gt}")
+        elif isinstance(one, annotated_types.Le):
+            bounds.append(f"at most {one.le}")
+        elif getattr(one, "pattern", None):
+            bounds.append(f"like `{one.pattern}`")
+    return ", ".join([name, *bounds])
+
+
+def complaint(hint: Any) -> str:
+    """What the model says is wanted, to a value that does not fit."""
+    reader: TypeAdapter[Any] = TypeAdapter(hint)
+    said = []
+    for wrong in (PROBE, {"value": PROBE, "source": "here"}):
+        try:
+            reader.validate_python(wrong)
+        except ValidationError as error:
+            said.append(error.errors()[0]["msg"])
+    own = [words.removeprefix("Value error, ") for words in said if words.startswith("Value error, ")]
+    if not own:
+        raise ValueError(f"{hint} says nothing of what it takes: {said}")
+    return own[-1].removeprefix("wanted: ").replace(repr(PROBE), "").strip()
+
+
+def escaped(text: str) -> str:
+    """Text for a cell of a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
