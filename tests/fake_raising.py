@@ -154,12 +154,12 @@ def fake_of(stage: Stage) -> FakeRaised:
 
 
 def good(stage: Stage) -> None:
-    stage.recorder.observe("one and one", got=2, wanted=2)
+    stage.recorder.observe("one and one", got=sum((1, 1)), wanted=2)
     stage.recorder.observe("cluster", got=bool(stage.cluster.name), wanted=True)
 
 
 def wrong(stage: Stage) -> None:
-    stage.recorder.observe("sha256 of object-3", got="beef", wanted="cafe")
+    stage.recorder.observe("sha256 of object-3", got=bytes((0xBE, 0xEF)).hex(), wanted="cafe")
 
 
 def silent(stage: Stage) -> None:

@@ -353,7 +353,8 @@ _UNJUDGED: Mapping[str | None, Ending] = {Blame.LAB: Ending.ERROR, Blame.LACK: E
 def judged(events: Sequence[Event]) -> tuple[Ending, Verdict]:
     """How one scenario ended and why, from its events alone. A run and whoever reads its archive both ask here."""
     verdict = verdict_of(events)
-    return _UNJUDGED.get(last_blame(events), Ending(verdict.outcome.value)), verdict
+    ending = Ending(verdict.outcome.value)
+    return ending if ending is Ending.FAIL else _UNJUDGED.get(last_blame(events), ending), verdict
 
 
 @dataclass(frozen=True)

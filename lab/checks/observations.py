@@ -2,25 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any
 
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
 _SHOWN_CHARS = 160
+_BEFORE_CHARS = 20
+"""Of two long texts, shown before the first character that differs."""
+
+
+class _Absent:
+    """Stands for a key that one side lacks."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+_ABSENT = _Absent()
 
 
 def observations(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `observation` ({what, got, wanted}); none at all is inconclusive."""
+    """Judge events of kind `observation` ({what, got, wanted, of}).
+
+    None at all is inconclusive, and so is an empty answer where nothing was looked at (`of`) or where nobody says how
+    much was.
+    """
     seen = [event.data for event in events if event.kind == "observation"]
     if not seen:
         return Verdict(Outcome.INCONCLUSIVE, "the scenario observed nothing")
-    wrong = [data for data in seen if data["got"] != data["wanted"]]
-    if not wrong:
-        return Verdict(Outcome.PASS, f"{len(seen)} observations hold")
-    lines = tuple(f"{data['what']}: got {_short(data['got'])}, wanted {_short(data['wanted'])}" for data in wrong)
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return Verdict(Outcome.FAIL, lines[0] + more, lines)
+    wrong = tuple(f"{data['what']}: {difference(data['got'], data['wanted'])}" for data in seen if _wrong(data))
+    if wrong:
+        return Verdict(Outcome.FAIL, _first_of(wrong), wrong)
+    unseen = tuple(f"{data['what']}: nothing was looked at" for data in seen if _unseen(data))
+    if unseen:
+        return Verdict(Outcome.INCONCLUSIVE, _first_of(unseen), unseen)
+    return Verdict(Outcome.PASS, f"{len(seen)} observations hold")
+
+
+def difference(got: object, wanted: object) -> str:
+    """How two values differ, in one line. Of values too long to be shown, the first key or item that differs."""
+    at = ""
+    if max(len(repr(got)), len(repr(wanted))) > _SHOWN_CHARS:
+        where, got, wanted = _first_difference("", got, wanted)
+        at = f"at {where}: " if where else ""
+        if isinstance(got, str) and isinstance(wanted, str):
+            got, wanted = _from_first_difference(got, wanted)
+    return f"{at}got {_short(got)}, wanted {_short(wanted)}"
+
+
+def _wrong(data: Mapping[str, Any]) -> bool:
+    return bool(data["got"] != data["wanted"])
+
+
+def _unseen(data: Mapping[str, Any]) -> bool:
+    """Whether an observation that holds shows nothing."""
+    empty = data["got"] is None or (hasattr(data["got"], "__len__") and not len(data["got"]))
+    return int(data.get("of", 0 if empty else 1)) < 1
+
+
+def _first_of(lines: Sequence[str]) -> str:
+    return lines[0] + (f" (and {len(lines) - 1} more)" if len(lines) > 1 else "")
+
+
+def _first_difference(where: str, got: Any, wanted: Any) -> tuple[str, Any, Any]:
+    """The innermost pair that differs, and the keys that lead to it."""
+    if isinstance(got, dict) and isinstance(wanted, dict):
+        keys = [*wanted, *(key for key in got if key not in wanted)]
+        pairs = [(key, got.get(key, _ABSENT), wanted.get(key, _ABSENT)) for key in keys]
+    elif isinstance(got, list | tuple) and isinstance(wanted, list | tuple) and len(got) == len(wanted):
+        pairs = list(zip(range(len(got)), got, wanted, strict=True))
+    else:
+        return where, got, wanted
+    differing = next(((key, left, right) for key, left, right in pairs if left != right), None)
+    if differing is None:
+        return where, got, wanted
+    key, left, right = differing
+    return _first_difference(f"{where}[{key!r}]", left, right)
+
+
+def _from_first_difference(got: str, wanted: str) -> tuple[str, str]:
+    """Two texts from shortly before the first character that differs."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(got, wanted, strict=False)))
+    begin = max(0, same - _BEFORE_CHARS)
+    lead = f"...[{begin} characters] " if begin else ""
+    return lead + got[begin:], lead + wanted[begin:]
 
 
 def _short(value: object) -> str:

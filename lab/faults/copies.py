@@ -68,9 +68,9 @@ class OneCopy:
 
     def findings(self, cluster: Cluster, before: bytes) -> Iterator[Finding]:
         """The copies agree with each other and with what was written, by a scrub that the repair has no part in."""
-        deep_scrub(cluster, self.pool)
+        scrubbed = deep_scrub(cluster, self.pool)
         damaged = rados_json(cluster, "list-inconsistent-pg", self.pool)
-        yield Finding(f"PGs of {self.pool} whose copies differ once they are mended", damaged, [])
+        yield Finding(f"PGs of {self.pool} whose copies differ once they are mended", damaged, [], len(scrubbed))
         got, wanted = (sha256(data).hexdigest() for data in (cluster.client.read(self.pool, self.object), before))
         yield Finding(f"sha256 of {self.pool}/{self.object} once it is mended", got, wanted)
 

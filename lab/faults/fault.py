@@ -47,11 +47,12 @@ class Sign:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fact about what a healed fault has left, next to what it must be."""
+    """A fact about what a healed fault has left, next to what it must be. of: as in `Recorder.observe`."""
 
     what: str
     got: Any
     wanted: Any
+    of: int | None = None
 
 
 class Fault(Protocol):
@@ -160,7 +161,8 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
                 recorder.record(EVENT, **about, phase="healing")
         recorder.record(EVENT, **about, phase="healed")
         for finding in examined.findings(cluster, before) if examined else ():
-            recorder.observe(f"{fault.name}: {finding.what}", got=finding.got, wanted=finding.wanted)
+            what = f"{fault.name}: {finding.what}"
+            recorder.observe(what, got=finding.got, wanted=finding.wanted, of=finding.of)
 
 
 def look_for(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import SpecError, unwritable
 from cephlab.lab.base.redaction import without_secrets
+from cephlab.lab.history.sources import refuse_same_source
+
+_OWN_NAME = "record with the stage's own recorder"
 
 
 @dataclass(frozen=True)
@@ -41,12 +45,27 @@ class History:
         self._began = clock.monotonic()
         self._lock = threading.Lock()
         self._events: list[Event] = []
+        self._on_stage = ""
+
+    @contextmanager
+    def on_stage(self, scenario: str) -> Iterator[None]:
+        """While it lasts, nobody records under another scenario's name."""
+        self._on_stage = scenario
+        try:
+            yield
+        finally:
+            self._on_stage = ""
 
     def record(self, scenario: str, kind: str, data: Mapping[str, Any]) -> Event:
         """Append one event and write it through to the file, so that a killed run keeps what it saw.
 
-        Raises LabBroken, and keeps nothing of the event, when the file cannot be written.
+        Raises LabBroken, and keeps nothing of the event, when the file cannot be written. SpecError under a name that
+        is not the running scenario's: it would be judged as somebody else's.
         """
+        if self._on_stage not in ("", scenario):
+            raise SpecError(
+                f"{self._on_stage} records under the name of another scenario", f"{kind} of {scenario!r}", _OWN_NAME
+            )
         with self._lock:
             event = Event(scenario, self._clock.monotonic() - self._began, kind, dict(data))
             if self._path is not None:
@@ -106,12 +125,22 @@ class Recorder:
     def record(self, kind: str, **data: Any) -> Event:
         return self.history.record(self.scenario, kind, data)
 
-    def observe(self, what: str, *, got: Any, wanted: Any, **data: Any) -> None:
-        """Note a fact next to what it must be; the check `observations` judges it later."""
-        self.record("observation", what=what, got=got, wanted=wanted, **data)
+    def observe(self, what: str, *, got: Any, wanted: Any, of: int | None = None, **data: Any) -> None:
+        """Note a fact next to what it must be; the check `observations` judges it later.
+
+        of: how many things were looked at. It must be given where nothing found is what is wanted (`wanted=[]`): an
+        empty answer beside an empty wish shows nothing otherwise. SpecError for a comparison that cannot fail.
+        """
+        refuse_same_source(sys._getframe(1), what, got, wanted)
+        self.record("observation", what=what, got=got, wanted=wanted, **({} if of is None else {"of": of}), **data)
 
     def witness(self, what: str, *, got: float, least: float) -> None:
-        """Note a sign that the load was real; the check `witnessed` finds a run without it inconclusive."""
+        """Note a sign that the load was real; the check `witnessed` finds a run without it inconclusive.
+
+        SpecError where least is not above 0: nothing at all would do.
+        """
+        if not least > 0:
+            raise SpecError(f"a witness that cannot be missing: {what}", f"least={least:g}", "give a least above 0")
         self.record("witness", what=what, got=got, least=least)
 
     def figure(

@@ -12,6 +12,7 @@ from typing import Any
 from cephlab.lab.base.errors import CephTrouble, LabError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
 from cephlab.lab.checks.aftermath import aftermath
+from cephlab.lab.checks.observations import observations
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Event, Recorder
 from cephlab.lab.scenario.topology import PLAIN, Topology
@@ -66,12 +67,19 @@ class Scenario:
 
 
 def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
-    """Do it, then judge what it recorded. A LabError that the scenario raises passes through."""
+    """Do it, then judge what it recorded.
+
+    A LabError that the scenario raises passes through, but for a lack that comes after something wrong was seen.
+    """
     stage.recorder.record("began", goal=scenario.goal, cluster=stage.cluster.name, check=scenario.check)
     try:
-        scenario.run(stage)
+        with stage.recorder.history.on_stage(stage.recorder.scenario):
+            scenario.run(stage)
     except LabError as error:
         record_raised(stage.recorder, error, blame_for(error), error.what)
+        verdict = verdict_of(stage.recorder.events())
+        if blame_for(error) is Blame.LACK and verdict.outcome is Outcome.FAIL:
+            return verdict
         raise
     stage.recorder.record("ended")
     return verdict_of(stage.recorder.events())
@@ -132,7 +140,7 @@ def verdict_of(events: Sequence[Event]) -> Verdict:
 def _own_verdict(events: Sequence[Event]) -> Verdict:
     kinds = {event.kind: event.data for event in events}
     if "raised" in kinds:
-        return _raised(kinds["raised"])
+        return _raised(kinds["raised"], events)
     if "began" not in kinds:
         return Verdict(Outcome.INCONCLUSIVE, "it never began")
     if "ended" not in kinds:
@@ -143,7 +151,11 @@ def _own_verdict(events: Sequence[Event]) -> Verdict:
     return CHECKS[check](events)
 
 
-def _raised(data: Mapping[str, Any]) -> Verdict:
+def _raised(data: Mapping[str, Any], events: Sequence[Event]) -> Verdict:
+    """The verdict over a scenario that did not finish: what it had seen wrong by then outranks what it lacked."""
+    before = observations(events)
+    if before.outcome is Outcome.FAIL and data["blame"] in (Blame.LACK, Blame.INTERRUPTION):
+        return before
     outcome = Outcome.FAIL if data["blame"] == Blame.CEPH else Outcome.INCONCLUSIVE
     reason = f"the lab broke: {data['what']}" if data["blame"] == Blame.LAB else data["what"]
     return Verdict(outcome, reason, tuple(data["detail"].splitlines()))

@@ -127,6 +127,15 @@ class Ledger:
         recorder.record(
             "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=outcome.unacknowledged
         )
-        recorder.observe("committed transactions that are gone", got=list(outcome.lost[:_SHOWN]), wanted=[])
-        recorder.observe("transactions that are half there", got=list(outcome.half[:_SHOWN]), wanted=[])
-        recorder.observe("rows that nobody wrote", got=list(outcome.made_up[:_SHOWN]), wanted=[])
+        recorder.observe(
+            "committed transactions that are gone",
+            got=list(outcome.lost[:_SHOWN]),
+            wanted=[],
+            of=len(self.acknowledged),
+        )
+        recorder.observe(
+            "transactions that are half there", got=list(outcome.half[:_SHOWN]), wanted=[], of=len(self.acknowledged)
+        )
+        recorder.observe(
+            "rows that nobody wrote", got=list(outcome.made_up[:_SHOWN]), wanted=[], of=len(self.acknowledged)
+        )

@@ -52,7 +52,7 @@ def run_memory(stage: Stage) -> None:
         first = slots[0]
         odd = [slot.slot for slot in slots if (slot.size_mib, slot.speed_mt_s) != (first.size_mib, first.speed_mt_s)]
         stage.recorder.record("memory", host=host.name, modules=[vars(slot) for slot in slots])
-        stage.recorder.observe(f"{host.name}: modules that differ from {first.slot}", got=odd, wanted=[])
+        stage.recorder.observe(f"{host.name}: modules that differ from {first.slot}", got=odd, wanted=[], of=len(slots))
         totals.setdefault(host.arch.value, []).append(sum(slot.size_mib for slot in slots))
     for arch, sizes in totals.items():
         stage.recorder.observe(f"MiB of memory of every {arch} node", got=sizes, wanted=sizes[:1] * len(sizes))
@@ -166,7 +166,8 @@ def run_numa(stage: Stage) -> None:
             nodes=[vars(node) for node in nodes],
             cards=[{"device": link.device, "kind": link.kind, "node": link.node} for link in links],
         )
-        stage.recorder.observe(f"{host.name}: NUMA nodes without their share of memory", got=uneven(nodes), wanted=[])
+        what = f"{host.name}: NUMA nodes without their share of memory"
+        stage.recorder.observe(what, got=uneven(nodes), wanted=[], of=len(nodes))
 
 
 SCENARIOS = (

@@ -51,8 +51,8 @@ def flush(stage: Stage) -> None:
         said = tiers.flush_evict(cluster, pair)
         took = SYSTEM.monotonic() - began
         done = counted(stage, before, "cache-flush-evict-all")
-        recorder.observe("what cache-flush-evict-all complained of", got=said, wanted="")
-        recorder.observe("objects left in the cache", got=cached(cluster, pair), wanted=[])
+        recorder.observe("what cache-flush-evict-all complained of", got=said or "nothing", wanted="nothing")
+        recorder.observe("objects left in the cache", got=cached(cluster, pair), wanted=[], of=count)
         recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
         recorder.witness("flushes", got=done["tier_flush"] + done["tier_try_flush"], least=count)
         recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))

@@ -141,8 +141,9 @@ def finish(stage: Stage, pair: PoolPair, drained: Drained) -> None:
     cluster = stage.cluster
     with step(stage, "remove overlay"):
         tiers.remove_overlay(cluster, pair)
-    late = sorted(set(cached(cluster, pair)) - set(drained.watched))
-    stage.recorder.observe("objects that came into the cache after it was empty", got=late, wanted=[])
+    here = cached(cluster, pair)
+    late = sorted(set(here) - set(drained.watched)) or "none"
+    stage.recorder.observe("objects that came into the cache after it was empty", got=late, wanted="none")
     compare_headers(stage, pair, drained.watched)
     with step(stage, "remove tier"):
         tiers.remove(cluster, pair)
@@ -153,7 +154,8 @@ def compare_headers(stage: Stage, pair: PoolPair, names: Sequence[str]) -> None:
     differences = {name: differing(kept(stage, pair.cache, name), kept(stage, pair.base, name)) for name in names}
     stage.recorder.record("headers", behind={name: sorted(keys & STAMPS) for name, keys in differences.items()})
     lost = [f"{name}: {', '.join(sorted(keys - STAMPS))}" for name, keys in differences.items() if keys - STAMPS]
-    stage.recorder.observe("watched objects that the base has otherwise than the cache", got=lost, wanted=[])
+    what = "watched objects that the base has otherwise than the cache"
+    stage.recorder.observe(what, got=lost, wanted=[], of=len(differences))
 
 
 def kept(stage: Stage, pool: str, name: str) -> dict[str, Any]:

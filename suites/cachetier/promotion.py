@@ -38,7 +38,9 @@ def layout(stage: Stage) -> None:
             classes = {known[osd]["device_class"] for osd in osds}
             observe(f"device classes below {root}", got=len(classes), wanted=1)
             acting = tiers.acting(cluster, name)
-            observe(f"OSDs that serve {name} and are not below {root}", got=sorted(acting - osds), wanted=[])
+            observe(
+                f"OSDs that serve {name} and are not below {root}", got=sorted(acting - osds), wanted=[], of=len(acting)
+            )
             stage.recorder.witness(f"OSDs that serve {name}", got=len(acting), least=2)
         entry = {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
         observe("cache mode", got=entry[pair.cache]["cache_mode"], wanted="writeback")
@@ -51,7 +53,8 @@ def promotion(stage: Stage, recency: int) -> None:
     objects = contents(stage, OBJECTS[stage.tier])
     settings = TierSettings(read_recency=recency, write_recency=recency)
     with tiers.tier(stage.cluster, POOL, settings, fill=objects) as pair:
-        stage.recorder.observe("objects in the cache at first", got=cached(stage.cluster, pair), wanted=[])
+        there = cached(stage.cluster, pair)
+        stage.recorder.observe("objects in the cache at first", got=there, wanted=[], of=len(objects))
         half = len(objects) // 2
         names = sorted(objects)
         _read(stage, pair, names[:half], recency)
@@ -85,13 +88,14 @@ def _judge(
     """After one access to each: promoted and there, or served past the cache and not there."""
     there = wait_cached(stage.cluster, pair, names if promotes else [])
     here = sorted(set(names) & set(there))
-    stage.recorder.observe(f"objects in the cache after {what}", got=here, wanted=sorted(names) if promotes else [])
+    wished = sorted(names) if promotes else []
+    stage.recorder.observe(f"objects in the cache after {what}", got=here, wanted=wished, of=len(names))
     done = counted(stage, before, what)
     wanted = len(names) if promotes else 0
     stage.recorder.observe(f"promotions by {what}", got=done["tier_promote"], wanted=wanted)
     proxied = done["tier_proxy_read"] + done["tier_proxy_write"]
-    least = 0 if promotes else len(names)
-    stage.recorder.witness(f"operations served past the cache by {what}", got=proxied, least=least)
+    if not promotes:
+        stage.recorder.witness(f"operations served past the cache by {what}", got=proxied, least=len(names))
 
 
 def whiteout(stage: Stage) -> None:
@@ -112,12 +116,14 @@ def whiteout(stage: Stage) -> None:
         done = counted(stage, before, "removal and overwriting")
         stage.recorder.observe("whiteouts", got=done["tier_whiteout"], wanted=len(gone))
         stage.recorder.observe("objects that became dirty", got=done["tier_dirty"], wanted=len(objects))
-        stage.recorder.observe("removed objects that are found", got=_found(stage, pair, gone), wanted=[])
+        left = _found(stage, pair, gone)
+        stage.recorder.observe("removed objects that are found", got=left, wanted=[], of=len(gone))
         observe_contents(stage, pair.base, changed, "through the tier")
         tiers.set_mode(cluster, pair, "proxy")
         tiers.drain(cluster, pair)
         tiers.remove_overlay(cluster, pair)
-        stage.recorder.observe("removed objects that the base has", got=_found(stage, pair, gone), wanted=[])
+        left = _found(stage, pair, gone)
+        stage.recorder.observe("removed objects that the base has", got=left, wanted=[], of=len(gone))
         observe_contents(stage, pair.base, changed, "from the base")
 
 

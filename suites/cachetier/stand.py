@@ -60,7 +60,8 @@ def observe_contents(
         arch = client.host.arch.value
         got = {name: client.digest(pool, name)["sha256"] for name in wanted}
         wrong = sorted(name for name, sha256 in got.items() if sha256 != sums[name])
-        stage.recorder.observe(f"objects whose content differs, read on {arch} {when}", got=wrong, wanted=[])
+        what = f"objects whose content differs, read on {arch} {when}"
+        stage.recorder.observe(what, got=wrong, wanted=[], of=len(got))
         stage.recorder.witness(f"objects read on {arch} {when}", got=len(got), least=1)
 
 

@@ -44,7 +44,7 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
         )
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
-            recorder.observe("what cache_check finds", got=complaint, wanted="")
+            recorder.observe("what cache_check finds", got=complaint or "nothing", wanted="nothing")
         stand.open_database()
         (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
         recorder.observe("CHECK TABLE on the image alone", got=checked[-1], wanted="OK")

@@ -43,7 +43,7 @@ def lose_cache(stage: Stage, mode: Mode) -> None:
         signs = _signs(stand, ledger)
         recorder.record("loss", dirty=status.dirty, signs=signs)
         if mode is Mode.WRITETHROUGH:
-            recorder.observe("what the origin alone lacks", got=signs, wanted=[])
+            recorder.observe("what the origin alone lacks", got=signs, wanted=[], of=len(ledger.acknowledged))
         else:
             recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
             recorder.observe("whether the loss is said", got=bool(signs), wanted=True)

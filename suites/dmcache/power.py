@@ -56,7 +56,7 @@ def cut_power(stage: Stage, kind: str) -> None:
         stand.attach()
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
-            recorder.observe("what cache_check finds after the power cut", got=complaint, wanted="")
+            recorder.observe("what cache_check finds after the power cut", got=complaint or "nothing", wanted="nothing")
         stand.put(kind, fresh=False)
         if recovered(stand, recorder):
             ledger.note(recorder, ledger.read_back())
@@ -103,13 +103,13 @@ def recovered(stand: Stand, recorder: Recorder) -> bool:
 
 def came_up(stand: Stand, recorder: Recorder, what: str) -> bool:
     """Whether the file system and the server come up; noted."""
+    state = "up"
     try:
         stand.open_database()
     except (CommandFailed, DatabaseDown) as error:
-        recorder.observe(what, got=f"{error.what}: {error.detail[-3000:]}", wanted="up")
-        return False
-    recorder.observe(what, got="up", wanted="up")
-    return True
+        state = f"{error.what}: {error.detail[-3000:]}"
+    recorder.observe(what, got=state, wanted="up")
+    return state == "up"
 
 
 SCENARIOS = tuple(

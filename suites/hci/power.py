@@ -63,8 +63,8 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
     recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
-    recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
+    recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[], of=promised)
+    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=promised)
     recorder.witness("blocks promised when the power went", got=promised, least=FLUSHED[0])
     if cache is CacheMode.WRITEBACK:
         gone = ledger.begun - promised - wrong.unacknowledged
@@ -117,8 +117,10 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
             seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
         # Its QEMU was told to end, and closed the disk: what it had not flushed is promised as well.
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
-    recorder.observe("blocks of the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
+    recorder.observe(
+        "blocks of the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[], of=ledger.written
+    )
+    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=ledger.written)
     wanted = hashlib.sha256(theirs).hexdigest()
     recorder.observe("sha256 of what the other side wrote, as the guest reads it", got=seen, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])

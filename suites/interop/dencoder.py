@@ -43,9 +43,9 @@ def run(stage: Stage) -> None:
                     "`ceph-dencoder list_types` names no type",
                     "use a release whose packages have the directory ceph/denc, or upstream's container image",
                 )
-        first = next(iter(types))
+        first, *others = types
         instances = each(between, lambda side: enumerate_instances(side, types[side.arch]))
-        for arch in between:
+        for arch in others:
             stage.recorder.observe(
                 f"types of {arch}", got=types[arch] == types[first], wanted=True, types=len(types[arch])
             )
@@ -56,8 +56,9 @@ def run(stage: Stage) -> None:
             arch: sorted(label for label, text in texts.items() if text.startswith(REFUSED))
             for arch, texts in written.items()
         }
-        for arch, labels in refused.items():
-            stage.recorder.observe(f"instances that {arch} cannot encode", got=labels, wanted=refused[first])
+        for arch in others:
+            what = f"instances that {arch} cannot encode"
+            stage.recorder.observe(what, got=refused[arch], wanted=refused[first], of=len(written[arch]))
 
         def read(side: ArchSide) -> dict[str, str]:
             unpack(side, archives[other(between, side)])
@@ -70,7 +71,7 @@ def run(stage: Stage) -> None:
                 f"instances that {arch} decodes differently",
                 got=wrong[:_SHOWN],
                 wanted=[],
-                compared=len(wanted),
+                of=len(wanted),
             )
 
 

@@ -131,9 +131,7 @@ def run(stage: Stage, profile: ErasureCode) -> None:
             return decode_all(side, profile, encoded[other(between, side)], losses, data)
 
         for arch, wrong in each(between, recover).items():
-            stage.recorder.observe(
-                f"losses that {arch} does not mend", got=wrong[:_SHOWN], wanted=[], losses=len(losses)
-            )
+            stage.recorder.observe(f"losses that {arch} does not mend", got=wrong[:_SHOWN], wanted=[], of=len(losses))
 
 
 def lost_chunks(chunks: int, most: int) -> Iterator[tuple[int, ...]]:

@@ -74,7 +74,9 @@ def live_mappings(stage: Stage) -> None:
     stage.recorder.observe("PGs that the cluster placed", got=len(real), wanted=2 * LIVE_PGS)
     for arch, computed in mapped.items():
         wrong = differing(computed, real)
-        stage.recorder.observe(f"PGs that {arch} places elsewhere than the cluster", got=wrong[:_SHOWN], wanted=[])
+        stage.recorder.observe(
+            f"PGs that {arch} places elsewhere than the cluster", got=wrong[:_SHOWN], wanted=[], of=len(real)
+        )
 
 
 def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings], count: int) -> None:
@@ -82,12 +84,13 @@ def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings
     archs = list(mapped)
     for arch, computed in mapped.items():
         recorder.observe(f"PGs mapped by {arch}", got=len(computed), wanted=count, at_least=LEAST_MAPPINGS)
-        recorder.observe(f"PGs that {arch} maps against the rule", got=broken(computed, rule)[:_SHOWN], wanted=[])
+        wrong = broken(computed, rule)[:_SHOWN]
+        recorder.observe(f"PGs that {arch} maps against the rule", got=wrong, wanted=[], of=len(computed))
     recorder.observe(
         f"PGs that {archs[0]} and {archs[-1]} map differently",
         got=differing(mapped[archs[0]], mapped[archs[-1]])[:_SHOWN],
         wanted=[],
-        compared=len(mapped[archs[0]]),
+        of=len(mapped[archs[0]]),
     )
     agree(
         recorder, "all mappings", {arch: repr(sorted(computed.items())).encode() for arch, computed in mapped.items()}

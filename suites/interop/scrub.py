@@ -95,8 +95,8 @@ def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence
     cluster.wait(lambda status: status.has("OSD_SCRUB_ERRORS"), what="health telling of scrub errors")
     request_scrub(cluster, "repair", [pgid])
     cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS") and status.clean, what=f"{pgid} repaired")
-    deep_scrub(cluster, pool)
-    recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={})
+    scrubbed = deep_scrub(cluster, pool)
+    recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={}, of=len(scrubbed))
     with led_by_one(cluster, victim, (pool,)):  # any other would answer from a copy that was never damaged
         mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was mended")
 
@@ -106,7 +106,7 @@ def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
     scrubbed = deep_scrub(stage.cluster, pool)
     stage.recorder.witness(f"PGs deep-scrubbed {when}", got=len(scrubbed), least=least)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
-    stage.recorder.observe(f"PGs whose copies differ {when}", got=damaged, wanted=[])
+    stage.recorder.observe(f"PGs whose copies differ {when}", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def filled(stage: Stage, pool: str, objects: int = OBJECTS, object_bytes: int = OBJECT_BYTES) -> Mirror:

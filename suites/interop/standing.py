@@ -30,7 +30,7 @@ def failure_domain(stage: Stage) -> None:
     stage.recorder.witness("PGs looked at", got=len(pgs), least=2 * DOMAIN_PGS)
     shared = shared_hosts(pgs, hosts)
     stage.recorder.observe("PGs with two replicas on one host", got=len(shared), wanted=0)
-    stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[])
+    stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[], of=len(pgs))
 
 
 def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
@@ -63,7 +63,7 @@ def restarted(stage: Stage, on: Arch) -> None:
         stage.recorder.witness("PGs deep-scrubbed", got=len(looked_at), least=PG_NUM)
         wrong = [line for pgid in looked_at for line in disagreements(cluster, pgid)]
         what = f"copies that deep-scrub finds wrong after osd.{victim} ({on}) was restarted"
-        stage.recorder.observe(what, got=wrong, wanted=[])
+        stage.recorder.observe(what, got=wrong, wanted=[], of=len(looked_at))
         if not wrong:
             mirror.verify(cluster.client, stage.recorder, f"after osd.{victim} was restarted")
 

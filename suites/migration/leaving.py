@@ -43,7 +43,8 @@ def drain(stage: Stage, kind: PoolKind) -> None:
             running.mended(f"{old.name} drained")
         note_went_to(running, new)
         holders = {osd for pool in (STILL, LIVE) for pg in pools.pgs_of(cluster, pool) for osd in pg.acting}
-        stage.recorder.observe("drained OSDs that still serve a PG", got=sorted(holders & set(leaving)), wanted=[])
+        still = sorted(holders & set(leaving))
+        stage.recorder.observe("drained OSDs that still serve a PG", got=still, wanted=[], of=len(holders))
         with running.step(f"remove {old.name}"):
             running.disturb()
             migrate.stop_services(cluster, old.name)

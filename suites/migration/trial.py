@@ -203,7 +203,7 @@ def judge(running: Trial) -> None:
     recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=2 * PG_NUM[running.stage.tier])
     for pool in (STILL, LIVE):
         damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[])
+        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(scrubbed))
     no_errors(recorder, "a migration is no reason to refuse anyone anything")
     wait_until_noticed(recorder, cluster, PEERING_S)
 

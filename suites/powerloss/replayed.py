@@ -106,7 +106,7 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
         if not checked.clean:
             torn.append(f"entry {point} of {survey.entries}: {checked.said}")
     recorder.witness("moments at which the store was checked", got=len(moments), least=POINTS[stage.tier])
-    recorder.observe("moments at which the store would not have been clean", got=torn, wanted=[])
+    recorder.observe("moments at which the store would not have been clean", got=torn, wanted=[], of=len(moments))
 
 
 def points(rng: Random, last: int, count: int) -> list[int]:

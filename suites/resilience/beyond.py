@@ -55,7 +55,7 @@ class Beyond:
         looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
         recorder = self.stage.recorder
         recorder.witness("reads beyond the cut after writes on this side", got=len(looks), least=ROUNDS * OBJECTS)
-        recorder.observe("old values that were told beyond the cut", got=stale(looks), wanted=[])
+        recorder.observe("old values that were told beyond the cut", got=stale(looks), wanted=[], of=len(looks))
 
     def _look(self, name: str, version: int) -> LookBeyond:
         self.stage.cluster.client.write_full(self.pool, name, str(version).encode())

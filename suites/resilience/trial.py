@@ -193,9 +193,9 @@ def goes_on(load: RecordedLoad) -> None:
 
 def agreed(stage: Stage, pool: str) -> None:
     """Deep-scrub a pool, and observe that its copies agree."""
-    deep_scrub(stage.cluster, pool)
+    scrubbed = deep_scrub(stage.cluster, pool)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
-    stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[])
+    stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def returned(cluster: Cluster, recorder: Recorder, metric: str = "time_to_healthy_s") -> float:

@@ -83,7 +83,7 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=PG_NUM * (len(POOLS) + 1))
     for pool in (*POOLS, LIVE):
         damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[])
+        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(scrubbed))
 
 
 def filled(stage: Stage, pool: str, number: int) -> Mirror:
@@ -154,8 +154,7 @@ def put_up_with_old_keys(stage: Stage) -> None:
     muted = [check.code for check in status.checks]
     for code in muted:
         cluster.client.mon("health mute", code=code, sticky=True)
-    words = f": {', '.join(muted)}" if muted else ""
-    stage.recorder.witness(f"health checks of keys that the older release made, muted{words}", got=len(muted), least=0)
+    stage.recorder.record("muted", what="health checks of keys that the older release made", codes=muted)
 
 
 def others(status: Status) -> list[str]:
@@ -194,14 +193,16 @@ def same_placement(stage: Stage, old_map: bytes, older: Mapping[str, Host], newe
     first = next(iter(mappings.values()))
     for side, mapping in mappings.items():
         wrong = sorted(pgid for pgid in first.keys() | mapping.keys() if mapping.get(pgid) != first.get(pgid))
-        stage.recorder.observe(f"PGs of the older map that {side} places elsewhere", got=wrong, wanted=[])
+        what = f"PGs of the older map that {side} places elsewhere"
+        stage.recorder.observe(what, got=wrong, wanted=[], of=len(first))
     stage.recorder.witness("PGs in the older map", got=len(first), least=PG_NUM * len(POOLS))
     real = {pg.pgid: pg.acting for pool in POOLS for pg in pools.pgs_of(cluster, pool)}
     now = cluster.client.command("mon", "osd getmap")
     for arch in archs:
         mapping = movement.parse_mappings(replay_map(cluster, now, target_of(newer, arch)))
         wrong = sorted(pgid for pgid, acting in real.items() if mapping.get(pgid) != acting)
-        stage.recorder.observe(f"PGs that newer on {arch} places elsewhere than the cluster", got=wrong, wanted=[])
+        what = f"PGs that newer on {arch} places elsewhere than the cluster"
+        stage.recorder.observe(what, got=wrong, wanted=[], of=len(real))
 
 
 def target_of(targets: Mapping[str, Host], arch: Arch) -> Host:

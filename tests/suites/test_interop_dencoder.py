@@ -38,7 +38,7 @@ def judged(tmp_path: Path, **flaws: Any) -> tuple[Verdict, Mapping[str, Any], di
 def test_both_alike_pass_in_few_processes(tmp_path: Path) -> None:
     verdict, last, hosts = judged(tmp_path)
     assert verdict.outcome == "pass"
-    assert last["compared"] == COUNT
+    assert last["of"] == COUNT
     assert [len(host.started) for host in hosts.values()] == [2 + 2 * 3] * 2
 
 

@@ -266,7 +266,7 @@ def ran(*results: tuple[str, str], code: int = 0, known: tuple[Known, ...] = ())
     recorder = History().recorder("interop.cephtests")
     cases = tuple(Case(name, Result(result), message="expected 0, got -95") for name, result in results)
     cephtests.record_run(recorder, Run("ceph_test_rados_api_lock", cases, code, "the tail"), known)
-    recorder.observe("client on", got="aarch64", wanted="aarch64")
+    recorder.observe("client on", got=Arch.AARCH64.value, wanted="aarch64")
     recorder.witness("operations of primaries", got=9, least=1)
     return CHECKS["gtest"](recorder.events())
 

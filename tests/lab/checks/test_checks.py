@@ -49,44 +49,6 @@ def test_outcomes_are_the_words_that_archives_hold() -> None:
     assert [outcome.value for outcome in Outcome] == ["pass", "fail", "inconclusive"]
 
 
-# Observations
-
-
-@pytest.mark.parametrize(
-    ("got", "wanted"), [(1, "1"), ("None", None), ([1], "[1]"), (["1"], [1]), ({"a": "1"}, {"a": 1}), ("True", True)]
-)
-def test_a_value_of_another_type_is_another_value(got: object, wanted: object) -> None:
-    assert CHECKS["observations"]([observation(got, wanted)]).outcome is Outcome.FAIL
-
-
-def test_equal_values_hold_and_are_counted() -> None:
-    verdict = CHECKS["observations"]([observation(1.0, 1), observation([1, "x"], [1, "x"]), event("step", what="y")])
-    assert verdict == Verdict(Outcome.PASS, "2 observations hold")
-
-
-def test_what_is_wrong_is_shown_with_what_was_wanted() -> None:
-    one, other = observation(3, 2), observation("x", "y", what="name")
-    verdict = CHECKS["observations"]([one, observation(1, 1), other])
-    lines = ("size: got 3, wanted 2", "name: got 'x', wanted 'y'")
-    assert verdict == Verdict(Outcome.FAIL, f"{lines[0]} (and 1 more)", lines)
-    assert CHECKS["observations"]([one]) == Verdict(Outcome.FAIL, lines[0], lines[:1])
-
-
-def test_a_long_value_is_cut_where_a_line_ends() -> None:
-    fits, longer = (
-        CHECKS["observations"]([observation("a" * 158, 0)]),
-        CHECKS["observations"]([observation("a" * 159, 0)]),
-    )
-    assert fits.reason == f"size: got '{'a' * 158}', wanted 0"
-    assert longer.reason == f"size: got '{'a' * 159}..., wanted 0"
-
-
-def test_nothing_observed_is_doubt() -> None:
-    assert CHECKS["observations"]([event("step", what="y")]) == Verdict(
-        Outcome.INCONCLUSIVE, "the scenario observed nothing"
-    )
-
-
 # A recorded load as a whole
 
 

@@ -10,7 +10,7 @@ from cephlab.lab.history.history import History
 
 def verdict(*, right: bool = True, witnesses: tuple[tuple[float, float], ...] = ((5, 1),)) -> Outcome:
     recorder = History().recorder("suite.topic")
-    recorder.observe("a byte", got=1, wanted=1 if right else 2)
+    recorder.observe("a byte", got=len("x"), wanted=1 if right else 2)
     for got, least in witnesses:
         recorder.witness("bytes moved", got=got, least=least)
     return CHECKS["witnessed"](recorder.events()).outcome
@@ -39,6 +39,6 @@ def test_witnesses_without_an_observation_show_nothing() -> None:
 
 def test_the_missing_witness_is_named() -> None:
     recorder = History().recorder("suite.topic")
-    recorder.observe("a byte", got=1, wanted=1)
+    recorder.observe("a byte", got=len("x"), wanted=1)
     recorder.witness("objects recovered", got=0, least=8)
     assert "objects recovered: 0, at least 8" in CHECKS["witnessed"](recorder.events()).reason

@@ -220,7 +220,7 @@ class Mended(Demo):
 
     def findings(self, _cluster: Cluster, before: bytes) -> Iterator[Finding]:
         self.said.append(f"looked at {before!r}")
-        yield Finding("damage", self.left, [])
+        yield Finding("damage", self.left, [], of=1)
 
 
 @pytest.mark.parametrize(("left", "outcome"), [((), Outcome.PASS), (("1.0",), Outcome.FAIL)])

@@ -103,7 +103,7 @@ def test_a_fault_that_breaks_down_half_way_is_healed() -> None:
 
 def test_a_fault_that_nobody_saw_leaves_its_scenario_inconclusive() -> None:
     told = recorder()
-    told.observe("sum", got=2, wanted=2)
+    told.observe("sum", got=sum((1, 1)), wanted=2)
     with inflict(Demo(got=0), a_cluster(), told):
         pass
     verdict = CHECKS["witnessed"](told.events())

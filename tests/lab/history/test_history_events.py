@@ -58,10 +58,12 @@ def test_what_is_recorded_later_does_not_change_with_its_source() -> None:
 
 def test_a_recorder_notes_facts_and_witnesses() -> None:
     recorder = History().recorder("a")
-    recorder.observe("size", got=1, wanted=2, pool="p")
+    recorder.observe("size", got=len("x"), wanted=2, pool="p")
+    recorder.observe("damaged PGs", got=sorted(set()), wanted=[], of=3)
     recorder.witness("writes", got=3, least=4)
     assert [(one.kind, one.data) for one in recorder.events()] == [
         ("observation", {"what": "size", "got": 1, "wanted": 2, "pool": "p"}),
+        ("observation", {"what": "damaged PGs", "got": [], "wanted": [], "of": 3}),
         ("witness", {"what": "writes", "got": 3, "least": 4}),
     ]
 

@@ -1,0 +1,60 @@
+"""Refuses an observation that cannot fail, because both of its sides come from the same place in the source."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import cache
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+from cephlab.lab.base.errors import SpecError
+
+_HINT = "give got= what the cluster says, and wanted= what follows from the scenario's own data"
+
+
+def refuse_same_source(caller: FrameType, what: str, got: Any, wanted: Any) -> None:
+    """SpecError where `got` is a literal, is spelled as `wanted` is, or is the very list that `wanted` is.
+
+    caller: the frame that is calling `observe`.
+    """
+    reason = _reason(caller.f_code, caller.f_lasti)
+    if not reason and got is wanted and isinstance(got, list | dict | set | bytearray):
+        reason = "got and wanted are one and the same object"
+    if reason:
+        where = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+        raise SpecError(f"an observation that cannot fail: {what}", f"{where}: {reason}", _HINT)
+
+
+@cache
+def _reason(code: CodeType, instruction: int) -> str:
+    """Why a call of `observe` cannot fail, by its source; empty where it can, or where there is no source to read."""
+    sides = _sides(code, instruction)
+    if not {"got", "wanted"} <= sides.keys():
+        return ""
+    got, wanted = ast.unparse(sides["got"]), ast.unparse(sides["wanted"])
+    if isinstance(sides["got"], ast.Constant):
+        return f"got={got} is a literal"
+    # A call may answer otherwise the second time: that is two sources.
+    if got == wanted and not any(isinstance(node, ast.Call) for node in ast.walk(sides["got"])):
+        return f"got and wanted are both {got}"
+    return ""
+
+
+def _sides(code: CodeType, instruction: int) -> dict[str, ast.expr]:
+    """The keyword arguments of the call at an instruction: name -> expression."""
+    line, end_line, column, end_column = next(islice(code.co_positions(), instruction // 2, None))
+    if line is None or end_line is None or column is None or end_column is None:
+        return {}
+    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end_line]]
+    if not lines:
+        return {}
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
+    try:
+        call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except SyntaxError:
+        return {}
+    keywords = call.keywords if isinstance(call, ast.Call) else []
+    return {keyword.arg: keyword.value for keyword in keywords if keyword.arg}

@@ -1,0 +1,67 @@
+"""How a scenario ends: what it saw wrong outranks what it lacks afterwards, and it speaks for itself alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cephlab.lab.archive.archive import Ending, judged
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+
+
+def stage() -> Stage:
+    cluster = cast("Cluster", SimpleNamespace(name="c1"))
+    return Stage(cluster, History().recorder("demo.topic"), random.Random(1), Path())
+
+
+def scenario(run: Callable[[Stage], None]) -> Scenario:
+    return Scenario("demo.topic", "A goal.", "A method.", run)
+
+
+def sees(size: int, then: LabError) -> Callable[[Stage], None]:
+    def run(stage: Stage) -> None:
+        stage.recorder.observe("size", got=size, wanted=1)
+        raise then
+
+    return run
+
+
+LACK = Unavailable("there is no KVM", "", "run it elsewhere")
+
+
+def test_something_wrong_and_then_a_lack_is_a_failure() -> None:
+    on = stage()
+    verdict = run_scenario(scenario(sees(2, LACK)), on)
+    assert (verdict.outcome, verdict.reason) == (Outcome.FAIL, "size: got 2, wanted 1")
+    assert judged(on.recorder.events()) == (Ending.FAIL, verdict)
+
+
+def test_a_lack_after_something_right_is_a_skip() -> None:
+    on = stage()
+    with pytest.raises(Unavailable):
+        run_scenario(scenario(sees(1, LACK)), on)
+    assert judged(on.recorder.events())[0] is Ending.SKIP
+
+
+def test_trouble_of_the_lab_is_no_failure_of_ceph_whatever_was_seen_in_it() -> None:
+    on = stage()
+    with pytest.raises(LabBroken):
+        run_scenario(scenario(sees(2, LabBroken("the disk is full"))), on)
+    assert judged(on.recorder.events())[0] is Ending.ERROR
+
+
+def test_a_scenario_does_not_speak_for_another_one() -> None:
+    def run(stage: Stage) -> None:
+        stage.recorder.history.recorder("demo.other").observe("size", got=len("x"), wanted=1)
+
+    with pytest.raises(SpecError, match="another scenario"):
+        run_scenario(scenario(run), stage())
