@@ -16,6 +16,7 @@ from typing import IO, Any
 import psutil
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.alarms import HEARD
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 
 THIS_MACHINE = "this machine"
@@ -26,12 +27,15 @@ _ENDED = ("Z", "X")
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended. Output is decoded as UTF-8; bytes that are not become U+FFFD."""
+    """How a command ended. Output is decoded as UTF-8; bytes that are not become U+FFFD. Its alarms are heard."""
 
     argv: tuple[str, ...]
     code: int
     stdout_bytes: bytes
     stderr_bytes: bytes
+
+    def __post_init__(self) -> None:
+        HEARD.listen(self.argv, self.stderr)
 
     def checked(self, where: str) -> Result:
         """This result; CommandFailed, which names the machine, when its status is not 0."""
@@ -76,10 +80,9 @@ def run(
 
 
 def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b"", check: bool = True) -> Result:
-    """Run a command in a session of its own and wait for it.
+    """Run a command in a session of its own to its end; CommandTimedOut once that session was killed.
 
-    Raises CommandFailed when check and the status is not 0, CommandTimedOut after killing the
-    whole session, Unavailable when the program does not exist.
+    CommandFailed when check and the status is not 0, Unavailable where there is no such program.
     """
     shown = command.shown or command.argv
     child = _popen(command)
@@ -113,10 +116,7 @@ def with_ours(env: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def start_detached(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> LocalProcess:
-    """Start a process that outlives this one, in a session of its own, both outputs appended to `log`.
-
-    env: added to this process's environment.
-    """
+    """Start a process that outlives this one, in its own session, outputs appended to `log`. env: added to ours."""
     return start_command(Command(tuple(argv), with_ours(env)), log)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
@@ -11,6 +11,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from cephlab.lab.base.alarms import alarms
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.specfile import load_model
@@ -18,11 +19,20 @@ from cephlab.lab.spec.specfile import load_model
 _LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$")
 _CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
 _EMULATOR = re.compile(r"^qemu: ")
+_GRAVE = re.compile(
+    r"_verify_csum bad|had (suicide )?timed out after|bad (data )?(crc|checksum|magic|header|digest)"
+    r"|(crc|checksum|digest|hash) mismatch|[Cc]orrupt(ed|ion)\b|FAILED (ceph_)?assert|Caught signal"
+)
+"""What is grave at whatever level a daemon says it."""
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """One line that says something is wrong. level: `error` (derr, the emulator), `ERR`, `WRN` or `SEC`."""
+    """One line that says something is wrong.
+
+    level: `error` (derr, the emulator, an alarm), `grave` (said at another level), `ERR`, `WRN` or `SEC` (the cluster's
+    log), `output` (printed beside the log), `tool` (printed by a command).
+    """
 
     daemon: str
     level: str
@@ -83,17 +93,18 @@ def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
 def complaints(daemon: str, text: str) -> Iterator[Complaint]:
     """The lines of a daemon's log or output that say something is wrong."""
     for line in text.splitlines():
-        if _EMULATOR.match(line):
-            yield Complaint(daemon, "error", line)
-            continue
         match = _LINE.match(line)
         if match is None:
+            if _EMULATOR.match(line) or next(alarms(line), None):
+                yield Complaint(daemon, "error", line)
             continue
         cluster = _CLUSTER_LOG.search(match[2])
         if cluster is not None:
             yield Complaint(daemon, cluster[1], match[2])
         elif match[1] == "-1":
             yield Complaint(daemon, "error", match[2])
+        elif _GRAVE.search(match[2]):
+            yield Complaint(daemon, "grave", match[2])
 
 
 @dataclass(frozen=True)
@@ -134,13 +145,30 @@ def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
 
     The old logs of daemons that were moved or taken away since then are read too.
     """
+    places = {place.key: place for place in (*marks.places, *_places(daemons))}.values()
+    texts = [(place, place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")) for place in places]
+    logged: dict[str, set[str]] = {}
+    for place, text in texts:
+        if not place.output:
+            logged.setdefault(place.daemon, set()).update(text.splitlines())
     written: list[Complaint] = []
-    for place in {place.key: place for place in (*marks.places, *_places(daemons))}.values():
-        text = place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")
-        new = complaints(place.daemon, text)
-        # A daemon's own output repeats its error lines; only what is not in its log says more.
-        written += (line for line in new if _EMULATOR.match(line.text)) if place.output else new
+    for place, text in texts:
+        written += (
+            own_output(place.daemon, text, logged[place.daemon]) if place.output else complaints(place.daemon, text)
+        )
     return written
+
+
+def own_output(daemon: str, text: str, logged: Set[str]) -> Iterator[Complaint]:
+    """What a daemon printed and did not log: each line is a complaint. logged: the lines of its log, which it repeats.
+
+    A sound daemon prints next to nothing; what it may is in the allow-list.
+    """
+    for line in text.splitlines():
+        if not line.strip() or line in logged:
+            continue
+        seen = list(complaints(daemon, line))
+        yield from seen or ([] if _LINE.match(line) else [Complaint(daemon, "output", line)])
 
 
 def sort_out(

@@ -9,10 +9,12 @@ from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
 
 _SHOWN = 10
+_LOG = "in the log of"
+_PLACES = {"output": "in the output of", "tool": "in the output of the command"}
 
 
 def aftermath(events: Sequence[Event]) -> Verdict | None:
-    """Judge events of kind `aftermath` ({crashes, dead, complaints, health, healthy}); None where there are none.
+    """Judge events of kind `aftermath` ({crashes, dead, strangers, complaints, health, healthy}); None without any.
 
     Also `unseen` ({blame, what, detail}): looking at the cluster failed, by the fault of Ceph or of the lab.
     """
@@ -34,7 +36,11 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
     for data in seen:
         wrong += [f"crash record: {crash}" for crash in data["crashes"]]
         wrong += [f"{name} is dead although nobody stopped it" for name in data["dead"]]
-        lines = [f"unexpected line in the log of {line['daemon']}: {line['text']}" for line in data["complaints"]]
+        wrong += data.get("strangers", [])
+        lines = [
+            f"unexpected line {_PLACES.get(line.get('level'), _LOG)} {line['daemon']}: {line['text']}"
+            for line in data["complaints"]
+        ]
         wrong += lines[:_SHOWN]
         if len(lines) > _SHOWN:
             wrong.append(f"{len(lines) - _SHOWN} more unexpected log lines")

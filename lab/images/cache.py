@@ -17,6 +17,7 @@ from cephlab.lab.base import clock, process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
+from cephlab.lab.images.contents import note
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.lock import Deb
 from cephlab.lab.images.recipe import Recipe
@@ -95,6 +96,7 @@ class Cache:
             "packages": dict(image.packages),
         }
         write_json(tree / _RECORD, record, mode=0o644)
+        note(image.root, image.contents)
         target = self.directory(image.key)
         tree.replace(target)
         return _image(record, target)

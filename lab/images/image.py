@@ -67,6 +67,11 @@ class Image:
         """The libaio substitute for emulated BlueStore, built with the image, beside the root."""
         return self.root.parent / "libcephlab-aio.so"
 
+    @property
+    def contents(self) -> Path:
+        """The record of what each file of the root held when it was built, beside the root."""
+        return self.root.parent / "contents.json"
+
 
 def digest_of(reference: str) -> str | None:
     """`sha256:...` of a reference that ends in it; None for one by a tag, which names whatever its registry likes."""

@@ -11,6 +11,7 @@ from cephlab.lab.base.home import Home, require_space
 from cephlab.lab.images import build
 from cephlab.lab.images.cache import Cache, Progress, image_key
 from cephlab.lab.images.claims import refuse_used
+from cephlab.lab.images.contents import require_unchanged
 from cephlab.lab.images.export import Form, export_image
 from cephlab.lab.images.image import Image, pulled_image
 from cephlab.lab.images.lock import Deb, Lock
@@ -55,8 +56,12 @@ class ImageStore:
         tools: Tools | None = None,
         preload: Preload | None = None,
         source: DebianSource | None = None,
+        trusting: bool = True,
     ) -> None:
+        """trusting: take a cached tree as it is; else each is compared once with what was built, file by file."""
         self._home = home
+        self._trusting = trusting
+        self._compared: set[str] = set()
         self._cache = Cache(home)
         self.book = book or read_recipes()
         self._tools = tools or SystemTools()
@@ -79,13 +84,17 @@ class ImageStore:
         for each time. A foreign architecture's image needs the native one of the same release, which is built first as
         well.
         Raises SpecError on an unknown release, architecture or role set, an unwritable cache and too
-        little disk; Unavailable when a tool or the mirror is missing; LabBroken when the build fails.
+        little disk; Unavailable when a tool or the mirror is missing; LabBroken when the build fails, or a store that
+        does not trust its cache finds other files than were built.
         """
         recipe = self.book.find(release, arch, role_sets)
         image = None if refresh or lock else self._cache.resolved(self._source, recipe)
         if image is None:
-            return self._build(recipe, refresh=refresh, lock=lock, progress=progress)
+            image = self._build(recipe, refresh=refresh, lock=lock, progress=progress)
         self._compile_preload(image)
+        if not self._trusting and image.key not in self._compared:
+            require_unchanged(image)
+            self._compared.add(image.key)
         return image
 
     def debs(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Mapping[str, Deb]:

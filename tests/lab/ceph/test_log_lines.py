@@ -27,6 +27,7 @@ from cephlab.lab.ceph.logs import (
     sort_out,
 )
 from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
 
 ROOT = Path(__file__).resolve().parents[3]
 STAMP = "2026-11-21T09:20:12.080+0000 7f3bacced6c0"
@@ -52,6 +53,21 @@ def test_only_complaints_are_taken() -> None:
     ]
 
 
+def test_what_is_grave_counts_at_whatever_level_it_is_said() -> None:
+    said = [
+        "bluestore(/n0/osd.0) _verify_csum bad crc32c/0x1000 checksum at blob offset 0x0, got 0x1, expected 0x2",
+        "heartbeat_map is_healthy 'OSD::osd_op_tp thread 0x7f3b' had timed out after 15.000000954s",
+        "rocksdb: [db/db_impl.cc] Corruption: block checksum mismatch",
+    ]
+    text = "".join(f"{STAMP} {level:2} {line}\n" for level, line in zip((0, 1, 4), said, strict=True))
+    assert [(line.level, line.text) for line in complaints("osd.0", text)] == [("grave", line) for line in said]
+
+
+def test_an_alarm_of_the_runtime_counts_in_a_log_too() -> None:
+    text = "*** stack smashing detected ***: terminated\n"
+    assert [line.level for line in complaints("osd.0", text)] == ["error"]
+
+
 @dataclass
 class FakeHost:
     """A host with files and nothing else."""
@@ -60,6 +76,7 @@ class FakeHost:
     directory: PurePosixPath = field(default_factory=lambda: PurePosixPath("/n0"))
     files: dict[str, bytes] = field(default_factory=dict)
     alive: bool = True
+    arch: Arch = Arch.X86_64
 
     def up(self) -> bool:
         return self.alive
@@ -101,6 +118,15 @@ def test_own_output_counts_for_what_the_log_does_not_say() -> None:
     host.files["/n0/log/osd.0.log"] = line("said")
     host.files["/n0/log/osd.0.out"] = line("said") + b"qemu: uncaught target signal 11\n"
     assert [one.text for one in since(marks, [osd(host)])] == ["said", "qemu: uncaught target signal 11"]
+
+
+def test_whatever_a_daemon_prints_and_does_not_log_is_a_complaint() -> None:
+    host = FakeHost(files={"/n0/log/osd.0.out": b"from before\n"})
+    marks = mark([osd(host)])
+    host.files["/n0/log/osd.0.log"] = line("said") + b"  frame 1 of a trace\n"
+    host.files["/n0/log/osd.0.out"] += line("said") + b"\n  frame 1 of a trace\nsomething odd\n" + line("unlogged")
+    seen = [(one.level, one.text) for one in since(marks, [osd(host)])]
+    assert seen == [("error", "said"), ("output", "something odd"), ("error", "unlogged")]
 
 
 def test_a_host_that_is_down_is_not_read() -> None:

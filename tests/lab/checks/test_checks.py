@@ -305,6 +305,15 @@ def test_a_sound_aftermath_passes() -> None:
         ({"crashes": ["2026 osd.1"]}, "crash record: 2026 osd.1"),
         ({"dead": ["osd.1"]}, "osd.1 is dead although nobody stopped it"),
         ({"complaints": complaints(1)}, "unexpected line in the log of osd.0: line 0"),
+        ({"strangers": ["osd.1 says x86_64"]}, "osd.1 says x86_64"),
+        (
+            {"complaints": [{"daemon": "osd.0", "level": "output", "text": "odd"}]},
+            "unexpected line in the output of osd.0: odd",
+        ),
+        (
+            {"complaints": [{"daemon": "rados", "level": "tool", "text": "free(): invalid pointer"}]},
+            "unexpected line in the output of the command rados: free(): invalid pointer",
+        ),
         ({"healthy": False, "health": "HEALTH_ERR"}, "the cluster did not become healthy again: HEALTH_ERR"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 
 from cephlab.fixtures import raising
 from cephlab.fixtures.raising import LabCluster
+from cephlab.lab.base.alarms import HEARD
 from cephlab.lab.cluster.own import OwnCluster
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
@@ -48,6 +49,19 @@ class FakeCluster:
 
     daemons: Mapping[str, FakeDaemon]
     hosts: Mapping[str, FakeHost]
+    archs: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def client(self) -> Any:
+        return self
+
+    def mon(self, prefix: str) -> Any:
+        """What Ceph knows of its daemons."""
+        if prefix == "osd tree":
+            return {"nodes": []}
+        if prefix == "osd metadata":
+            return [{"id": osd, "arch": arch} for osd, arch in self.archs.items()]
+        return [{"name": "n0", "arch": "x86_64"}]
 
     def wait_healthy(self, timeout_s: float) -> Any:
         return SimpleNamespace(ok=True, clean=True, all_up=True)
@@ -83,6 +97,21 @@ def test_the_first_scenario_answers_for_how_the_cluster_was_made(stand: Stand) -
     stand.daemon.says("mkfs failed twice")
     stand.crashed.append("at-boot")
     assert stand.left() == (["mkfs failed twice"], ["osd.0: at-boot"])
+    assert stand.left() == ([], [])
+
+
+def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand) -> None:
+    cluster = cast("FakeCluster", stand.raised.cluster)
+    for arch, said in (("x86_64", []), ("aarch64", ["osd.0 says that it runs as aarch64, on a machine of x86_64"])):
+        cluster.archs = {0: arch, 7: "riscv64"}
+        assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["strangers"] == said
+
+
+def test_a_command_that_broke_is_answered_for_once(stand: Stand) -> None:
+    before = stand.raised.before()
+    HEARD.listen(["/usr/bin/rados", "ls"], "free(): invalid pointer")
+    left = stand.raised.aftermath(before, (), settle=True)
+    assert left["complaints"] == [{"daemon": "rados", "level": "tool", "text": "free(): invalid pointer"}]
     assert stand.left() == ([], [])
 
 

@@ -1,0 +1,77 @@
+"""An image whose files are not those that were built is refused before a gate, and the archive names its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.images.contents import contents, digest, note, require_unchanged
+from cephlab.lab.images.image import Image
+from cephlab.lab.spec.arch import Arch
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    """A tree of two programs, a link and a folder, as it was built."""
+    root = tmp_path / "root"
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/ceph-osd").write_bytes(b"\x7fELF osd")
+    (root / "usr/bin/rados").write_bytes(b"\x7fELF rados")
+    (root / "bin").symlink_to("usr/bin")
+    built = Image("reef", Arch.AARCH64, "f" * 64, root)
+    note(root, built.contents)
+    return built
+
+
+def test_a_tree_that_is_what_was_built_is_taken(image: Image) -> None:
+    require_unchanged(image)
+    assert sorted(contents(image.root)) == ["bin", "usr/bin/ceph-osd", "usr/bin/rados"]
+    assert contents(image.root)["bin"] == "-> usr/bin"
+
+
+def touch(path: Path) -> None:
+    path.write_bytes(b"\x7fELF osD")
+
+
+def relink(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("usr/sbin")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("usr/bin/ceph-osd", touch, "usr/bin/ceph-osd has changed"),
+        ("usr/bin/rados", Path.unlink, "usr/bin/rados is gone"),
+        ("usr/bin/more", touch, "usr/bin/more was added"),
+        ("bin", relink, "bin has changed"),
+    ],
+)
+def test_a_tree_that_has_changed_is_refused_by_the_file(
+    image: Image, name: str, change: Callable[[Path], None], said: str
+) -> None:
+    change(image.root / name)
+    with pytest.raises(LabBroken, match=r"the image ffffffffffff \(reef, aarch64\) is not what was built") as refused:
+        require_unchanged(image)
+    assert refused.value.detail == said
+    assert "cephlab image rm ffffffffffff" in (refused.value.hint or "")
+
+
+def test_only_the_first_files_are_named_and_all_are_counted(image: Image) -> None:
+    for number in range(12):
+        touch(image.root / f"more{number:02}")
+    with pytest.raises(LabBroken, match="12 files") as refused:
+        require_unchanged(image)
+    assert len(refused.value.detail.splitlines()) == 10
+
+
+def test_a_tree_from_before_is_noted_as_it_is(image: Image) -> None:
+    noted = digest(image)
+    image.contents.unlink()
+    assert digest(image) == ""
+    require_unchanged(image)
+    assert digest(image) == noted
+    assert len(noted) == 64
