@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -59,6 +60,22 @@ class VirtualClock:
 
 SYSTEM: Clock = SystemClock()
 
+Watcher = Callable[[float], object]
+"""Called between two looks of every wait with the seconds that it has lasted; may raise a LabError to end it."""
+
+_WATCHERS: list[Watcher] = []
+
+
+@contextmanager
+def watched(*watchers: Watcher) -> Iterator[None]:
+    """While it lasts, these watchers alone look on at every wait; without any, none does."""
+    before = list(_WATCHERS)
+    _WATCHERS[:] = watchers
+    try:
+        yield
+    finally:
+        _WATCHERS[:] = before
+
 
 @dataclass(frozen=True)
 class Deadline:
@@ -107,6 +124,8 @@ class Deadline:
                 return value
             if last_chance:
                 raise timed_out(what, self.after_s, value)
+            for watcher in _WATCHERS:
+                watcher(self.after_s - self.remaining_s())
             self.pause(interval_s)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
-from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.clock import Deadline, watched
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
@@ -150,7 +150,7 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
     examined = fault if isinstance(fault, Examined) else None
     with examined.prey(cluster) if examined else nullcontext(b"") as before:
         recorder.record(EVENT, **about, phase="inflicting")
-        with fault.broken(cluster):
+        with watched(), fault.broken(cluster):
             recorder.record(EVENT, **about, phase="broken")
             try:
                 sign = fault.sign(cluster)

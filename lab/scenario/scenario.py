@@ -9,11 +9,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from cephlab.lab.base.clock import watched
 from cephlab.lab.base.errors import CephTrouble, LabError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
 from cephlab.lab.checks.aftermath import aftermath
 from cephlab.lab.checks.observations import observations
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.watch import Watch
 from cephlab.lab.history.history import Event, Recorder
 from cephlab.lab.scenario.topology import PLAIN, Topology
 from cephlab.lab.spec.clusterspec import Capability
@@ -73,7 +75,7 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
     """
     stage.recorder.record("began", goal=scenario.goal, cluster=stage.cluster.name, check=scenario.check)
     try:
-        with stage.recorder.history.on_stage(stage.recorder.scenario):
+        with stage.recorder.history.on_stage(stage.recorder.scenario), watched(Watch(stage.cluster)):
             scenario.run(stage)
     except LabError as error:
         record_raised(stage.recorder, error, blame_for(error), error.what)

@@ -1,0 +1,85 @@
+"""Ends a wait once a daemon that should run does not: it was stopped, or it is down in the map although it lives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from cephlab.lab.base.clock import SYSTEM, Clock
+from cephlab.lab.base.errors import CephTrouble, LabError
+from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.cluster.cluster import Cluster
+
+LOOK_S = 5.0
+"""Between two looks: one costs a file of /proc for each daemon."""
+WAITED_S = 30.0
+"""Of a wait before the map is asked, too: shorter ones end by themselves."""
+DOWN_S = 45.0
+"""Before patience. A sound OSD that was called down by mistake is up again within seconds (osd_heartbeat_grace: 10)."""
+_STOPPED = ("T", "t")
+
+
+class Watch:
+    """Looks at a cluster's daemons while somebody waits; raises CephTrouble that names the daemon."""
+
+    def __init__(self, cluster: Cluster, clock: Clock = SYSTEM, state: Callable[[int], str] | None = None) -> None:
+        self._cluster, self._clock, self._state = cluster, clock, state or state_of
+        self._looked_s = clock.monotonic()
+        self._stopped: set[str] = set()
+        self._down_since: dict[str, float] = {}
+
+    def __call__(self, waited_s: float) -> None:
+        """waited_s: how long the wait has lasted. Waits of other threads than the scenario's own are not looked at."""
+        now = self._clock.monotonic()
+        if threading.current_thread() is not threading.main_thread() or now - self._looked_s < LOOK_S:
+            return
+        self._looked_s = now
+        self._look_for_stopped()
+        if waited_s >= WAITED_S:
+            self._look_for_down(now)
+
+    def _look_for_stopped(self) -> None:
+        stopped = {daemon.name for daemon in self._running() if self._state(_pid(daemon)) in _STOPPED}
+        lasting = sorted(stopped & self._stopped)
+        self._stopped = stopped
+        if lasting:
+            raise CephTrouble(
+                f"{', '.join(lasting)} is stopped (SIGSTOP) although nobody paused it", hint="see the daemon's log"
+            )
+
+    def _look_for_down(self, now: float) -> None:
+        """An OSD that lives and is down in the map for longer than a slow machine explains."""
+        if any(daemon.kind == "mon" and not _runs(daemon) for daemon in self._cluster.daemons.values()):
+            return  # nobody may answer
+        with suppress(LabError):
+            up = set(self._cluster.up_osds())
+            down = [daemon for daemon in self._running() if daemon.kind == "osd" and int(daemon.id) not in up]
+            self._down_since = {daemon.name: self._down_since.get(daemon.name, now) for daemon in down if _runs(daemon)}
+        limit_s = DOWN_S * self._cluster.patience
+        for name, since in self._down_since.items():
+            if now - since >= limit_s:
+                raise CephTrouble(
+                    f"{name} has been down in the map for {now - since:.0f} s although its process runs",
+                    self._cluster.daemon(name).log_tail(),
+                )
+
+    def _running(self) -> Iterator[Daemon]:
+        return (daemon for daemon in self._cluster.daemons.values() if daemon.wanted is Wanted.RUNNING)
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process of this machine in /proc/PID/stat (proc(5)); empty where there is none to read."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] if pid else ""
+    except (OSError, IndexError):
+        return ""
+
+
+def _pid(daemon: Daemon) -> int:
+    return daemon.process.pid if daemon.process is not None else 0
+
+
+def _runs(daemon: Daemon) -> bool:
+    return daemon.wanted is Wanted.RUNNING and daemon.alive()

@@ -1,0 +1,149 @@
+"""A wait ends, and names the daemon, once one that should run was stopped or is down in the map although it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cephlab.lab.base.clock import Deadline, VirtualClock, watched
+from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
+from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.watch import Watch, state_of
+
+
+@dataclass
+class FakeDaemon:
+    """A daemon with a pid, which is its place in the cluster."""
+
+    name: str
+    pid: int
+    wanted: Wanted = Wanted.RUNNING
+    lives: bool = True
+
+    @property
+    def kind(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def id(self) -> str:
+        return self.name.partition(".")[2]
+
+    @property
+    def process(self) -> SimpleNamespace:
+        return SimpleNamespace(pid=self.pid)
+
+    def alive(self) -> bool:
+        return self.lives
+
+    def log_tail(self) -> str:
+        return f"the end of the log of {self.name}"
+
+
+@dataclass
+class FakeCluster:
+    """Two OSDs and a monitor. states: what /proc says of each pid; up: OSDs of the map, None where nobody answers."""
+
+    clock: VirtualClock = field(default_factory=VirtualClock)
+    states: dict[int, str] = field(default_factory=dict)
+    up: list[int] | None = field(default_factory=lambda: [0, 1])
+    patience: float = 2.0
+    asked: int = 0
+
+    def __post_init__(self) -> None:
+        names = ("osd.0", "osd.1", "mon.a")
+        self.daemons = {name: FakeDaemon(name, pid) for pid, name in enumerate(names, 1)}
+
+    def daemon(self, name: str) -> FakeDaemon:
+        return self.daemons[name]
+
+    def up_osds(self) -> list[int]:
+        self.asked += 1
+        if self.up is None:
+            raise LabBroken("nobody answers")
+        return self.up
+
+    def wait(self, seconds: float) -> None:
+        """Wait in vain for so long, watched."""
+        watch = Watch(cast("Cluster", self), self.clock, lambda pid: self.states.get(pid, "S"))
+        with watched(watch):
+            Deadline.after(seconds, self.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+def test_a_wait_beside_sound_daemons_goes_on(cluster: FakeCluster) -> None:
+    with pytest.raises(NotReached):
+        cluster.wait(300)
+
+
+def test_a_daemon_that_somebody_stopped_ends_the_wait(cluster: FakeCluster) -> None:
+    cluster.states = {2: "T"}
+    with pytest.raises(CephTrouble, match=r"osd\.1 is stopped \(SIGSTOP\) although nobody paused it"):
+        cluster.wait(300)
+    assert cluster.clock.now < 15
+
+
+def test_one_look_at_a_stopped_daemon_is_not_enough(cluster: FakeCluster) -> None:
+    letters: Iterator[str] = iter("ST" * 100)
+    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: next(letters) if pid == 1 else "S")
+    with watched(watch), pytest.raises(NotReached):
+        Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+
+def test_a_daemon_that_the_scenario_paused_or_ended_is_its_own_affair(cluster: FakeCluster) -> None:
+    cluster.states, cluster.up = {1: "T", 2: "T"}, []
+    cluster.daemons["osd.0"].wanted = Wanted.PAUSED
+    cluster.daemons["osd.1"].wanted = Wanted.STOPPED
+    with pytest.raises(NotReached):
+        cluster.wait(300)
+
+
+def test_an_osd_that_lives_and_stays_down_in_the_map_ends_the_wait(cluster: FakeCluster) -> None:
+    cluster.up = [1]
+    with pytest.raises(
+        CephTrouble, match=r"osd\.0 has been down in the map for \d+ s although its process runs"
+    ) as end:
+        cluster.wait(900)
+    assert end.value.detail == "the end of the log of osd.0"
+    assert 30 + 45 * cluster.patience <= cluster.clock.now < 150
+
+
+def test_a_dead_osd_is_named_by_others(cluster: FakeCluster) -> None:
+    cluster.up, cluster.daemons["osd.0"].lives = [1], False
+    with pytest.raises(NotReached):
+        cluster.wait(300)
+
+
+@pytest.mark.parametrize("wait_s", [20, 300])
+def test_nobody_is_asked_for_the_map_in_a_short_wait_or_without_a_monitor(cluster: FakeCluster, wait_s: float) -> None:
+    cluster.daemons["mon.a"].lives = wait_s < 30
+    with pytest.raises(NotReached):
+        cluster.wait(wait_s)
+    assert cluster.asked == 0
+
+
+def test_monitors_that_do_not_answer_are_no_trouble_of_an_osd(cluster: FakeCluster) -> None:
+    cluster.up = None
+    with pytest.raises(NotReached):
+        cluster.wait(300)
+    assert cluster.asked > 1
+
+
+def test_while_a_fault_holds_nobody_watches(cluster: FakeCluster) -> None:
+    cluster.states = {1: "T"}
+    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: cluster.states.get(pid, "S"))
+    with watched(watch), watched(), pytest.raises(NotReached):
+        Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+
+def test_a_process_of_this_machine_tells_its_state() -> None:
+    assert state_of(1) in ("S", "R", "I")
+    assert (state_of(0), state_of(4_194_305)) == ("", "")
