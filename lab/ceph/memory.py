@@ -1,4 +1,4 @@
-"""How much memory a daemon holds: by its host's kernel, and by its own accounts."""
+"""How much a daemon holds, memory above all: by its kernel, and by its own accounts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import psutil
+
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
 
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+_THREADS = re.compile(r"^Threads:\s+(\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a process holds by its kernel's word. resident: bytes; threads, files: how many it has, files open ones."""
+
+    resident: int
+    threads: int
+    files: int
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,28 @@ def held(client: RadosClient, daemon: Daemon) -> Held:
     pid = int(daemon.process.ref["pid"])
     status = daemon.host.run(["cat", f"/proc/{pid}/status"]).stdout
     return Held(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
+
+
+def footprint(daemon: Daemon) -> Footprint:
+    """Of a running daemon; an emulated program's is its emulator's. LabBroken where no kernel can be asked for it."""
+    if daemon.process is None:
+        raise LabBroken(f"{daemon.name} was never started")
+    if daemon.process.pid:  # a process of this machine, whatever its host is; some are started by a shell, which stays
+        try:
+            started = psutil.Process(daemon.process.pid)
+            family = [started, *started.children(recursive=True)]
+            return Footprint(
+                resident=sum(member.memory_info().rss for member in family),
+                threads=sum(member.num_threads() for member in family),
+                files=sum(member.num_fds() for member in family),
+            )
+        except psutil.Error as error:
+            raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
+    pid = int(daemon.process.ref["pid"])
+    said = daemon.host.run(["sh", "-c", f"ls /proc/{pid}/fd | wc -l; cat /proc/{pid}/status"]).stdout
+    files, _, status = said.partition("\n")
+    threads = _THREADS.search(status)
+    return Footprint(resident_bytes(status), int(threads[1]) if threads else 0, int(files))
 
 
 def resident_bytes(status: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cephlab.lab.scenario.scenario import Scenario
-from cephlab.suites.baseline import atomics, checksum, clocks, disk, hardware, network
+from cephlab.suites.baseline import atomics, checksum, clocks, disk, growth, hardware, network
 
 SCENARIOS: tuple[Scenario, ...] = (
     *clocks.SCENARIOS,
@@ -12,4 +12,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     *checksum.SCENARIOS,
     *atomics.SCENARIOS,
     *hardware.SCENARIOS,
+    *growth.SCENARIOS,
 )

@@ -1,0 +1,112 @@
+"""What daemons keep of a load once it is over: memory, threads and open files, by the operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cephlab.lab.ceph.memory import Footprint, footprint, pools_of
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.workloads import radosbench
+from cephlab.lab.workloads.radosbench import BenchJob
+
+POOL = "growth"
+PG_NUM = 8
+BLOCK_BYTES = 4096
+WRITES: Mapping[Tier, int] = {Tier.QUICK: 600, Tier.FULL: 6000}
+READ_S: Mapping[Tier, int] = {Tier.QUICK: 2, Tier.FULL: 20}
+MOST_WRITE_S = 120
+ROUNDS = 3
+"""Of the same load. The first does not count: caches fill, threads start, an emulator translates what it meets."""
+
+OPERATION_BYTES = 8 << 10
+"""At most, of what an OSD holds beyond its own accounts, for each operation: twice the block. Sound OSDs kept 1.3
+to 3.1 KiB, see docs/baseline.md."""
+NOISE_BYTES = 24 * MIB
+"""What an allocator may keep of a few thousand operations, whatever they were."""
+MOST_THREADS = 16
+MOST_FILES = 64
+"""Clients are gone at each look. Those of the lab itself stay: a few connections to each daemon."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One look at a daemon. Of an OSD: accounted, the bytes that it says it allocated; operations, so far."""
+
+    footprint: Footprint
+    accounted: int = 0
+    operations: int = 0
+
+    @property
+    def beyond(self) -> int:
+        return self.footprint.resident - self.accounted
+
+
+def growth(stage: Stage) -> None:
+    """Put the same load on a pool several times; what each daemon holds after the first and after the last."""
+    cluster = stage.cluster
+    with pools.pool(cluster, POOL, pg_num=PG_NUM):
+        looks = []
+        for number in range(ROUNDS):
+            load(cluster, stage.tier, f"round{number}")
+            looks.append(look(cluster))
+    first, last = looks[0], looks[-1]
+    for name in sorted(first.keys() & last.keys()):
+        judge(stage.recorder, name, first[name], last[name])
+
+
+def load(cluster: Cluster, tier: Tier, run: str) -> None:
+    """So many small writes, then reads of them."""
+    writes = BenchJob(
+        POOL, "write", MOST_WRITE_S, block_bytes=BLOCK_BYTES, run=run, most_bytes=WRITES[tier] * BLOCK_BYTES
+    )
+    for job in (writes, replace(writes, mode="rand", seconds=READ_S[tier])):
+        radosbench.run(cluster, cluster.load_nodes()[0], job)
+
+
+def look(cluster: Cluster) -> dict[str, Held]:
+    """Every daemon by its name; an OSD's allocator gives back first what nobody uses."""
+    return {name: _held(cluster, name) for name in cluster.daemons}
+
+
+def _held(cluster: Cluster, name: str) -> Held:
+    daemon = cluster.daemon(name)
+    if daemon.kind != "osd":
+        return Held(footprint(daemon))
+    cluster.client.command(name, "heap", heapcmd="release")
+    counts = cluster.client.tell(name, "perf dump")["osd"]
+    accounted = sum(pools_of(cluster.client.tell(name, "dump_mempools")).values())
+    return Held(footprint(daemon), accounted, int(counts["op"]) + int(counts["subop"]))
+
+
+def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
+    """Hold what one daemon kept to its bounds."""
+    kept, had = last.footprint, first.footprint
+    count = last.operations - first.operations
+    limit = NOISE_BYTES + count * OPERATION_BYTES
+    grown = (last.beyond - first.beyond) / MIB
+    shown = (f"{count} operations; resident {had.resident / MIB:.1f} MiB, then {kept.resident / MIB:.1f}",)
+    why = f"{NOISE_BYTES // MIB} MiB for the allocator and {OPERATION_BYTES >> 10} KiB for each operation"
+    recorder.figure(f"{name}: memory kept of the load", grown, "MiB", Bound(why, most=limit / MIB, derivation=shown))
+    for what, more, most in (
+        ("threads", kept.threads - had.threads, MOST_THREADS),
+        ("open files", kept.files - had.files, MOST_FILES),
+    ):
+        recorder.figure(f"{name}: {what} kept of the load", more, "", Bound("clients are gone", most=most))
+    if name.startswith("osd."):
+        recorder.witness(f"operations of {name}", got=count, least=WRITES[Tier.QUICK])
+
+
+SCENARIOS = (
+    Scenario(
+        name="baseline.growth",
+        goal="No daemon keeps memory, threads or open files of a load that is over.",
+        method=f"{ROUNDS} equal rounds of 4 KiB writes and reads; what each daemon holds after the first and the last.",
+        run=growth,
+        check="figures",
+    ),
+)
