@@ -8,10 +8,16 @@ import pytest
 
 from cephlab.fixtures.outcomes import require
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.lab.scenario.swallowed import refuse_swallowing
 
 
 def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:
-    """A test function for a suite's `test_scenario`: pytest makes an item of each scenario."""
+    """A test function for a suite's `test_scenario`: pytest makes an item of each scenario.
+
+    SpecError for a suite whose source swallows errors.
+    """
+    for scenario in scenarios:
+        refuse_swallowing(scenario.run)
 
     @pytest.mark.parametrize("scenario", scenarios, ids=lambda scenario: scenario.name)
     def test_scenario(scenario: Scenario, stage: Stage) -> None:
