@@ -1,9 +1,9 @@
-"""What block devices of a host were asked for since it booted: the kernel's own account (Documentation/iostats)."""
+"""Requests and bytes of a host's block devices since it booted, as the kernel counts them (Documentation/iostats)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
@@ -20,12 +20,7 @@ class Traffic:
     write_bytes: int
 
     def since(self, before: Traffic) -> Traffic:
-        return Traffic(
-            self.reads - before.reads,
-            self.read_bytes - before.read_bytes,
-            self.writes - before.writes,
-            self.write_bytes - before.write_bytes,
-        )
+        return Traffic(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
 def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
@@ -39,12 +34,10 @@ def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
 
 
 def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, Traffic]:
-    """Layer -> its traffic until now."""
+    """Layer -> its traffic since boot."""
     known = parse_diskstats(host.read(PurePosixPath("/proc/diskstats")).decode())
-    return {layer: known[_numbers(host, device)] for layer, device in devices.items()}
-
-
-def _numbers(host: Host, device: PurePosixPath) -> tuple[int, int]:
-    """A device's numbers, which `stat` prints in hexadecimal."""
-    major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
-    return int(major, 16), int(minor, 16)
+    by_layer = {}
+    for layer, device in devices.items():
+        major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
+        by_layer[layer] = known[int(major, 16), int(minor, 16)]  # stat prints them in hexadecimal
+    return by_layer
