@@ -76,8 +76,8 @@ class Stand:
     cluster: Cluster
     mapper: Mapper
     database: MariaDb
-    cache_bytes: int
     pool: str = POOL
+    cache_bytes: int = CACHE_BYTES
     cache: CacheDevice | WriteCache | None = None
     image_device: PurePosixPath = field(default=PurePosixPath())
 
@@ -228,25 +228,20 @@ class Stand:
 
 
 @contextmanager
-def standing(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
+def standing(stage: Stage, *, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
     """Map an empty image, still fast, for the length of a block; everything is removed afterwards."""
-    with (
-        pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM),
-        on_image(stage, POOL, cache_bytes=cache_bytes, image_bytes=image_bytes) as stand,
-    ):
+    with pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM), on_image(stage, POOL, image_bytes) as stand:
         yield stand
 
 
 @contextmanager
-def on_image(
-    stage: Stage, pool: str, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES
-) -> Iterator[Stand]:
+def on_image(stage: Stage, pool: str, image_bytes: int) -> Iterator[Stand]:
     """As `standing`, in an existing pool."""
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
     image.create(cluster, NODE, BlockImage(pool, IMAGE, image_bytes), *krbd.FEATURES)
-    stand = Stand(cluster, Mapper(host), database, cache_bytes, pool)
+    stand = Stand(cluster, Mapper(host), database, pool)
     try:
         stand.attach()
         yield stand

@@ -36,6 +36,7 @@ TOPOLOGY = Topology(
     options=(("mon_allow_pool_size_one", "true"), ("osd_pool_default_size", "1")),
 )
 
+
 def until_the_cut(survey: Survey) -> int:
     """Index of the mark that was set when the OSD was dead: the disk must have kept everything before it."""
     return survey.marks["cut"]
