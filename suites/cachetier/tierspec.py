@@ -51,7 +51,7 @@ class TieredTopology(Topology):
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         layout = self.layout
-        kinds: list[tuple[Arch, tuple[DiskClass, ...]]] = [(host_arch(), (SLOW, FAST))] * layout.servers
+        kinds: Sequence[tuple[Arch, Sequence[DiskClass]]] = [(host_arch(), (SLOW, FAST))] * layout.servers
         if layout.apart:
             native, foreign = (FAST, SLOW) if layout.fast_native else (SLOW, FAST)
             kinds = [(host_arch(), (native,))] * layout.servers + [(other_arch(), (foreign,))] * layout.servers

@@ -6,7 +6,7 @@ sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -205,8 +205,9 @@ class Stand:
     def tear_down(self) -> None:
         """Remove every layer that exists. It goes on after an error, and reports all errors at the end."""
         errors: list[str] = []
-        removals = [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
-        for step in (self.database.kill, self._unmount, *removals, self._unmap):
+        steps: list[Callable[[], None]] = [self.database.kill, self._unmount]
+        steps += [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
+        for step in (*steps, self._unmap):
             try:
                 step()
             except LabError as error:
