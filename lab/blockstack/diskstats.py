@@ -11,7 +11,7 @@ from cephlab.lab.providers.host import Host
 
 
 @dataclass(frozen=True)
-class Traffic:
+class DiskTraffic:
     """Requests and bytes of one device."""
 
     reads: int
@@ -19,21 +19,21 @@ class Traffic:
     writes: int
     write_bytes: int
 
-    def since(self, before: Traffic) -> Traffic:
-        return Traffic(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
+    def since(self, before: DiskTraffic) -> DiskTraffic:
+        return DiskTraffic(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
-def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
+def parse_diskstats(text: str) -> dict[tuple[int, int], DiskTraffic]:
     """(major, minor) -> traffic: lines `MAJOR MINOR NAME READS MERGED SECTORS MS WRITES MERGED SECTORS ...`."""
     by_device = {}
     for words in (line.split() for line in text.splitlines()):
         reads, read_sectors, writes, write_sectors = (int(words[at]) for at in (3, 5, 7, 9))
-        traffic = Traffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
+        traffic = DiskTraffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
         by_device[(int(words[0]), int(words[1]))] = traffic
     return by_device
 
 
-def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, Traffic]:
+def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, DiskTraffic]:
     """Layer -> its traffic since boot."""
     known = parse_diskstats(host.read(PurePosixPath("/proc/diskstats")).decode())
     by_layer = {}

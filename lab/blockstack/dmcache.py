@@ -20,7 +20,7 @@ _FLUSH_S = 120.0
 _CLEANER = "cleaner"
 
 
-class Mode(StrEnum):
+class DmCacheMode(StrEnum):
     """Where a write goes before it is acknowledged: the cache alone, both, or the origin alone."""
 
     WRITEBACK = "writeback"
@@ -86,7 +86,7 @@ def parse_status(text: str) -> CacheStatus:
             demotions=demotions,
             promotions=promotions,
             dirty=dirty,
-            mode=next(word for word in features if word in list(Mode)),
+            mode=next(word for word in features if word in list(DmCacheMode)),
             policy=policy,
             metadata_mode=metadata_mode,
             needs_check=needs_check == "needs_check",
@@ -110,7 +110,7 @@ class CacheDevice:
     origin: PurePosixPath
     fast: PurePosixPath
     metadata: PurePosixPath
-    mode: Mode = Mode.WRITEBACK
+    mode: DmCacheMode = DmCacheMode.WRITEBACK
     block_sectors: int = PAPER_BLOCK_SECTORS
 
     def table(self, policy: str = "smq") -> str:

@@ -23,7 +23,7 @@ CHUNK = 1 << 20
 PAGE = 4096
 
 
-class Log:
+class WriteLog:
     """An open log; iterating yields (sector, sectors, flags, text of a mark, offset of the data in the log)."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -55,7 +55,7 @@ class Log:
                 at += sectors * self.sector_bytes
 
 
-def survey(log: Log) -> dict[str, Any]:
+def survey(log: WriteLog) -> dict[str, Any]:
     """Count the log's entries, bytes and flushes, and note the index of every mark."""
     summary: dict[str, Any] = {"entries": 0, "bytes": 0, "flushes": 0, "marks": {}}
     for index, (_sector, sectors, flags, mark, _at) in enumerate(log):
@@ -67,7 +67,7 @@ def survey(log: Log) -> dict[str, Any]:
     return summary
 
 
-def replay(log: Log, target: BinaryIO, first: int, until: int) -> int:
+def replay(log: WriteLog, target: BinaryIO, first: int, until: int) -> int:
     """Carry out the entries first <= index < until; returns how many of them wrote something."""
     wrote = 0
     for index, (sector, sectors, flags, _mark, at) in enumerate(log):
@@ -86,7 +86,7 @@ def replay(log: Log, target: BinaryIO, first: int, until: int) -> int:
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Survey a log (arguments: LOG), or replay it (arguments: LOG TARGET FIRST UNTIL)."""
     with Path(argv[0]).open("rb") as file:
-        log = Log(file)
+        log = WriteLog(file)
         if len(argv) == 1:
             return survey(log)
         with Path(argv[1]).open("r+b") as device:

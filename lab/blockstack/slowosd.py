@@ -13,7 +13,7 @@ from cephlab.lab.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)
-class SlowDisk:
+class DelayedDisk:
     """The mapped device under an OSD's store, over its disk. delay_ms: of each request while it is slow."""
 
     mapper: Mapper
@@ -27,11 +27,11 @@ class SlowDisk:
 
 
 @contextmanager
-def slow_disk(cluster: Cluster, osd: int, delay_ms: int) -> Iterator[SlowDisk]:
+def slow_disk(cluster: Cluster, osd: int, delay_ms: int) -> Iterator[DelayedDisk]:
     """Put an OSD's store on a device that can be slowed down, for a block; it starts fast."""
     daemon = cluster.daemon(f"osd.{osd}")
     mapper, disk = Mapper(daemon.host), daemon.host.disk(daemon.disks[0])
-    slow = SlowDisk(mapper, f"slow-osd{osd}", disk, delay_ms)
+    slow = DelayedDisk(mapper, f"slow-osd{osd}", disk, delay_ms)
     mapper.load_modules()
     # A running OSD has its device open exclusively, so that nothing can be put in between.
     _stop(cluster, daemon)

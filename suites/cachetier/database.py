@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from cephlab.lab.blockstack.dmcache import Mode
-from cephlab.lab.blockstack.slowosd import SlowDisk, slow_disk
+from cephlab.lab.blockstack.dmcache import DmCacheMode
+from cephlab.lab.blockstack.slowosd import DelayedDisk, slow_disk
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
@@ -59,7 +59,7 @@ class Layers:
 
     cluster: Cluster
     stand: Stand
-    slow: SlowDisk
+    slow: DelayedDisk
     recorder: Recorder
     pair: PoolPair | None = None
     room_bytes: int = 0
@@ -94,8 +94,8 @@ class Layers:
         self.plain()
         if kind == TIER:
             self.tiered()
-        elif kind == Mode.WRITEBACK:
-            self.stand.cached(Mode.WRITEBACK)
+        elif kind == DmCacheMode.WRITEBACK:
+            self.stand.cached(DmCacheMode.WRITEBACK)
 
     def drop(self) -> None:
         """Remove the tier with all data in it."""

@@ -51,7 +51,7 @@ def flush_all(stage: Stage, pair: PoolPair) -> float:
     began = SYSTEM.monotonic()
     complaint = tiers.flush_evict(stage.cluster, pair)
     took = SYSTEM.monotonic() - began
-    recorder.observe("what cache-flush-evict-all complained of", got=complaint, wanted="")
+    recorder.observe("complaints of cache-flush-evict-all", got=complaint, wanted="")
     recorder.observe("objects left in the cache", got=stand.cached(stage.cluster, pair), wanted=[])
     recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))
     return took

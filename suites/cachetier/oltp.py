@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.cachetier.database import TIER, Layers, layered, scenario_over_database
 from cephlab.suites.dmcache.benefit import FEW_THREADS, ROUNDS, SECONDS, THREADS, note_gain
 from cephlab.suites.dmcache.oltp import ROWS, fill, job, steady
 from cephlab.suites.dmcache.stand import NO_CACHE
 
-KINDS = (NO_CACHE, Mode.WRITEBACK.value, TIER)
+KINDS = (NO_CACHE, DmCacheMode.WRITEBACK.value, TIER)
 
 
 def begin(layers: Layers, stage: Stage, rows: int = ROWS) -> None:

@@ -90,7 +90,7 @@ def whiteout(stage: Stage) -> None:
         done = stand.counted(stage, before, "removal and overwriting")
         recorder.observe("whiteouts", got=done["tier_whiteout"], wanted=len(removed))
         recorder.observe("objects that became dirty", got=done["tier_dirty"], wanted=len(objects))
-        recorder.observe("removed objects that are found", got=_existing(stage, pair, removed), wanted=[])
+        recorder.observe("removed objects that can still be read", got=_existing(stage, pair, removed), wanted=[])
         stand.observe_contents(stage, pair.base, changed, "through the tier")
         tiers.set_mode(cluster, pair, "proxy")
         tiers.drain(cluster, pair)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
@@ -18,7 +18,7 @@ from cephlab.suites.dmcache.stand import Stand, scenario_on_stand, standing
 FEW_THREADS = 1
 """So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
 THREADS = (1, 2, 4, 8, 16, 32)
-"""The paper goes to 152 on 40 hardware threads; a guest of User-Mode Linux has one."""
+"""The paper goes to 152 on 40 hardware threads; a guest of User-DmCacheMode Linux has one."""
 ROUNDS = 3
 SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
 """Length of a run; its first WARM_S do not count."""
@@ -38,7 +38,7 @@ def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[floa
     return ratio.low
 
 
-def in_turns(stand: Stand, stage: Stage, mode: Mode, threads: int, rounds: int) -> dict[bool, list[float]]:
+def in_turns(stand: Stand, stage: Stage, mode: DmCacheMode, threads: int, rounds: int) -> dict[bool, list[float]]:
     """Transactions of each second with a fresh cache (True) and without one, in turns."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(rounds):
@@ -53,12 +53,12 @@ def in_turns(stand: Stand, stage: Stage, mode: Mode, threads: int, rounds: int) 
     return seconds
 
 
-def gain(stage: Stage, mode: Mode) -> None:
+def gain(stage: Stage, mode: DmCacheMode) -> None:
     """Compare one mode with no cache, at few threads. Only writeback is judged: the paper has no other mode."""
     with standing(stage) as stand:
         begin(stand, stage)
         seconds = in_turns(stand, stage, mode, FEW_THREADS, ROUNDS)
-        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is Mode.WRITEBACK)
+        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is DmCacheMode.WRITEBACK)
 
 
 def sweep(stage: Stage) -> None:
@@ -68,7 +68,7 @@ def sweep(stage: Stage) -> None:
         begin(stand, stage)
         for threads in THREADS:
             few = threads == FEW_THREADS
-            seconds = in_turns(stand, stage, Mode.WRITEBACK, threads, ROUNDS if few else 1)
+            seconds = in_turns(stand, stage, DmCacheMode.WRITEBACK, threads, ROUNDS if few else 1)
             low = note_gain(stage.recorder, f"writeback, {threads} threads", seconds, judged=few)
             if low < 1 and not turn:
                 turn = threads
@@ -90,9 +90,9 @@ SCENARIOS = (
             goal=f"At few threads, dm-cache in {mode} mode commits more transactions than a slow origin alone.",
             method="Runs sysbench on MariaDB with a fresh cache and without one, in turns; the ratio by interval.",
             run=partial(gain, mode=mode),
-            tier=Tier.QUICK if mode is Mode.WRITEBACK else Tier.FULL,
+            tier=Tier.QUICK if mode is DmCacheMode.WRITEBACK else Tier.FULL,
         )
-        for mode in Mode
+        for mode in DmCacheMode
     ),
     scenario_on_stand(
         name="dmcache.threads",

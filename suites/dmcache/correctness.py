@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cephlab.lab.blockstack import dmcache, filesystem
-from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads import sysbench
@@ -59,7 +59,7 @@ SCENARIOS = tuple(
         tier=tier,
     )
     for name, kind, what, tier in (
-        ("writeback", Mode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),
+        ("writeback", DmCacheMode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),
         ("writecache", WRITECACHE, "dm-writecache", Tier.FULL),
     )
 )

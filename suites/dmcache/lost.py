@@ -6,7 +6,7 @@ from functools import partial
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
 from cephlab.lab.blockstack import filesystem
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, failing
 from cephlab.lab.blockstack.mariadb import DatabaseDown
 from cephlab.lab.scenario.scenario import Stage
@@ -19,7 +19,7 @@ from cephlab.suites.dmcache.stand import FAST, Stand, scenario_on_stand, standin
 _READ_S = 120.0
 
 
-def lose_cache(stage: Stage, mode: Mode) -> None:
+def lose_cache(stage: Stage, mode: DmCacheMode) -> None:
     """Let the cache's device fail under a ledger's commits, read through it, then use the origin alone."""
     recorder = stage.recorder
     with standing(stage) as stand:
@@ -37,7 +37,7 @@ def lose_cache(stage: Stage, mode: Mode) -> None:
         stand.impose(slow=False)
         recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
         recorder.witness("blocks in the cache", got=status.used, least=1)
-        recorder.observe("reading all through the cache that failed", got=_read(stand), wanted="an I/O error")
+        recorder.observe("reading everything through the failed cache", got=_read(stand), wanted="an I/O error")
         # As after pulling the device: the server dies, and the origin is used without its cache.
         stand.database.kill()
         filesystem.unmount(stand.host, stand.database.folder)
@@ -45,11 +45,11 @@ def lose_cache(stage: Stage, mode: Mode) -> None:
         stand.cache = None
         signs = _signs(stand, ledger)
         recorder.record("loss", dirty=status.dirty, signs=signs)
-        if mode is Mode.WRITETHROUGH:
+        if mode is DmCacheMode.WRITETHROUGH:
             recorder.observe("what the origin alone lacks", got=signs, wanted=[])
         else:
             recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
-            recorder.observe("whether the loss is said", got=bool(signs), wanted=True)
+            recorder.observe("the loss is reported", got=bool(signs), wanted=True)
 
 
 def _read(stand: Stand) -> str:
@@ -79,7 +79,10 @@ SCENARIOS = tuple(
         check="witnessed",
     )
     for mode, goal in (
-        (Mode.WRITETHROUGH, "When the device of a writethrough cache dies, no acknowledged transaction is lost."),
-        (Mode.WRITEBACK, "When the device of a writeback cache dies, the loss is reported, not hidden."),
+        (
+            DmCacheMode.WRITETHROUGH,
+            "When a writethrough cache loses its device, no acknowledged transaction is lost.",
+        ),
+        (DmCacheMode.WRITEBACK, "When a writeback cache loses its device, lost transactions are reported, not hidden."),
     )
 )

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from cephlab.lab.base import clock
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.blockstack import diskstats
-from cephlab.lab.blockstack.diskstats import Traffic
+from cephlab.lab.blockstack.diskstats import DiskTraffic
 from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import DATABASE
@@ -103,7 +103,7 @@ def described(stand: Stand, elsewhere: Elsewhere | None) -> dict[str, str | int]
     return {"cache": stand.kind, "block_bytes": block, "room_bytes": stand.cache_bytes if stand.cache else 0}
 
 
-def per_transaction(traffic: Traffic, result: SysbenchResult) -> Mapping[str, float]:
+def per_transaction(traffic: DiskTraffic, result: SysbenchResult) -> Mapping[str, float]:
     """Requests and bytes of one layer for each committed transaction."""
     share = max(1, result.transactions)
     return {name: round(count / share, 3) for name, count in asdict(traffic).items()}

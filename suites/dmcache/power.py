@@ -7,7 +7,7 @@ from functools import partial
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandFailed
 from cephlab.lab.blockstack import dmcache
-from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.blockstack.mariadb import DatabaseDown
 from cephlab.lab.blockstack.writecache import WriteCache
@@ -94,7 +94,7 @@ def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledg
     stand.cache = None
     recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
     recorder.witness("transactions of sysbench beside them", got=sum(sample.tps for sample in samples), least=1)
-    if not (isinstance(cache, CacheDevice) and cache.mode is Mode.WRITETHROUGH):
+    if not (isinstance(cache, CacheDevice) and cache.mode is DmCacheMode.WRITETHROUGH):
         recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
 
 
@@ -124,8 +124,8 @@ SCENARIOS = tuple(
         method="Kills the client under sysbench, with a ledger on another machine; cache_check, recovery, the ledger.",
         run=partial(cut_power, kind=kind),
         check="witnessed",
-        tier=Tier.QUICK if kind == Mode.WRITEBACK else Tier.FULL,
+        tier=Tier.QUICK if kind == DmCacheMode.WRITEBACK else Tier.FULL,
         needs=NEEDS_CUT,
     )
-    for kind in (Mode.WRITEBACK, Mode.WRITETHROUGH, WRITECACHE)
+    for kind in (DmCacheMode.WRITEBACK, DmCacheMode.WRITETHROUGH, WRITECACHE)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import Settings
 from cephlab.lab.history.history import Bound, Recorder
@@ -34,7 +34,7 @@ def block_sizes(stage: Stage) -> None:
     with standing(stage) as stand:
         begin(stand, stage)
         for sectors in BLOCK_SECTORS:
-            stand.cached(Mode.WRITEBACK, sectors)
+            stand.cached(DmCacheMode.WRITEBACK, sectors)
             wanted = job(stand, stage, threads=THREADS, runtime_s=SECONDS[stage.tier])
             label = f"blocks of {sectors * SECTOR_BYTES >> 10} KiB"
             note_rate(stage.recorder, label, steady(measured(stand, stage, label, wanted)))
@@ -45,7 +45,7 @@ def database_sizes(stage: Stage) -> None:
     for rows in DATABASE_ROWS:
         with standing(stage) as stand:
             begin(stand, stage, rows)
-            stand.cached(Mode.WRITEBACK)
+            stand.cached(DmCacheMode.WRITEBACK)
             wanted = job(stand, stage, threads=THREADS, runtime_s=SECONDS[stage.tier], rows=rows)
             note_rate(stage.recorder, f"{rows} rows", steady(measured(stand, stage, f"{rows} rows", wanted)))
 
@@ -62,7 +62,7 @@ def small_cache(stage: Stage) -> None:
         for label, room in (("large cache", CACHE_BYTES), ("small cache", SMALL_CACHE_BYTES)):
             stand.plain()
             stand.resize(room)
-            cache = stand.cached(Mode.WRITEBACK)
+            cache = stand.cached(DmCacheMode.WRITEBACK)
             wanted = job(stand, stage, threads=THREADS, runtime_s=2 * SMQ_S + SECONDS[stage.tier], rows=rows)
             note_rate(recorder, label, steady(measured(stand, stage, label, wanted)))
             status = cache.status()

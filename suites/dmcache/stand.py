@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CleanupFailed, LabError
 from cephlab.lab.blockstack import filesystem, krbd, mapper
-from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, Mode, metadata_bytes
+from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, DmCacheMode, metadata_bytes
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
 from cephlab.lab.blockstack.writecache import WriteCache
@@ -44,7 +44,7 @@ METADATA_DISK = Disk("metadata", 2 * metadata_bytes(GIB, 64), DiskClass.NVME)
 
 ORIGIN_MS = 10
 """How slow dm-delay makes the origin: about what a disk of 7200 revolutions takes for a random request, and one tick of
-User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
+User-DmCacheMode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
 
 TOPOLOGY = Topology(
     native=1,
@@ -134,7 +134,7 @@ class Stand:
         else:
             self._put(self.mapper.whole(self.origin))
 
-    def cached(self, mode: Mode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
+    def cached(self, mode: DmCacheMode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
         """Put a dm-cache before the origin. fresh: empty, as in the paper; otherwise with what its metadata knows."""
         fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
         cache = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
@@ -144,7 +144,7 @@ class Stand:
     def put(self, kind: str, *, fresh: bool = True) -> CacheDevice | WriteCache:
         """Put a cache before the origin by the name of its kind: a mode of dm-cache, or WRITECACHE."""
         if kind != WRITECACHE:
-            return self.cached(Mode(kind), fresh=fresh)
+            return self.cached(DmCacheMode(kind), fresh=fresh)
         cache = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
         self._use(cache, fresh=fresh)
         return cache

@@ -51,7 +51,7 @@ LOG_LAG_S = 1.5
 """fio must log before the first look and after the last one, and the two machines' clocks differ."""
 _END_S = 60.0
 _FOREVER_S = 3600
-_NAMES = ("krbd", "librbd")
+CLIENTS = ("krbd", "librbd")
 
 SMALL_BYTES = 64 << 10
 """Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
@@ -60,8 +60,8 @@ WHY = "the kernel's client answers a request without a library's threads in betw
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to the image. start: starts an endless load; log: where fio logs the end of each request.
+class ClientLoad:
+    """An endless load by one of the two clients. start: starts it; log: where fio logs the end of each request.
 
     Without a log, the OSDs are asked how many bytes they have moved, which takes a while on a busy machine.
     """
@@ -80,12 +80,12 @@ class MachineLook:
 
 
 @dataclass(frozen=True)
-class TwoWays:
-    """The same operation by two ways. ways: by name."""
+class TwoClients:
+    """The same operation by the kernel's client and by librbd. loads: by name of the client."""
 
     cluster: Cluster
     block_bytes: int
-    ways: Mapping[str, Way]
+    loads: Mapping[str, ClientLoad]
 
     def cpu_s(self) -> float:
         """CPU time of the machine so far."""
@@ -103,9 +103,9 @@ class TwoWays:
         return (after.cpu_s - before.cpu_s) / (after.at_s - before.at_s)
 
     def turn(self, name: str, idle: float) -> tuple[float, list[float]]:
-        """Run some batches of one way; returns (operations in them, cost of one in each)."""
-        way, before = self.ways[name], self._operations()
-        running = way.start()
+        """Run some batches of one client; returns (operations in them, cost of one in each)."""
+        load, before = self.loads[name], self._operations()
+        running = load.start()
         try:
             clock.wait(
                 self._operations,
@@ -115,7 +115,7 @@ class TwoWays:
                 timed_out=not_in_time,
             )
             clock.SYSTEM.sleep(LOG_LAG_S)
-            looks = self._looks(name, running, counting=way.log is None)
+            looks = self._looks(name, running, counting=load.log is None)
             clock.SYSTEM.sleep(LOG_LAG_S)
         finally:
             # On SIGINT fio ends its jobs, which have the device open, before it ends itself.
@@ -123,9 +123,9 @@ class TwoWays:
             if not running.wait(_END_S):
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
-        if way.log is None:
+        if load.log is None:
             return costs_of(looks, lambda before, after: float(after.operations - before.operations), idle)
-        progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
+        progress = fio.parse_progress(self.cluster.hosts[NODE].read(load.log).decode())
         return costs_of(covered(looks, progress), lambda before, after: progress.between(before.at_s, after.at_s), idle)
 
     def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[MachineLook]:
@@ -171,25 +171,25 @@ def costs_of(
     return total, costs
 
 
-def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoWays], title: str) -> None:
-    """Measure both ways in turns until the interval of the ratio is narrow or the time is over."""
+def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoClients], title: str) -> None:
+    """Measure both clients in turns until the interval of the ratio is narrow or the time is over."""
     cluster, recorder = stage.cluster, stage.recorder
-    costs: dict[str, list[float]] = {name: [] for name in _NAMES}
-    done = dict.fromkeys(_NAMES, 0.0)
+    costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
+    done = dict.fromkeys(CLIENTS, 0.0)
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
         idle = pair.at_rest()
         deadline = clock.Deadline.after(BUDGET_S[stage.tier] * cluster.patience)
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
-            for name in _NAMES:
+            for name in CLIENTS:
                 count, batches = pair.turn(name, idle)
                 done[name] += count
                 costs[name] += batches
             rounds += 1
     if min(map(len, costs.values())) < 2:
         raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
-    for name in _NAMES:
+    for name in CLIENTS:
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
@@ -201,7 +201,7 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         write_down(stage, costs, crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout))
     lines = [
         Line("CPU for one operation, seconds", name, tuple((float(at), cost) for at, cost in enumerate(costs[name], 1)))
-        for name in _NAMES
+        for name in CLIENTS
     ]
     record_series(recorder, title, lines, axis="batch", marks={}, words=f"{rounds} turns each")
 
@@ -248,7 +248,7 @@ def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
             krbd.unmap_image(cluster, NODE, device)
 
 
-def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
+def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
     """The paper's command on the mapped device, and the same through fio's librbd engine instead of psync."""
     host = cluster.hosts[NODE]
     base = host.directory / "fio-krbd"
@@ -267,12 +267,13 @@ def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: P
         timed=True,
     )
     argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
-    mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
-    library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
-    return TwoWays(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
+    mapped_by_kernel = ClientLoad(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
+    log = host.directory / "fio" / job.name / f"{fio.LOG}_iops.log"
+    library = ClientLoad(lambda: fio.start(host, job).process, log)
+    return TwoClients(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
 
 
-def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
+def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
     """QEMU's block layer on the mapped device, and through its rbd driver: a hypervisor's two choices."""
     host = cluster.hosts[NODE]
     write = ("-w",) if setting.writes else ()
@@ -281,11 +282,11 @@ def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: 
     through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
     modules = {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
     spawn = partial(host.spawn, log=host.directory / "qemu-img", env=modules)
-    ways = {
-        name: Way(partial(spawn, (*argv, *write, "-f", "raw", target)))
+    loads = {
+        name: ClientLoad(partial(spawn, (*argv, *write, "-f", "raw", target)))
         for name, target in (("krbd", str(device)), ("librbd", through))
     }
-    return TwoWays(cluster, setting.block_bytes, ways)
+    return TwoClients(cluster, setting.block_bytes, loads)
 
 
 def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
@@ -297,7 +298,7 @@ def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
     return Scenario(
         name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
         goal=goal,
-        method=f"Runs {setting.pattern} of {setting.size} by {way}, one in flight, both ways in turns; their ratio.",
+        method=f"Runs {setting.pattern} of {setting.size} by {way}, one in flight, both clients in turns; their ratio.",
         run=partial(compared, make=make, title=title),
         check="figures",
         tier=tier,

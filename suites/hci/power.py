@@ -57,18 +57,18 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
             with ledger.running():
                 _wait(lambda: ledger.flushed >= goal, f"{goal} flushed blocks", within_s)
                 ledger.flush_no_more()
-                _wait(lambda: ledger.written >= ledger.flushed + WAITING, f"{WAITING} blocks more", within_s)
+                _wait(lambda: ledger.written >= ledger.flushed + WAITING, f"{WAITING} more blocks", within_s)
                 guest.cut_power()
         promised = ledger.written if (told or cache) is CacheMode.NONE else ledger.flushed
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
     recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
     recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
+    recorder.observe("blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[])
     recorder.witness("blocks promised when the power went", got=promised, least=FLUSHED[0])
     if cache is CacheMode.WRITEBACK:
         gone = ledger.begun - promised - wrong.unacknowledged
-        recorder.witness("blocks that nobody was promised and that went with the cache", got=gone, least=1)
+        recorder.witness("unpromised blocks that were lost with the cache", got=gone, least=1)
 
 
 def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
@@ -113,10 +113,10 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
             seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
         # QEMU was told to end, and closed the disk: unflushed writes are promised as well.
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
-    recorder.observe("blocks of the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[])
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[])
+    recorder.observe("blocks written by the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[])
+    recorder.observe("blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[])
     wanted = hashlib.sha256(theirs).hexdigest()
-    recorder.observe("sha256 of what the other side wrote, as the guest reads it", got=seen, wanted=wanted)
+    recorder.observe("sha256 of the image of the other side, read by the guest", got=seen, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])
 
 

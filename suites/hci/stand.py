@@ -19,7 +19,7 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads import image
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci.hypervisor import guest, parts
-from cephlab.suites.hci.hypervisor.command import CacheMode, Order, RbdDisk
+from cephlab.suites.hci.hypervisor.command import CacheMode, GuestOrder, RbdDisk
 from cephlab.suites.hci.hypervisor.guest import HostedGuest
 from cephlab.suites.hci.hypervisor.parts import GuestFiles
 
@@ -45,9 +45,9 @@ class Hypervisor:
     host: Host
     parts: GuestFiles
 
-    def order(self, name: str, disks: Sequence[RbdDisk]) -> Order:
+    def order(self, name: str, disks: Sequence[RbdDisk]) -> GuestOrder:
         """A guest with these disks. Its folder has a short name, as a socket's path has at most 107 bytes."""
-        return Order(
+        return GuestOrder(
             name=name,
             arch=self.host.arch,
             disks=tuple(disks),

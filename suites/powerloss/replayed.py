@@ -87,15 +87,15 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
     recorder.figure("logged_bytes", survey.written_bytes, "bytes")
     torn: list[str] = []
     at = 0
-    moments = [*points(stage.rng, last, POINTS[stage.tier]), last]
-    for point in moments:
+    checkpoints = [*points(stage.rng, last, POINTS[stage.tier]), last]
+    for point in checkpoints:
         log.forward(at, point)
         at = point
         checked = fsck(osd, deep=point == last, patience=stage.cluster.patience)
         if not checked.clean:
             torn.append(f"entry {point} of {survey.entries}: {checked.said}")
-    recorder.witness("moments at which the store was checked", got=len(moments), least=POINTS[stage.tier])
-    recorder.observe("moments at which the store would not have been clean", got=torn, wanted=[])
+    recorder.witness("points at which the store was checked", got=len(checkpoints), least=POINTS[stage.tier])
+    recorder.observe("points at which the store was not clean", got=torn, wanted=[])
 
 
 def points(rng: Random, last: int, count: int) -> list[int]:

@@ -98,7 +98,7 @@ def rebuilt(stage: Stage) -> None:
         recorder.observe("pools and OSDs that the monitors know", got=pools_and_osds(cluster), wanted=before)
     # If an old store had survived, or had filled a new one, the key would still be there.
     gone = int(MARK not in cluster.client.mon("config-key ls"))
-    recorder.witness("keys of the old stores that went with them", got=gone, least=1)
+    recorder.witness("keys lost with the old stores", got=gone, least=1)
 
 
 def pools_and_osds(cluster: Cluster) -> dict[str, list[str]]:

@@ -45,7 +45,7 @@ class RbdDisk:
 
 
 @dataclass(frozen=True)
-class Order:
+class GuestOrder:
     """A guest to start. folder: its own, on the host; root: its disk image; image_root: where QEMU's files are."""
 
     name: str

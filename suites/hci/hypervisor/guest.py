@@ -16,7 +16,7 @@ from cephlab.lab.base.process import Result
 from cephlab.lab.ceph import conf
 from cephlab.lab.providers.host import Channel, Host, HostProcess
 from cephlab.suites.hci.hypervisor import relay
-from cephlab.suites.hci.hypervisor.command import Order, disk_id
+from cephlab.suites.hci.hypervisor.command import GuestOrder, disk_id
 
 _RELAY = Path(relay.__file__)
 WAITS = "waiting for connection on"
@@ -54,7 +54,7 @@ class Requests:
 class HostedGuest:
     """A guest whose agent has answered. process: of QEMU; channel: to the agent; monitor: to QEMU."""
 
-    order: Order
+    order: GuestOrder
     host: Host
     process: HostProcess
     channel: Channel
@@ -96,11 +96,11 @@ class HostedGuest:
         self.monitor.close()
 
 
-def _ask(channel: Channel, host: Host, order: Order, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+def _ask(channel: Channel, host: Host, order: GuestOrder, request: Mapping[str, Any], timeout_s: float) -> Any:
     """Send one request to the guest's agent (`op`) or to its QEMU (`execute`), and return the answer."""
     whom, command = ("agent", request["op"]) if "op" in request else ("QEMU", request["execute"])
     try:
-        answer: dict[str, Any] = json.loads(channel.ask(json.dumps(request).encode(), timeout_s=timeout_s))
+        answer = json.loads(channel.ask(json.dumps(request).encode(), timeout_s=timeout_s))
     except (CommandFailed, CommandTimedOut) as error:
         raise GuestGone(f"the {whom} of {order.name} does not answer", f"{error}\n{words(host, order)}") from error
     if "error" in answer:
@@ -108,14 +108,14 @@ def _ask(channel: Channel, host: Host, order: Order, request: Mapping[str, Any],
     return answer
 
 
-def words(host: Host, order: Order) -> str:
+def words(host: Host, order: GuestOrder) -> str:
     """The last output of a guest's QEMU and its console."""
     log = order.folder / "log"
     return host.read(log).decode(errors="replace")[-2000:] if host.exists(log) else ""
 
 
 @contextmanager
-def running(host: Host, order: Order, *, patience: float = 1.0) -> Iterator[HostedGuest]:
+def running(host: Host, order: GuestOrder, *, patience: float = 1.0) -> Iterator[HostedGuest]:
     """Run a guest for the length of a block."""
     host.remove(order.folder)
     _configure(host, order)
@@ -132,7 +132,7 @@ def running(host: Host, order: Order, *, patience: float = 1.0) -> Iterator[Host
             process.signal(signal.SIGKILL)
 
 
-def _configure(host: Host, order: Order) -> None:
+def _configure(host: Host, order: GuestOrder) -> None:
     """Write a ceph.conf for each disk, which names the host's keyring, and the relay beside it."""
     hosts_own = host.read(conf.conf_path(host)).decode()
     for number, disk in enumerate(order.disks):
@@ -141,7 +141,7 @@ def _configure(host: Host, order: Order) -> None:
     host.push(_RELAY, order.folder / "relay.py")
 
 
-def _connect(host: Host, order: Order, process: HostProcess, patience: float) -> HostedGuest:
+def _connect(host: Host, order: GuestOrder, process: HostProcess, patience: float) -> HostedGuest:
     """Wait until a guest has booted, with a channel to its agent and one to its QEMU."""
 
     def ready() -> bool:
@@ -161,7 +161,7 @@ def _connect(host: Host, order: Order, process: HostProcess, patience: float) ->
     return HostedGuest(order, host, process, channel, monitor)
 
 
-def _channel(host: Host, order: Order, socket: PurePosixPath, *more: str) -> Channel:
+def _channel(host: Host, order: GuestOrder, socket: PurePosixPath, *more: str) -> Channel:
     return host.channel(["python3", str(order.folder / "relay.py"), str(socket), *more])
 
 
