@@ -63,7 +63,7 @@ class Mapper:
         return last
 
     def clear_first_block(self, device: PurePosixPath) -> None:
-        """Zero it, so that no target finds metadata of its own there."""
+        """Zero it, so that no target finds its metadata there."""
         self.host.run(["dd", "if=/dev/zero", f"of={device}", "bs=4096", "count=1", "oflag=direct", "conv=fsync"])
 
     def remove(self, name: str) -> None:

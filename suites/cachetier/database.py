@@ -115,7 +115,7 @@ class Layers:
         held = {name: sums.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
         done = tiers.since(self.cluster, self.before)
         moved = {"promoted": done["tier_promote"], "flushed": tiers.flushes(done), "evicted": done["tier_evict"]}
-        dirty = {"dirty": float(held["objects_dirty"])}
+        dirty: dict[str, float] = {"dirty": held["objects_dirty"]}
         drawn = {"objects since the tier was made": moved, "dirty objects": dirty}
         record_look(self.recorder, "tier", label, drawn, counters=done, **held)
 

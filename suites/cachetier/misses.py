@@ -40,7 +40,7 @@ def misses(stage: Stage) -> None:
         recorder.witness("promotions", got=done["tier_promote"], least=least)
         recorder.witness("flushes", got=tiers.flushes(done), least=len(objects) // SHARE)
         few = len(stand.cached(cluster, pair)) < len(objects)
-        recorder.observe("the cache holds fewer objects than there are", got=few, wanted=True)
+        recorder.observe("the cache holds fewer objects than the base", got=few, wanted=True)
 
 
 def shrunk(stage: Stage, pair: PoolPair, target: int) -> int:

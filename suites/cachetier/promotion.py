@@ -81,10 +81,10 @@ def whiteout(stage: Stage) -> None:
         promoted = promote(cluster, pair, objects)
         recorder.witness("objects in the cache before any is changed", got=promoted, least=len(objects))
         before = tiers.tier_counters(cluster)
-        removed, kept = sorted(objects)[::2], sorted(objects)[1::2]
+        removed, overwritten = sorted(objects)[::2], sorted(objects)[1::2]
         for name in removed:
             client.remove(pair.base, name)
-        changed = dict(zip(kept, stand.contents(stage, len(kept)).values(), strict=True))
+        changed = dict(zip(overwritten, stand.contents(stage, len(overwritten)).values(), strict=True))
         for name, data in changed.items():
             client.write_full(pair.base, name, data)
         done = stand.counted(stage, before, "removal and overwriting")

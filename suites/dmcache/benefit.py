@@ -18,7 +18,7 @@ from cephlab.suites.dmcache.stand import Stand, scenario_on_stand, standing
 FEW_THREADS = 1
 """So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
 THREADS = (1, 2, 4, 8, 16, 32)
-"""The paper goes to 152 on 40 hardware threads; a guest of User-DmCacheMode Linux has one."""
+"""The paper goes to 152 on 40 hardware threads; a guest of User-Mode Linux has one."""
 ROUNDS = 3
 SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
 """Length of a run; its first WARM_S do not count."""

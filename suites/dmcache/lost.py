@@ -79,10 +79,7 @@ SCENARIOS = tuple(
         check="witnessed",
     )
     for mode, goal in (
-        (
-            DmCacheMode.WRITETHROUGH,
-            "When a writethrough cache loses its device, no acknowledged transaction is lost.",
-        ),
+        (DmCacheMode.WRITETHROUGH, "When a writethrough cache loses its device, no acknowledged transaction is lost."),
         (DmCacheMode.WRITEBACK, "When a writeback cache loses its device, lost transactions are reported, not hidden."),
     )
 )

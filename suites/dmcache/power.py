@@ -1,4 +1,4 @@
-"""The client loses power during transactions: everything committed is there afterwards, whatever the cache held."""
+"""The client loses power during transactions: everything committed is there afterwards, with every kind of cache."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ METADATA_DISK = Disk("metadata", 2 * metadata_bytes(GIB, 64), DiskClass.NVME)
 
 ORIGIN_MS = 10
 """How slow dm-delay makes the origin: about what a disk of 7200 revolutions takes for a random request, and one tick of
-User-DmCacheMode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
+User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
 
 TOPOLOGY = Topology(
     native=1,

@@ -28,7 +28,7 @@ def quorum(stage: Stage) -> None:
     status = client.mon("quorum_status")
     mons = [daemon.id for daemon in stage.cluster.daemons.values() if daemon.kind == "mon"]
     observe("monitors in quorum", got=sorted(status["quorum_names"]), wanted=sorted(mons))
-    stage.recorder.witness("monitors that told", got=len(status["quorum_names"]), least=1)
+    stage.recorder.witness("monitors that answered", got=len(status["quorum_names"]), least=1)
     skews = client.mon("time-sync-status").get("time_skew_status", {})
     late = {name: entry["skew"] for name, entry in skews.items() if abs(float(entry["skew"])) > CLOCK_SKEW_S}
     observe(f"monitors whose clock is off by more than {CLOCK_SKEW_S} s", got=late, wanted={})

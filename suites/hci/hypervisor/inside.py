@@ -78,10 +78,10 @@ def answer(known: Mapping[str, Callable[[Mapping[str, Any]], Any]], line: bytes)
     """The answer to one line; an error of the system is an answer too."""
     request = json.loads(line)
     try:
-        said = {"ok": known[request["op"]](request)}
+        reply = {"ok": known[request["op"]](request)}
     except OSError as error:
-        said = {"error": f"{type(error).__name__}: {error}"}
-    return json.dumps(said).encode() + b"\n"
+        reply = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(reply).encode() + b"\n"
 
 
 def port() -> Path:
