@@ -1,26 +1,26 @@
-"""What daemons log because a scenario takes something of the cluster away: pattern -> why it is no fault of theirs.
+"""Log lines of daemons that a scenario causes by taking a part of the cluster away: pattern -> why it is expected.
 
-A suite's table is put together of these and of what it alone causes.
+A suite's table has these and its own.
 """
 
 from __future__ import annotations
 
 HEALTH_TOLD = {
     r"log_channel\(cluster\) log \[(WRN|ERR)\] : ": (
-        "The cluster log tells of what the scenario did; what does not pass is seen by the health check at the end."
+        "The cluster log reports what the scenario did; the health check at the end finds what stays wrong."
     ),
 }
-"""All of the cluster log: for scenarios that break so much that naming the checks one by one would say nothing."""
+"""All of the cluster log, for scenarios that break so much that a list of checks would say nothing."""
 
-DEAD_COUNT = {r"definitely_dead \d+$": "The monitor counts OSDs that are dead for good, none here, at error level."}
+DEAD_COUNT = {r"definitely_dead \d+$": "The monitor logs the number of OSDs dead for good, here 0, at error level."}
 
 MON_TERMINATED = {
-    r"\*\*\* Got Signal Terminated \*\*\*": "The scenario stopped that monitor, which says so at error level."
+    r"\*\*\* Got Signal Terminated \*\*\*": "The scenario stopped that monitor, which logs it at error level."
 }
 
 PEERS_MISSED = {
-    r"heartbeat_check: no reply from": "The OSD misses one that the scenario took away or restarted.",
+    r"heartbeat_check: no reply from": "The OSD misses a peer that the scenario stopped or restarted.",
     r"(lease_timeout|lease_expire|collect timeout|accept timeout)": (
-        "Monitors miss one that the scenario took away or restarted."
+        "Monitors miss a peer that the scenario stopped or restarted."
     ),
 }

@@ -1,4 +1,4 @@
-"""What turns the scenarios of a suite into pytest items."""
+"""Turns the scenarios of a suite into pytest items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cephlab.lab.scenario.swallowed import refuse_swallowing
 
 
 def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:
-    """A test function for a suite's `test_scenario`: pytest makes an item of each scenario.
+    """A test function for a suite's `test_scenario`, from which pytest makes an item for each scenario.
 
     SpecError for a suite whose source swallows errors.
     """

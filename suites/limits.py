@@ -1,4 +1,4 @@
-"""Limits of service: no errors, and no wait beyond what noticing a death takes."""
+"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from cephlab.lab.history.history import Recorder
 
 
 def no_errors(recorder: Recorder, why: str) -> None:
-    """No client may be refused anything. why: the reason that the verdict shows."""
+    """Limit the errors of clients to none. why: the reason that the verdict shows."""
     recorder.limit("client_errors", 0, "", why)
 
 
 def wait_until_noticed(recorder: Recorder, cluster: Cluster, peering_s: float) -> None:
-    """No operation may wait longer than it takes to notice a dead OSD and to peer without it.
+    """Limit every wait to the time that noticing a dead OSD takes, and peering without it.
 
-    peering_s: what peering and the first operations afterwards may take, before patience.
+    peering_s: for peering and the first operations afterwards, before patience.
     """
     grace = float(own(cluster).deployment.options["osd_heartbeat_grace"])
-    high = grace + peering_s * cluster.patience
     why = f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}"
-    recorder.limit("longest_wait_s", high, "s", why)
+    recorder.limit("longest_wait_s", grace + peering_s * cluster.patience, "s", why)

@@ -1,4 +1,4 @@
-"""Which profile a run is held against, and whether the hosts that it runs on are machines of it."""
+"""The profile that a run is compared with, and whether its hosts are machines of that profile."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
 
 
 def profile_of(stage: Stage) -> Profile | None:
-    """The one that was named, None without."""
+    """The profile that the user named, if any."""
     return find_profile(stage.profile, stage.cluster.run.home.profiles) if stage.profile else None
 
 
 def are_machines_of(provider: Provider, profile: Profile) -> bool:
-    """Whether native hosts of a provider are machines of a profile: this one, or those that a user has."""
+    """Whether native hosts of a provider are machines of a profile: this machine, or the user's hardware."""
     needed = Capability.THIS_MACHINE if profile.name == THIS_MACHINE else Capability.HARDWARE
     return needed in provider.capabilities()

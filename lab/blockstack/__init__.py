@@ -1,1 +1,1 @@
-"""Layers between a program and an RBD image on a host with a kernel of its own: krbd, device mapper, a file system."""
+"""Layers between a program and an RBD image on a host with its own kernel: krbd, device mapper, a file system."""

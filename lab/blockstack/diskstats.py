@@ -1,9 +1,9 @@
-"""What block devices of a host were asked for since it booted: the kernel's own account (Documentation/iostats)."""
+"""Requests and bytes of a host's block devices since it booted, as the kernel counts them (Documentation/iostats)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
@@ -11,7 +11,7 @@ from cephlab.lab.providers.host import Host
 
 
 @dataclass(frozen=True)
-class Traffic:
+class DiskTraffic:
     """Requests and bytes of one device."""
 
     reads: int
@@ -19,32 +19,25 @@ class Traffic:
     writes: int
     write_bytes: int
 
-    def since(self, before: Traffic) -> Traffic:
-        return Traffic(
-            self.reads - before.reads,
-            self.read_bytes - before.read_bytes,
-            self.writes - before.writes,
-            self.write_bytes - before.write_bytes,
-        )
+    def since(self, before: DiskTraffic) -> DiskTraffic:
+        return DiskTraffic(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
-def parse_diskstats(text: str) -> dict[tuple[int, int], Traffic]:
+def parse_diskstats(text: str) -> dict[tuple[int, int], DiskTraffic]:
     """(major, minor) -> traffic: lines `MAJOR MINOR NAME READS MERGED SECTORS MS WRITES MERGED SECTORS ...`."""
     by_device = {}
     for words in (line.split() for line in text.splitlines()):
         reads, read_sectors, writes, write_sectors = (int(words[at]) for at in (3, 5, 7, 9))
-        traffic = Traffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
+        traffic = DiskTraffic(reads, read_sectors * SECTOR_BYTES, writes, write_sectors * SECTOR_BYTES)
         by_device[(int(words[0]), int(words[1]))] = traffic
     return by_device
 
 
-def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, Traffic]:
-    """Layer -> its traffic until now."""
+def traffic(host: Host, devices: Mapping[str, PurePosixPath]) -> dict[str, DiskTraffic]:
+    """Layer -> its traffic since boot."""
     known = parse_diskstats(host.read(PurePosixPath("/proc/diskstats")).decode())
-    return {layer: known[_numbers(host, device)] for layer, device in devices.items()}
-
-
-def _numbers(host: Host, device: PurePosixPath) -> tuple[int, int]:
-    """A device's numbers, which `stat` prints in hexadecimal."""
-    major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
-    return int(major, 16), int(minor, 16)
+    by_layer = {}
+    for layer, device in devices.items():
+        major, minor = host.run(["stat", "-L", "-c", "%t %T", str(device)]).stdout.split()
+        by_layer[layer] = known[int(major, 16), int(minor, 16)]  # stat prints them in hexadecimal
+    return by_layer

@@ -1,4 +1,4 @@
-"""dm-cache: a fast device in front of a slow one. Its table, its counters, clean flush and detach, its metadata.
+"""dm-cache, a fast device in front of a slow one: its table, counters and metadata, and how to flush and detach it.
 
 Source: the kernel's Documentation/admin-guide/device-mapper/cache.rst.
 """
@@ -11,16 +11,16 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper, linear
+from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.providers.host import Host
 
 PAPER_BLOCK_SECTORS = 512
-"""What the 2015 paper's table has: 256 KiB. Its text speaks of 512 bytes, but the kernel takes multiples of 32 KiB."""
+"""256 KiB, as in the 2015 paper's table. Its text says 512 bytes, but the kernel takes multiples of 32 KiB only."""
 _FLUSH_S = 120.0
 _CLEANER = "cleaner"
 
 
-class Mode(StrEnum):
+class DmCacheMode(StrEnum):
     """Where a write goes before it is acknowledged: the cache alone, both, or the origin alone."""
 
     WRITEBACK = "writeback"
@@ -59,13 +59,13 @@ class CacheStatus:
 
     @property
     def hit_ratio(self) -> float:
-        """Share of the accesses so far; 0 where there was none."""
+        """Hits as a share of all accesses so far; 0 before the first."""
         asked = self.hits + self.misses
         return self.hits / asked if asked else 0.0
 
 
 def parse_status(text: str) -> CacheStatus:
-    """Read the line after `START LENGTH cache`; LabBroken for a cache that has failed, or another target's line."""
+    """Parse what follows `START LENGTH cache`; LabBroken for a failed cache or another target's line."""
     words = text.split()
     try:
         (metadata_used, metadata_total), (used, total) = (map(int, words[i].split("/")) for i in (1, 3))
@@ -86,7 +86,7 @@ def parse_status(text: str) -> CacheStatus:
             demotions=demotions,
             promotions=promotions,
             dirty=dirty,
-            mode=next(word for word in features if word in list(Mode)),
+            mode=next(word for word in features if word in list(DmCacheMode)),
             policy=policy,
             metadata_mode=metadata_mode,
             needs_check=needs_check == "needs_check",
@@ -96,21 +96,21 @@ def parse_status(text: str) -> CacheStatus:
 
 
 def _counted(words: list[str]) -> tuple[list[str], list[str]]:
-    """A list that begins with its length, and what follows it."""
+    """Split a list that starts with its length from the words after it."""
     count = int(words[0])
     return words[1 : 1 + count], words[1 + count :]
 
 
 @dataclass(frozen=True)
 class CacheDevice:
-    """A cache by name, over devices that exist. block_sectors: a multiple of 64."""
+    """A named cache over existing devices. block_sectors: a multiple of 64."""
 
     mapper: Mapper
     name: str
     origin: PurePosixPath
     fast: PurePosixPath
     metadata: PurePosixPath
-    mode: Mode = Mode.WRITEBACK
+    mode: DmCacheMode = DmCacheMode.WRITEBACK
     block_sectors: int = PAPER_BLOCK_SECTORS
 
     def table(self, policy: str = "smq") -> str:
@@ -119,17 +119,14 @@ class CacheDevice:
         return f"0 {sectors} cache {devices} {self.block_sectors} 1 {self.mode} {policy} 0"
 
     def format(self) -> None:
-        """Forget what the metadata knows: the kernel makes new ones where the first block is zeroes."""
+        """Forget what is cached: the kernel makes new metadata where the first block is zero."""
         self.mapper.clear_first_block(self.metadata)
-
-    def create(self) -> PurePosixPath:
-        return self.mapper.create(self.name, self.table())
 
     def status(self) -> CacheStatus:
         return parse_status(self.mapper.status(self.name))
 
     def keep_dirty(self) -> None:
-        """Write nothing back until the next table: smq cleans a cache that was idle for a second, whoever looks at it.
+        """Write nothing back until the next table. Otherwise smq cleans a cache that is idle for a second.
 
         With a threshold of 0 the kernel never counts as idle (`spare_migration_bandwidth` of dm-cache-target.c); smq
         then cleans only once three quarters of the cache are dirty.
@@ -137,9 +134,9 @@ class CacheDevice:
         self.mapper.message(self.name, "migration_threshold 0")
 
     def flush(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
-        """Write every dirty block to the origin, by the policy made for it; programs may go on meanwhile.
+        """Write every dirty block to the origin with the policy `cleaner`, and return the status afterwards.
 
-        The status at the end; NotReached where it takes longer than timeout_s.
+        Programs may go on meanwhile. NotReached where it takes longer than timeout_s.
         """
         self.mapper.swap(self.name, self.table(_CLEANER))
         return clock.wait(
@@ -152,22 +149,22 @@ class CacheDevice:
         )
 
     def detach(self, timeout_s: float = _FLUSH_S) -> CacheStatus:
-        """Flush, then put the origin alone under the cache's name; the counters at the end of the flush."""
+        """Flush, then map the cache's name to the origin alone; returns the status after the flush."""
         status = self.flush(timeout_s)
         self.drop()
         return status
 
     def drop(self) -> None:
-        """Put the origin alone under the cache's name, whatever the cache alone holds."""
-        self.mapper.swap(self.name, linear(self.origin, self.mapper.sectors(self.origin)))
+        """Map the cache's name to the origin alone; dirty blocks are lost."""
+        self.mapper.swap(self.name, self.mapper.whole(self.origin))
 
 
 def check_metadata(host: Host, metadata: PurePosixPath) -> str:
-    """What is wrong with metadata of a cache that is not in use, in cache_check's words; empty where nothing is."""
+    """What cache_check complains of in the metadata of an unused cache; empty where it finds nothing."""
     result = host.run(["cache_check", str(metadata)], check=False)
     return "" if result.code == 0 else (result.stderr + result.stdout).strip() or f"status {result.code}"
 
 
 def metadata_bytes(cache_bytes: int, block_sectors: int) -> int:
-    """A size for the metadata device: 4 MiB and 16 bytes a cache block, as cache.rst advises, and as much again."""
+    """Size of the metadata device: twice the 4 MiB and 16 bytes a cache block that cache.rst advises."""
     return 2 * ((4 << 20) + 16 * (cache_bytes // (block_sectors * SECTOR_BYTES)))

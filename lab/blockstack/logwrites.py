@@ -1,4 +1,4 @@
-"""dm-log-writes: every write of a device in the order of its flushes, to be replayed up to any of them.
+"""dm-log-writes: logs every write to a device in the order of flushes, so that it can be replayed up to any of them.
 
 Source: the kernel's Documentation/admin-guide/device-mapper/log-writes.rst.
 """
@@ -20,7 +20,7 @@ _REPLAY_S = 300.0
 
 @dataclass(frozen=True)
 class Survey:
-    """What a log holds. written_bytes: of data; flushes: entries that are a flush or FUA; marks: name -> index."""
+    """Contents of a log. written_bytes: of data; flushes: entries with a flush or FUA; marks: name -> index."""
 
     entries: int
     written_bytes: int
@@ -30,7 +30,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class LoggedDevice:
-    """A device of a host whose writes go to a log as well."""
+    """A device whose writes also go to a log."""
 
     host: Host
     name: str
@@ -42,36 +42,36 @@ class LoggedDevice:
         return Mapper.path(self.name)
 
     def create(self) -> None:
-        """From now on what is written to `path` goes to the origin and to the log, which has to be empty (zeros)."""
+        """Make `path`: writes to it go to the origin and to the log, which must be empty (zeros)."""
         self.host.run(["modprobe", MODULE])
         mapper = Mapper(self.host)
         mapper.create(self.name, f"0 {mapper.sectors(self.origin)} log-writes {self.origin} {self.log}")
 
     def mark(self, text: str) -> None:
-        """Note a moment in the log: every flush that a program has had answered stands before it."""
+        """Mark this moment in the log: every flush acknowledged so far stands before the mark."""
         Mapper(self.host).message(self.name, f"mark {text}")
 
     def remove(self) -> None:
-        """Nothing may have it open. The log is complete afterwards."""
+        """Remove `path`, which no program may have open; the log is then complete."""
         Mapper(self.host).remove(self.name)
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A log and the device that it is replayed onto: a copy of the origin from before the log."""
+    """A log, and the device that it is replayed onto: a copy of the origin from before the log."""
 
     host: Host
     log: PurePosixPath
     target: PurePosixPath
 
     def survey(self) -> Survey:
-        """CommandFailed where the device holds no log."""
+        """Read through the log; CommandFailed where the device holds none."""
         report = json.loads(self._run())
         return Survey(report["entries"], report["bytes"], report["flushes"], report["marks"])
 
-    def forward(self, first: int, until: int) -> int:
-        """Carry out entries first <= index < until; returns how many of them wrote something."""
-        return int(json.loads(self._run(str(self.target), str(first), str(until)))["wrote"])
+    def forward(self, first: int, until: int) -> None:
+        """Carry out entries first <= index < until."""
+        self._run(str(self.target), str(first), str(until))
 
     def _run(self, *arguments: str) -> str:
         program = self.host.directory / PROGRAM.name
@@ -80,6 +80,6 @@ class Replay:
 
 
 def copy_device(host: Host, source: PurePosixPath, target: PurePosixPath) -> None:
-    """Copy a whole device to another that is empty; what is zero is left out."""
+    """Copy a whole device to an empty one; zeros are skipped."""
     argv = ["dd", f"if={source}", f"of={target}", "bs=1M", "conv=sparse,fsync", "status=none"]
     host.run(argv, timeout_s=_REPLAY_S)

@@ -1,4 +1,4 @@
-"""Device mapper on a host: tables, devices by name, and what may be swapped under a program that runs.
+"""Device mapper on a host: tables, and devices by name whose table can change under a running program.
 
 Tables as in the kernel's Documentation/admin-guide/device-mapper/; a sector has 512 bytes.
 """
@@ -16,24 +16,24 @@ _MODULES = ("dm-mod", "dm-delay", "dm-cache", "dm-cache-smq", "dm-writecache")
 _ALONE = ("--noudevsync", "--noudevrules")
 
 
-def linear(device: PurePosixPath, sectors: int, offset: int = 0) -> str:
-    """A table that is a device, or a part of one."""
-    return f"0 {sectors} linear {device} {offset}"
+def linear(device: PurePosixPath, sectors: int) -> str:
+    """A table that maps to the first sectors of a device."""
+    return f"0 {sectors} linear {device} 0"
 
 
 def delayed(device: PurePosixPath, sectors: int, *, read_ms: int, write_ms: int) -> str:
-    """A table that answers reads and writes later, flushes at once, however many are in flight."""
+    """A table that delays reads and writes, however many are in flight, and flushes not at all."""
     return f"0 {sectors} delay {device} 0 {read_ms} {device} 0 {write_ms} {device} 0 0"
 
 
 def failing(sectors: int) -> str:
-    """A table of a device that answers everything with an I/O error."""
+    """A table that answers every request with an I/O error."""
     return f"0 {sectors} error"
 
 
 @dataclass(frozen=True)
 class Mapper:
-    """Devices of one host, by name."""
+    """The mapped devices of one host, by name."""
 
     host: Host
 
@@ -52,9 +52,9 @@ class Mapper:
         return self.path(name)
 
     def swap(self, name: str, table: str) -> str:
-        """Another table for a device that may be in use: what is in flight ends on the old one first.
+        """Give a device another table, also while it is in use: requests in flight end on the old table first.
 
-        The old one's last status, taken when nothing was in flight any more.
+        Returns the old table's last status, taken when nothing was in flight any more.
         """
         self.host.run(["dmsetup", "load", name, *_ALONE, "--table", table])
         self.host.run(["dmsetup", "suspend", name, *_ALONE])
@@ -63,14 +63,14 @@ class Mapper:
         return last
 
     def clear_first_block(self, device: PurePosixPath) -> None:
-        """What a target finds there afterwards is nothing of its own."""
+        """Zero it, so that no target finds its metadata there."""
         self.host.run(["dd", "if=/dev/zero", f"of={device}", "bs=4096", "count=1", "oflag=direct", "conv=fsync"])
 
     def remove(self, name: str) -> None:
         self.host.run(["dmsetup", "remove", "--retry", *_ALONE, name])
 
     def names(self) -> tuple[str, ...]:
-        """Every device there is, newest last."""
+        """Every mapped device, newest last."""
         lines = self.host.run(["dmsetup", "info", "-c", "--noheadings", "-o", "name,minor", "--separator", " "]).stdout
         devices = [line.split() for line in lines.splitlines() if len(line.split()) == 2]
         return tuple(name for name, _minor in sorted(devices, key=lambda row: int(row[1])))
@@ -79,12 +79,19 @@ class Mapper:
         """What a device's target says of itself, after `START LENGTH TARGET`."""
         return self.host.run(["dmsetup", "status", name]).stdout.strip().split(maxsplit=3)[-1]
 
-    def table(self, name: str) -> str:
-        return self.host.run(["dmsetup", "table", name]).stdout.strip()
-
     def message(self, name: str, text: str) -> None:
         self.host.run(["dmsetup", "message", name, "0", *text.split()])
 
     def sectors(self, device: PurePosixPath) -> int:
         """Size of any block device."""
         return int(self.host.run(["blockdev", "--getsz", str(device)]).stdout)
+
+    def whole(self, device: PurePosixPath) -> str:
+        """A table that maps to a whole device."""
+        return linear(device, self.sectors(device))
+
+    def with_delay(self, name: str, device: PurePosixPath, delay_ms: int) -> None:
+        """Map a name to a whole device, each read and write of which takes so much longer; 0 for no delay."""
+        sectors = self.sectors(device)
+        table = delayed(device, sectors, read_ms=delay_ms, write_ms=delay_ms) if delay_ms else linear(device, sectors)
+        self.swap(name, table)

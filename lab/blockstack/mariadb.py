@@ -1,4 +1,4 @@
-"""A MariaDB server on a host, whose tables are on whatever is mounted where they lie."""
+"""A MariaDB server on a host, with its tables on a mounted file system."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SQL_S = 60.0
 
 
 class DatabaseDown(LabBroken):
-    """The server ended, or never answered; `detail` has the end of its log."""
+    """The server ended or never answered; `detail` has its log."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """buffer_pool_bytes, log_bytes: InnoDB's. Commits are flushed one by one and past the page cache."""
+    """Sizes of InnoDB's buffer pool and log. Each commit is flushed on its own, past the page cache."""
 
     buffer_pool_bytes: int = 32 * MIB
     log_bytes: int = 16 * MIB
@@ -35,8 +35,8 @@ class Settings:
     def pool(self) -> Mapping[str, str]:
         """Options of the buffer pool, for every start of a server.
 
-        MariaDB 11.8.9 reserves addresses for the largest pool there may ever be, by default 8 TiB, which a guest of
-        User-Mode Linux does not have. Older servers do not know the option, and pass over what is `loose`.
+        MariaDB 11.8.9 reserves addresses for the largest pool that it may ever have. The default is 8 TiB, more than a
+        guest of User-Mode Linux has. Older servers do not know the option, and ignore it as it is `loose`.
         """
         size = str(self.buffer_pool_bytes)
         return {"innodb-buffer-pool-size": size, "loose-innodb-buffer-pool-size-max": size}
@@ -44,9 +44,9 @@ class Settings:
 
 @dataclass
 class MariaDb:
-    """folder: the mounted file system; template: where the empty system tables are kept, for the next one.
+    """folder: the mounted file system; template: where the empty system tables are kept for the next server.
 
-    log_began: bytes that its log had when it was started last.
+    log_began: size of its log in bytes at its last start.
     """
 
     host: Host
@@ -69,7 +69,7 @@ class MariaDb:
         return self.host.directory / "log/mariadb.log"
 
     def install(self) -> None:
-        """Put the system tables of an empty server into the folder; they are made once for each host."""
+        """Copy the system tables of an empty server into the folder; they are made once for each host."""
         if not self.host.exists(self.template / "done"):
             self.host.remove(self.template)
             argv = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={self.template}"]
@@ -77,11 +77,11 @@ class MariaDb:
             self.host.run(argv, timeout_s=_INSTALL_S)
             self.host.run(["touch", str(self.template / "done")])
         self.host.run(["cp", "-a", str(self.template), str(self.data)], timeout_s=_INSTALL_S)
-        # What was only copied would go with the power, and be taken for a loss of the layers below.
+        # Without it a power cut would take the copy, and it would look like a loss by the layers below.
         self.host.run(["sync"], timeout_s=_INSTALL_S)
 
     def options(self) -> Mapping[str, str]:
-        """The server's, by name."""
+        """The server's options by name."""
         return {
             "user": "root",
             "datadir": str(self.data),
@@ -94,14 +94,14 @@ class MariaDb:
             "performance-schema": "0",
             **self.settings.pool,
             "innodb-log-file-size": str(self.settings.log_bytes),
-            # The log too, so that what is acknowledged has passed every layer below.
+            # For the log too, so that an acknowledged commit has passed every layer below.
             "innodb-flush-method": "O_DIRECT",
             "innodb-flush-log-at-trx-commit": "1",
             "innodb-doublewrite": "1",
         }
 
-    def start(self, timeout_s: float = _START_S) -> None:
-        """Start it and wait until it answers; DatabaseDown where it ends instead, as after a loss that it noticed."""
+    def start(self) -> None:
+        """Start it and wait until it answers; DatabaseDown where it ends instead, as when it finds damage."""
         self.log_began = len(self.host.read(self.log)) if self.host.exists(self.log) else 0
         argv = ["mariadbd", "--no-defaults", *_words(self.options())]
         started = self.host.spawn(argv, log=self.log)
@@ -112,26 +112,17 @@ class MariaDb:
                 raise DatabaseDown("MariaDB ended while it was starting", self.words())
             return self.host.run(["mariadb-admin", *self._where(), "ping"], check=False).code == 0
 
-        clock.wait(
-            answers,
-            bool,
-            what="MariaDB",
-            timeout_s=timeout_s,
-            interval_s=0.2,
-            timed_out=lambda what, seconds, _last: DatabaseDown(
-                f"{what} did not answer within {seconds:g} s", self.words()
-            ),
-        )
+        def too_late(what: str, seconds: float, _last: bool) -> DatabaseDown:
+            return DatabaseDown(f"{what} did not answer within {seconds:g} s", self.words())
+
+        clock.wait(answers, bool, what="MariaDB", timeout_s=_START_S, interval_s=0.2, timed_out=too_late)
 
     def words(self) -> str:
-        """What it has logged since it was started last."""
+        """Its log since its last start."""
         return self.host.read(self.log)[self.log_began :].decode(errors="replace")
 
-    def alive(self) -> bool:
-        return self.process is not None and self.process.alive()
-
     def stop(self) -> None:
-        """As an administrator would: all that is in memory is on the device afterwards."""
+        """Shut it down as an administrator would: everything in memory is then on the device."""
         if self.process is None:
             return
         self.process.signal(SIGTERM)
@@ -140,14 +131,14 @@ class MariaDb:
         self.process = None
 
     def kill(self) -> None:
-        """Without farewell; nothing happens where it has ended."""
+        """SIGKILL, if it runs."""
         if self.process is not None:
             self.process.signal(SIGKILL)
             self.process.wait(_STOP_S)
         self.process = None
 
     def query(self, sql: str, timeout_s: float = _SQL_S) -> list[list[str]]:
-        """Rows of the answer, as text; CommandFailed with the server's words where it refuses."""
+        """Rows of the answer, as text; CommandFailed with the server's error where it refuses."""
         argv = ["mariadb", *self._where(), "--batch", "--skip-column-names", "--execute", sql]
         out = self.host.run(argv, timeout_s=timeout_s).stdout
         return [line.split("\t") for line in out.splitlines()]
@@ -156,13 +147,13 @@ class MariaDb:
         return ("--no-defaults", "--skip-ssl", f"--socket={self.socket}", "--user=root")
 
     def listen_to(self, user: str) -> None:
-        """Let a user of other hosts of the lab do everything with the one database; there is no password to leak."""
+        """Grant a user on other hosts of the lab everything in the database; there is no password to leak."""
         self.query(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
         self.query(f"CREATE USER IF NOT EXISTS {user}@'%'")
         self.query(f"GRANT ALL ON {DATABASE}.* TO {user}@'%'")
 
     def remote_argv(self, user: str) -> tuple[str, ...]:
-        """A client on another host that answers each line of SQL as soon as it has the result."""
+        """Command line of a client on another host that answers each line of SQL as soon as it has the result."""
         where = ("--no-defaults", f"--host={self.host.address}", f"--user={user}", "--skip-ssl")
         return ("mariadb", *where, "--batch", "--skip-column-names", "--unbuffered", DATABASE)
 

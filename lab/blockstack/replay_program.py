@@ -1,8 +1,8 @@
 """Runs on a host, under the image's Python: reads the log of a dm-log-writes device and replays it onto another device.
 
-The log's format is that of the kernel's drivers/md/dm-log-writes.c: a super block in the first sector, then for each
-entry a sector with its header, followed by its data. A write stands in the log once a flush or FUA has covered it, so
-that what precedes a mark is what a disk without power at that moment must have kept.
+The format is that of the kernel's drivers/md/dm-log-writes.c: a super block in the first sector, then for each entry a
+sector with its header, followed by its data. A write enters the log when a flush or FUA covers it. So everything before
+a mark is what a disk that lost power at that moment must have kept.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CHUNK = 1 << 20
 PAGE = 4096
 
 
-class Log:
-    """An open log; iterating gives (sector, sectors, flags, text of a mark, offset of the data in the log)."""
+class WriteLog:
+    """An open log; iterating yields (sector, sectors, flags, text of a mark, offset of the data in the log)."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
-        magic, version, self.said, self.sector_bytes = SUPER.unpack(self.read(0, SUPER.size))
+        magic, version, _entries, self.sector_bytes = SUPER.unpack(self.read(0, SUPER.size))
         if magic != MAGIC or version != VERSION:
             raise SystemExit(f"no log of dm-log-writes: magic {magic:#x}, version {version}")
 
     def read(self, offset: int, size: int) -> bytes:
-        # In whole pages: a device gives no parts of a sector.
+        # In whole pages: a device does not return parts of a sector.
         start = offset - offset % PAGE
         end = -(-(offset + size) // PAGE) * PAGE
         self.file.seek(start)
@@ -47,7 +47,7 @@ class Log:
                 return
             sector, sectors, flags, size = ENTRY.unpack(head[: ENTRY.size])
             if not (sectors or flags):
-                return  # The rest was never written: the super block's count lags behind until the device is removed.
+                return  # The log ends here: the count in the super block lags behind until the device is removed.
             at += self.sector_bytes
             mark = head[ENTRY.size : ENTRY.size + size].decode(errors="replace").rstrip("\0") if flags & MARK else ""
             yield sector, sectors, flags, mark, at
@@ -55,8 +55,8 @@ class Log:
                 at += sectors * self.sector_bytes
 
 
-def survey(log: Log) -> dict[str, Any]:
-    """What the log holds: entries, bytes, flushes, and the index of every mark."""
+def survey(log: WriteLog) -> dict[str, Any]:
+    """Count the log's entries, bytes and flushes, and note the index of every mark."""
     summary: dict[str, Any] = {"entries": 0, "bytes": 0, "flushes": 0, "marks": {}}
     for index, (_sector, sectors, flags, mark, _at) in enumerate(log):
         summary["entries"] = index + 1
@@ -67,8 +67,8 @@ def survey(log: Log) -> dict[str, Any]:
     return summary
 
 
-def replay(log: Log, target: BinaryIO, first: int, until: int) -> int:
-    """Carry out the entries first <= index < until; how many of them wrote something."""
+def replay(log: WriteLog, target: BinaryIO, first: int, until: int) -> int:
+    """Carry out the entries first <= index < until; returns how many of them wrote something."""
     wrote = 0
     for index, (sector, sectors, flags, _mark, at) in enumerate(log):
         if index >= until:
@@ -84,9 +84,9 @@ def replay(log: Log, target: BinaryIO, first: int, until: int) -> int:
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """LOG: survey it; LOG TARGET FIRST UNTIL: replay it."""
+    """Survey a log (arguments: LOG), or replay it (arguments: LOG TARGET FIRST UNTIL)."""
     with Path(argv[0]).open("rb") as file:
-        log = Log(file)
+        log = WriteLog(file)
         if len(argv) == 1:
             return survey(log)
         with Path(argv[1]).open("r+b") as device:

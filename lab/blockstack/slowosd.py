@@ -1,4 +1,4 @@
-"""An OSD on a disk of a slow class: dm-delay between its store and the device, in a kernel of the host's own."""
+"""An OSD on a disk of a slow class: dm-delay between its store and the device. Needs a host with its own kernel."""
 
 from __future__ import annotations
 
@@ -7,47 +7,42 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from cephlab.lab.blockstack import mapper
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.cluster import Cluster
 
 
 @dataclass(frozen=True)
-class SlowDisk:
-    """The device that an OSD's store is on instead of its disk. milliseconds: of each request, when it is imposed."""
+class DelayedDisk:
+    """The mapped device under an OSD's store, over its disk. delay_ms: of each request while it is slow."""
 
     mapper: Mapper
     name: str
     disk: PurePosixPath
-    milliseconds: int
+    delay_ms: int
 
     def impose(self, *, slow: bool = True) -> None:
-        """Give the disk its class under the OSD that runs, or take it off: filling need not wait for a slow disk."""
-        sectors = self.mapper.sectors(self.disk)
-        table = mapper.linear(self.disk, sectors)
-        if slow:
-            table = mapper.delayed(self.disk, sectors, read_ms=self.milliseconds, write_ms=self.milliseconds)
-        self.mapper.swap(self.name, table)
+        """Make the disk slow under the running OSD, or fast again: filling need not wait for a slow disk."""
+        self.mapper.with_delay(self.name, self.disk, self.delay_ms if slow else 0)
 
 
 @contextmanager
-def slow_disk(cluster: Cluster, osd: int, milliseconds: int) -> Iterator[SlowDisk]:
-    """Put an OSD's store behind a device that may be slowed down, for a block; it is not slow at first."""
+def slow_disk(cluster: Cluster, osd: int, delay_ms: int) -> Iterator[DelayedDisk]:
+    """Put an OSD's store on a device that can be slowed down, for a block; it starts fast."""
     daemon = cluster.daemon(f"osd.{osd}")
-    host = daemon.host
-    made = SlowDisk(Mapper(host), f"slow-osd{osd}", host.disk(daemon.disks[0]), milliseconds)
-    made.mapper.load_modules()
-    # A store has its device for itself, so that nothing can be put between while the OSD runs.
+    mapper, disk = Mapper(daemon.host), daemon.host.disk(daemon.disks[0])
+    slow = DelayedDisk(mapper, f"slow-osd{osd}", disk, delay_ms)
+    mapper.load_modules()
+    # A running OSD has its device open exclusively, so that nothing can be put in between.
     _stop(cluster, daemon)
-    made.mapper.create(made.name, mapper.linear(made.disk, made.mapper.sectors(made.disk)))
+    mapper.create(slow.name, mapper.whole(disk))
     try:
-        _start_on(cluster, daemon, Mapper.path(made.name))
-        yield made
+        _start_on(cluster, daemon, Mapper.path(slow.name))
+        yield slow
     finally:
         _stop(cluster, daemon)
-        made.mapper.remove(made.name)
-        _start_on(cluster, daemon, made.disk)
+        mapper.remove(slow.name)
+        _start_on(cluster, daemon, disk)
 
 
 def _stop(cluster: Cluster, daemon: Daemon) -> None:
@@ -56,6 +51,11 @@ def _stop(cluster: Cluster, daemon: Daemon) -> None:
 
 
 def _start_on(cluster: Cluster, daemon: Daemon, device: PurePosixPath) -> None:
-    daemon.host.run(["ln", "-sfn", str(device), str(daemon.host.directory / daemon.name / "block")])
+    put_store_on(daemon, device)
     cluster.start(daemon.name)
     cluster.wait(lambda status: status.all_up, what=f"{daemon.name} up again")
+
+
+def put_store_on(osd: Daemon, device: PurePosixPath) -> None:
+    """Let a stopped OSD find its store on another device from now on."""
+    osd.host.run(["ln", "-sfn", str(device), str(osd.host.directory / osd.name / "block")])

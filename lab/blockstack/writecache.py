@@ -1,4 +1,4 @@
-"""dm-writecache: writes alone are cached, until a watermark is reached; reads of what it has not go to the origin.
+"""dm-writecache: caches writes only, up to a watermark; reads of anything else go to the origin.
 
 Source: the kernel's Documentation/admin-guide/device-mapper/writecache.rst.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.blockstack.mapper import Mapper, linear
+from cephlab.lab.blockstack.mapper import Mapper
 
 BLOCK_BYTES = 4096
 """The largest that it takes."""
@@ -26,12 +26,12 @@ class WritecacheStatus:
 
     @property
     def dirty(self) -> int:
-        """Blocks that are in use: it keeps none that the origin has."""
+        """Blocks in use: it keeps none that the origin has."""
         return self.total - self.free
 
 
 def parse_writecache(text: str) -> WritecacheStatus:
-    """Read the line after `START LENGTH writecache`; later kernels append counters, which are not looked at."""
+    """Parse what follows `START LENGTH writecache`; the counters that later kernels append are ignored."""
     try:
         return WritecacheStatus(*(int(word) for word in text.split()[:4]))
     except (ValueError, TypeError) as error:
@@ -40,7 +40,7 @@ def parse_writecache(text: str) -> WritecacheStatus:
 
 @dataclass(frozen=True)
 class WriteCache:
-    """A write cache by name, over devices that exist."""
+    """A named write cache over existing devices."""
 
     mapper: Mapper
     name: str
@@ -52,15 +52,14 @@ class WriteCache:
         return f"0 {self.mapper.sectors(self.origin)} writecache s {self.origin} {self.fast} {BLOCK_BYTES} 0"
 
     def format(self) -> None:
-        """Forget what the device holds: the kernel makes it anew where the first block is zeroes."""
+        """Forget what is cached: the kernel makes a new cache where the first block is zero."""
         self.mapper.clear_first_block(self.fast)
 
     def status(self) -> WritecacheStatus:
-        """How full it is; LabBroken where the device under the name is another."""
+        """How full it is; LabBroken where another target has the name."""
         return parse_writecache(self.mapper.status(self.name))
 
     def detach(self) -> WritecacheStatus:
-        """Flush, then put the origin alone under the name, in the order that writecache.rst gives; the last status."""
+        """Flush, then map the name to the origin alone, in the order of writecache.rst; returns the last status."""
         self.mapper.message(self.name, "flush")
-        table = linear(self.origin, self.mapper.sectors(self.origin))
-        return parse_writecache(self.mapper.swap(self.name, table))
+        return parse_writecache(self.mapper.swap(self.name, self.mapper.whole(self.origin)))

@@ -1,11 +1,8 @@
 """Cache tiers on real clusters: promotion, misses, flushing, and leaving a tier under load without a loss."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.cachetier import benefit, crowded, flushed_ledger, flushing, leaving, misses, mixed, oltp, promotion
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     *promotion.SCENARIOS,
     *misses.SCENARIOS,
     *flushing.SCENARIOS,

@@ -1,4 +1,4 @@
-"""A database on an RBD image whose pool is on slow disks, and what may be between: nothing, dm-cache, or a cache tier.
+"""A database on an RBD image in a pool on slow disks, with nothing between, with dm-cache, or with a cache tier.
 
 sysbench -> MariaDB -> XFS -> dm-cache or nothing -> krbd -> base pool, or the tier over it -> OSDs, one of them slow
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from cephlab.lab.blockstack.dmcache import Mode
-from cephlab.lab.blockstack.slowosd import SlowDisk, slow_disk
+from cephlab.lab.blockstack.dmcache import DmCacheMode
+from cephlab.lab.blockstack.slowosd import DelayedDisk, slow_disk
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
@@ -20,24 +20,15 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.workloads.sysbench import Oltp, SysbenchResult
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.stand import EXPECTED, UNTHROTTLED
-from cephlab.suites.cachetier.tiers import Drained, PoolPair, TierSettings
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 from cephlab.suites.dmcache import oltp
-from cephlab.suites.dmcache.stand import (
-    CACHE_BYTES,
-    FAST_DISK,
-    IMAGE_BYTES,
-    METADATA_DISK,
-    NEEDS,
-    ORIGIN_MS,
-    Stand,
-    on_image,
-)
+from cephlab.suites.dmcache.stand import FAST_DISK, IMAGE_BYTES, METADATA_DISK, NEEDS, ORIGIN_MS, Stand, on_image
 from cephlab.suites.resilience.trial import EXPECTED as RESTARTED
 
 BASE = "oltp"
 TIER = "tier"
-"""What the history calls a cache tier, beside the names that dm-cache's kinds have."""
+"""The history's name of a cache tier, like the names of dm-cache's kinds."""
 
 TOPOLOGY = TieredTopology(
     layout=TierLayout(servers=1),
@@ -46,13 +37,13 @@ TOPOLOGY = TieredTopology(
     client_disks=(FAST_DISK, METADATA_DISK),
     options=(*UNTHROTTLED, ("mon_allow_pool_size_one", "true"), ("bluestore_default_buffered_read", "false")),
 )
-"""One server with an OSD of each class and pools of one copy, as the paper's pools: a machine without KVM has one CPU
-for each server in any case. OSDs keep nothing of what they read in memory, or no slow disk would be asked twice."""
+"""One server with an OSD of each class, as a machine without KVM has one CPU for each server; and pools of one copy, as
+in the paper. OSDs do not cache reads in memory, or a slow disk would never be read twice."""
 
 scenario_over_database = partial(
     Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS, expects={**EXPECTED, **RESTARTED}
 )
-"""Makes a scenario that loads the database."""
+"""Makes a scenario of a loaded database; its own arguments win over these."""
 
 _COPIES = 1
 _BASE_PGS = 16
@@ -61,14 +52,14 @@ _CACHE_PGS = 4
 
 @dataclass
 class Layers:
-    """stand: the client's side; slow: the base's disk; pair: the tier over the base, None while there is none.
+    """The client's stand and the cluster below it. slow: the base's disk; pair: the tier over the base, if any.
 
-    room_bytes: what the tier may hold; before: the OSDs' counters when it was put there; made: how many there were.
+    room_bytes: what the tier may hold; before: the OSDs' counters when it was made; made: tiers made so far.
     """
 
     cluster: Cluster
     stand: Stand
-    slow: SlowDisk
+    slow: DelayedDisk
     recorder: Recorder
     pair: PoolPair | None = None
     room_bytes: int = 0
@@ -76,19 +67,17 @@ class Layers:
     made: int = 0
 
     def plain(self) -> None:
-        """The base alone, whatever was there before."""
+        """Use the base alone; a cache is flushed and removed, also while the image is open."""
         if self.stand.cache is not None:
             self.stand.plain()
         if self.pair is not None:
-            self.leave()
+            tiers.set_mode(self.cluster, self.pair, "proxy")
+            self.recorder.record("drained", **asdict(tiers.drain(self.cluster, self.pair)))
+            tiers.remove_overlay(self.cluster, self.pair)
+            self.drop()
 
-    def dm_cached(self) -> None:
-        """A fresh dm-cache on the client, as the paper's."""
-        self.plain()
-        self.stand.cached(Mode.WRITEBACK)
-
-    def tiered(self, settings: TierSettings | None = None, *, pg_num: int = _CACHE_PGS) -> PoolPair:
-        """A fresh cache pool over the base, under whatever uses the image meanwhile."""
+    def tiered(self, settings: TierSettings | None = None, *, pg_num: int = _CACHE_PGS) -> None:
+        """Put a fresh cache pool over the base, also while the image is open."""
         self.plain()
         self.made += 1
         pair = PoolPair(BASE, f"{BASE}-cache{self.made}")
@@ -99,29 +88,17 @@ class Layers:
         wanted = settings or TierSettings()
         self.room_bytes = wanted.target_max_bytes
         tiers.attach(self.cluster, pair, wanted)
-        return pair
 
     def put(self, kind: str) -> None:
-        """One of the three, by its name in the history."""
+        """Use a fresh cache by its name in the history: TIER, dm-cache's WRITEBACK, or none."""
+        self.plain()
         if kind == TIER:
             self.tiered()
-        elif kind == Mode.WRITEBACK:
-            self.dm_cached()
-        else:
-            self.plain()
-
-    def leave(self) -> Drained:
-        """Flush and remove the tier as Ceph's documentation has it; an image that is open may stay so."""
-        pair = self.tier
-        tiers.set_mode(self.cluster, pair, "proxy")
-        drained = tiers.drain(self.cluster, pair)
-        self.recorder.record("drained", watched=list(drained.watched), passes=drained.passes, seconds=drained.seconds)
-        tiers.remove_overlay(self.cluster, pair)
-        self.drop()
-        return drained
+        elif kind == DmCacheMode.WRITEBACK:
+            self.stand.cached(DmCacheMode.WRITEBACK)
 
     def drop(self) -> None:
-        """Remove the tier with what is in it."""
+        """Remove the tier with all data in it."""
         tiers.discard(self.cluster, self.tier, keep_base=True)
         self.pair = None
 
@@ -130,29 +107,20 @@ class Layers:
         assert self.pair is not None, "there is no tier"
         return self.pair
 
-    def counters(self) -> dict[str, float]:
-        """What the tier did since it was put there."""
-        return tiers.since(self.cluster, self.before)
-
     def look(self, label: str) -> None:
-        """Put the tier's counters and what its pool holds into the history; the latter is some seconds old."""
+        """Record the tier's counters and its pool's statistics; the latter are some seconds old."""
         if self.pair is None:
             return
         sums = tiers.pool_statistics(self.cluster, self.pair.cache, settled=False)
         held = {name: sums.get(f"num_{name}", 0) for name in ("objects", "objects_dirty", "bytes")}
-        counted = self.counters()
-        drawn: dict[str, dict[str, float]] = {
-            "objects since the tier was made": {
-                "promoted": counted.get("tier_promote", 0),
-                "flushed": counted.get("tier_flush", 0) + counted.get("tier_try_flush", 0),
-                "evicted": counted.get("tier_evict", 0),
-            },
-            "dirty objects": {"dirty": held["objects_dirty"]},
-        }
-        record_look(self.recorder, "tier", label, drawn, counters=counted, **held)
+        done = tiers.since(self.cluster, self.before)
+        moved = {"promoted": done["tier_promote"], "flushed": tiers.flushes(done), "evicted": done["tier_evict"]}
+        dirty: dict[str, float] = {"dirty": held["objects_dirty"]}
+        drawn = {"objects since the tier was made": moved, "dirty objects": dirty}
+        record_look(self.recorder, "tier", label, drawn, counters=done, **held)
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:
-        """As `oltp.measured`, with the tier's counters beside it."""
+        """As `oltp.measured`; records the tier's counters too."""
         if self.pair is None:
             return oltp.measured(self.stand, stage, label, wanted)
         elsewhere = oltp.Elsewhere(TIER, self.room_bytes, lambda: self.look(label))
@@ -160,19 +128,19 @@ class Layers:
 
 
 @contextmanager
-def layered(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Layers]:
-    """An image in a base pool on the slow disk, which is not slow yet and has nothing before it; all of it goes."""
+def layered(stage: Stage, *, image_bytes: int = IMAGE_BYTES) -> Iterator[Layers]:
+    """Map an image in a base pool on a disk that is still fast, without a cache; everything is removed afterwards."""
     cluster = stage.cluster
     tiers.lay_out(cluster)
     (slow,) = set(cluster.osd_ids()) - set(tiers.fast_osds(cluster))
     with slow_disk(cluster, slow, ORIGIN_MS) as disk:
         tiers.make_pool(cluster, BASE, tiers.SLOW_ROOT, size=_COPIES, pg_num=_BASE_PGS)
-        made: Layers | None = None
+        layers: Layers | None = None
         try:
             pools.wait_clean(cluster)
-            with on_image(stage, BASE, cache_bytes=cache_bytes, image_bytes=image_bytes) as stand:
-                made = Layers(cluster, stand, disk, stage.recorder)
-                yield made
+            with on_image(stage, BASE, image_bytes) as stand:
+                layers = Layers(cluster, stand, disk, stage.recorder)
+                yield layers
         finally:
             disk.impose(slow=False)
-            tiers.discard(cluster, (made and made.pair) or PoolPair(BASE, f"{BASE}-cache"))
+            tiers.discard(cluster, (layers and layers.pair) or PoolPair(BASE, f"{BASE}-cache"))

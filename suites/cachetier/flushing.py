@@ -6,67 +6,65 @@ from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.suites.cachetier import tiers
-from cephlab.suites.cachetier.stand import (
-    OBJECTS,
-    PAPER,
-    POOL,
-    UNTHROTTLED,
-    cached,
-    contents,
-    counted,
-    observe_contents,
-    scenario_on_paper_layout,
-)
-from cephlab.suites.cachetier.tiers import TierSettings
+from cephlab.suites.cachetier import stand, tiers
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 
-LIMITED = TieredTopology(layout=TierLayout(servers=2, limited=True), lone_client=True, options=UNTHROTTLED)
-"""Slow disks held down to what one of 7200 revolutions a minute does. Two servers: each of their disks takes one
-of the machine's eight loop devices."""
+LIMITED = TieredTopology(layout=TierLayout(servers=2, limited=True), lone_client=True, options=stand.UNTHROTTLED)
+"""Slow disks limited to the speed of one with 7200 revolutions a minute. Two servers: each of their disks takes one of
+the machine's eight loop devices."""
 
-NO_LIMIT = "a shared machine's own: written down, not judged"
+NO_LIMIT = "of a shared machine: recorded, not judged"
 
 HIT_SET_PERIOD_S = 2
 HIT_SET_COUNT = 3
 ACCESS_S = 12.0
-"""Six periods, so that twice as many hit sets are begun as are kept."""
+"""Six periods, so that twice as many hit sets are started as are kept."""
 
 
 def flush(stage: Stage) -> None:
-    """Everything in the cache is dirty; one pass flushes and evicts all of it, and the base alone has it."""
+    """Make everything in the cache dirty; one pass flushes and evicts all of it, and the base alone has it."""
     cluster, recorder = stage.cluster, stage.recorder
-    count = OBJECTS[stage.tier]
-    with tiers.tier(cluster, POOL) as pair:
+    count = stand.OBJECTS[stage.tier]
+    with tiers.tier(cluster, stand.POOL) as pair:
         objects: dict[str, bytes] = {}
         # The first write of an object is served past the cache and promotes it, the second one makes it dirty.
         for _ in range(2):
-            objects = contents(stage, count)
+            objects = stand.contents(stage, count)
             for name, data in objects.items():
                 cluster.client.write_full(pair.base, name, data)
         dirty = tiers.pool_statistics(cluster, pair.cache)["num_objects_dirty"]
         recorder.witness("dirty objects before the flush", got=dirty, least=count)
         before = tiers.tier_counters(cluster)
-        began = SYSTEM.monotonic()
-        said = tiers.flush_evict(cluster, pair)
-        took = SYSTEM.monotonic() - began
-        done = counted(stage, before, "cache-flush-evict-all")
-        recorder.observe("what cache-flush-evict-all complained of", got=said or "nothing", wanted="nothing")
-        recorder.observe("objects left in the cache", got=cached(cluster, pair), wanted=[], of=count)
+        took = flush_all(stage, pair)
+        done = stand.counted(stage, before, "cache-flush-evict-all")
         recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
-        recorder.witness("flushes", got=done["tier_flush"] + done["tier_try_flush"], least=count)
-        recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))
+        recorder.witness("flushes", got=tiers.flushes(done), least=count)
         recorder.figure("objects flushed and evicted a second", count / took, "1/s", Bound(NO_LIMIT))
         tiers.remove_overlay(cluster, pair)
-        observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
+        stand.observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
+
+
+def flush_all(stage: Stage, pair: PoolPair) -> float:
+    """Empty a cache in one pass, and observe that nothing is left; returns how long it took, in seconds."""
+    recorder = stage.recorder
+    objects = tiers.pool_statistics(stage.cluster, pair.cache)["num_objects"]
+    began = SYSTEM.monotonic()
+    complaint = tiers.flush_evict(stage.cluster, pair)
+    took = SYSTEM.monotonic() - began
+    recorder.observe("complaints of cache-flush-evict-all", got=complaint or "none", wanted="none")
+    left = stand.cached(stage.cluster, pair)
+    recorder.observe("objects left in the cache", got=left, wanted=[], of=objects)
+    recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT))
+    return took
 
 
 def hit_sets(stage: Stage) -> None:
-    """Accesses over several periods leave as many hit sets as are to be kept, and no more."""
+    """Access objects over several periods: as many hit sets are kept as the setting says, and no more."""
     cluster, recorder = stage.cluster, stage.recorder
     settings = TierSettings(hit_set_count=HIT_SET_COUNT, hit_set_period_s=HIT_SET_PERIOD_S)
-    objects = contents(stage, OBJECTS[Tier.QUICK])
-    with tiers.tier(cluster, POOL, settings, fill=objects, pg_num=2) as pair:
+    objects = stand.contents(stage, stand.OBJECTS[Tier.QUICK])
+    with tiers.tier(cluster, stand.POOL, settings, fill=objects, pg_num=2) as pair:
         deadline = Deadline.after(ACCESS_S)
         accesses = 0
         while not deadline.passed():
@@ -85,9 +83,9 @@ def hit_sets(stage: Stage) -> None:
 
 def scenario(topology: Topology) -> Scenario:
     limited = topology is LIMITED
-    return scenario_on_paper_layout(
+    return stand.scenario_on_paper_layout(
         name=f"cachetier.flush[disks={'limited' if limited else 'plain'}]",
-        goal="A flush brings everything to the base, and the time that it takes is known.",
+        goal="A flush writes everything to the base, and its time is measured.",
         method="Makes every object dirty, times `rados cache-flush-evict-all`, removes the overlay, reads the base.",
         run=flush,
         check="figures",
@@ -97,11 +95,11 @@ def scenario(topology: Topology) -> Scenario:
 
 
 SCENARIOS = (
-    scenario(PAPER),
+    scenario(stand.PAPER),
     scenario(LIMITED),
-    scenario_on_paper_layout(
+    stand.scenario_on_paper_layout(
         name="cachetier.hit-sets",
-        goal="A PG keeps as many hit sets as it is told to, one for each period.",
+        goal="A PG keeps as many hit sets as its pool's setting says, one for each period.",
         method="Reads objects over six periods; compares each PG's history and statistics with hit_set_count.",
         run=hit_sets,
         tier=Tier.FULL,

@@ -18,13 +18,13 @@ APART = {
     )
     for fast_native in (True, False)
 }
-"""By the architecture that has the fast disks."""
+"""Architecture of the fast disks -> topology."""
 
 REPEATED = ("cachetier.whiteout", "cachetier.misses", "cachetier.leaving[mode=proxy]")
 
 
 def repeated(known: Scenario, fast: str, topology: Topology) -> Scenario:
-    """The same scenario on another cluster."""
+    """The same scenario on a cluster whose fast disks are on one architecture."""
     name, _, variant = known.name.partition("[")
     inside = f"fast={fast}" if not variant else f"{variant.rstrip(']')},fast={fast}"
     return replace(known, name=f"{name}[{inside}]", tier=Tier.FULL, topology=topology)

@@ -1,29 +1,25 @@
-"""The paper's database over a cache tier: what the tier gains over threads, beside dm-cache and beside nothing."""
+"""The paper's database over a cache tier: its gain at each thread count, compared with dm-cache and with no cache."""
 
 from __future__ import annotations
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.lab.workloads import sysbench
 from cephlab.suites.cachetier.database import TIER, Layers, layered, scenario_over_database
 from cephlab.suites.dmcache.benefit import FEW_THREADS, ROUNDS, SECONDS, THREADS, note_gain
-from cephlab.suites.dmcache.oltp import ROWS, job, steady
+from cephlab.suites.dmcache.oltp import ROWS, fill, job, steady
 from cephlab.suites.dmcache.stand import NO_CACHE
 
-KINDS = (NO_CACHE, Mode.WRITEBACK.value, TIER)
+KINDS = (NO_CACHE, DmCacheMode.WRITEBACK.value, TIER)
 
 
 def begin(layers: Layers, stage: Stage, rows: int = ROWS) -> None:
-    """A database on the base alone, filled; then the base's disk gets its class."""
-    stand = layers.stand
-    stand.plain()
-    stand.new_database()
-    sysbench.prepare(stand.host, job(stand, stage, rows=rows))
+    """Fill a database on the base alone, then make the base's disk slow."""
+    fill(layers.stand, stage, rows)
     layers.slow.impose()
 
 
 def in_turns(layers: Layers, stage: Stage, threads: int, rounds: int) -> dict[str, list[float]]:
-    """Transactions of each second with nothing, dm-cache and a tier, each of them fresh and then read through once."""
+    """Transactions of each second with no cache, dm-cache and a tier, each of them fresh and then read once."""
     seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for _ in range(rounds):
         for kind in KINDS:
@@ -35,7 +31,7 @@ def in_turns(layers: Layers, stage: Stage, threads: int, rounds: int) -> dict[st
 
 
 def sweep(stage: Stage) -> None:
-    """The three over the thread counts; a gain is judged where the paper's is without doubt, at few threads."""
+    """Compare the three at each thread count. Only few threads are judged, where the paper's gain is beyond doubt."""
     with layered(stage) as layers:
         begin(layers, stage)
         for threads in THREADS:
@@ -49,8 +45,8 @@ def sweep(stage: Stage) -> None:
 SCENARIOS = (
     scenario_over_database(
         name="cachetier.oltp-threads",
-        goal="At few threads a tier commits more transactions than slow disks alone; over threads, beside dm-cache.",
-        method="sysbench on MariaDB on an RBD image: nothing, dm-cache, a writeback tier, each fresh, at each count.",
+        goal="At few threads, a tier commits more transactions than slow disks alone; dm-cache for comparison.",
+        method="Runs sysbench on MariaDB over no cache, dm-cache and a writeback tier, each fresh, at each count.",
         run=sweep,
     ),
 )

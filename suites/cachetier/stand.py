@@ -1,4 +1,4 @@
-"""What the scenarios stand on: the paper's layout, objects with known content, and what releases say of tiers."""
+"""The common ground of the scenarios: the paper's layout, objects with known content, and the cache's objects."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 from cephlab.lab.base import clock
-from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.tiers import PoolPair
@@ -19,14 +19,14 @@ UNTHROTTLED = (
     ("osd_tier_promote_max_objects_sec", "100000"),
     ("osd_tier_promote_max_bytes_sec", str(1 << 30)),
 )
-"""Ceph's own 25 objects and 5 MiB a second for each OSD let it pass over promotions by a roll of dice, which a short
-scenario could not tell from promotions that failed."""
+"""With its own limits of 25 objects and 5 MiB a second for each OSD, Ceph skips promotions at random. In a short
+scenario they would look like failed promotions."""
 
 PAPER = TieredTopology(layout=TierLayout(servers=3), clients=True, options=UNTHROTTLED)
-"""Three servers with disks of both kinds, as in the paper, one of each where that had seven and one; clients beside."""
+"""Three servers with a slow and a fast disk each, where the paper had seven and one; and machines for clients."""
 
 scenario_on_paper_layout = partial(Scenario, check="witnessed", topology=PAPER)
-"""Makes a scenario of this suite. What it says itself comes before these values."""
+"""Makes a scenario of this suite; its own arguments win over these."""
 
 POOL = "cold"
 OBJECTS = {Tier.QUICK: 64, Tier.FULL: 256}
@@ -40,38 +40,33 @@ EXPECTED = {
 }
 
 
-def contents(stage: Stage, count: int, prefix: str = "o") -> dict[str, bytes]:
+def contents(stage: Stage, count: int) -> dict[str, bytes]:
     """Objects by name, with content from the scenario's seed."""
-    return {f"{prefix}{number}": stage.rng.randbytes(OBJECT_BYTES) for number in range(count)}
-
-
-def clients(cluster: Cluster) -> list[RadosClient]:
-    """One on each machine that has no daemons: of each architecture where there are two."""
-    return [cluster.client_on(name) for name in client_nodes(cluster)]
+    return {f"o{number}": stage.rng.randbytes(OBJECT_BYTES) for number in range(count)}
 
 
 def observe_contents(
     stage: Stage, pool: str, wanted: Mapping[str, bytes], when: str, *, everywhere: bool = False
 ) -> None:
-    """Observe what a client reads of a pool, object by object, as sha256. everywhere: one on each architecture."""
+    """Observe that a client reads these objects, by sha256. everywhere: a client on each architecture."""
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in wanted.items()}
-    readers = clients(stage.cluster)
-    for client in readers if everywhere else readers[:1]:
+    nodes = client_nodes(stage.cluster)
+    for node in nodes if everywhere else nodes[:1]:
+        client = stage.cluster.client_on(node)
         arch = client.host.arch.value
-        got = {name: client.digest(pool, name)["sha256"] for name in wanted}
-        wrong = sorted(name for name, sha256 in got.items() if sha256 != sums[name])
+        wrong = sorted(name for name, sha256 in sums.items() if client.digest(pool, name)["sha256"] != sha256)
         what = f"objects whose content differs, read on {arch} {when}"
-        stage.recorder.observe(what, got=wrong, wanted=[], of=len(got))
-        stage.recorder.witness(f"objects read on {arch} {when}", got=len(got), least=1)
+        stage.recorder.observe(what, got=wrong, wanted=[], of=len(sums))
+        stage.recorder.witness(f"objects read on {arch} {when}", got=len(sums), least=1)
 
 
 def cached(cluster: Cluster, pair: PoolPair) -> list[str]:
-    """Names of the objects that are in the cache now."""
+    """Names of the objects in the cache."""
     return cluster.client.list_objects(pair.cache)
 
 
 def wait_cached(cluster: Cluster, pair: PoolPair, wanted: Iterable[str]) -> list[str]:
-    """Wait a while until these are in the cache, which takes them in beside serving; what is there at the end."""
+    """Wait a while for a promotion of these, which runs in the background; returns what is in the cache then."""
     names = set(wanted)
     deadline = clock.Deadline.after(SETTLE_S * cluster.patience)
     while not names <= set(there := cached(cluster, pair)) and not deadline.passed():
@@ -80,7 +75,14 @@ def wait_cached(cluster: Cluster, pair: PoolPair, wanted: Iterable[str]) -> list
 
 
 def counted(stage: Stage, before: Mapping[str, float], what: str) -> dict[str, float]:
-    """Tier counters since `before`, written into the history under a name."""
+    """Tier counters since `before`, which are recorded too."""
     counters = tiers.since(stage.cluster, before)
     stage.recorder.record("tier_counters", what=what, counters=counters)
     return counters
+
+
+def witness_moves(recorder: Recorder, counters: Mapping[str, float], when: str = "") -> None:
+    """Witness that a tier promoted, flushed and evicted."""
+    recorder.witness(f"promotions{when}", got=counters["tier_promote"], least=1)
+    recorder.witness(f"flushes{when}", got=tiers.flushes(counters), least=1)
+    recorder.witness(f"evictions{when}", got=counters["tier_evict"], least=1)

@@ -1,4 +1,4 @@
-"""Cache tiers: two roots in CRUSH, an overlay over a pool, what the tier did by its counters, and how to leave it."""
+"""Cache tiers: two roots in CRUSH, an overlay over a pool, the tier's counters, and how to leave it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cephlab.suites.cachetier.tierspec import FAST
 SLOW_ROOT = "default"
 FAST_ROOT = "ssd"
 FAST_RACK = "ssd-rack"
-"""Names of the CRUSH map in the 2015 paper, as is a bucket NODE-ssd beside each node's own."""
+"""Names of the 2015 paper's CRUSH map. Like it, each node also has a bucket NODE-ssd."""
 
 RULES = {SLOW_ROOT: "slow", FAST_ROOT: "fast"}
 
@@ -45,7 +45,7 @@ TIER_COUNTERS = (
     "agent_flush",
     "agent_evict",
 )
-"""Of an OSD's `perf dump`, section `osd`."""
+"""Counters in the section `osd` of an OSD's `perf dump`."""
 
 DEPRECATED = (
     "cache tiering is deprecated since Reef (release notes of 18.2.0), has no maintainer and may be removed without "
@@ -57,10 +57,10 @@ _PASS_S = 120.0
 
 @dataclass(frozen=True)
 class TierSettings:
-    """How a tier behaves: `osd pool set` values of the cache pool. Bytes of data, seconds, shares of the target.
+    """The cache pool's `osd pool set` values. Ratios are shares of the target.
 
-    read_recency, write_recency: in how many of the last hit sets an object must be to be promoted; 0 is always.
-    The hit sets' type is Ceph's only production one; defaults are Ceph's but for recency and ages.
+    read_recency, write_recency: how many of the last hit sets must have an object for its promotion; 0 is always.
+    Hit sets are of Ceph's only type for production. Defaults are Ceph's but for recency and ages.
     """
 
     target_max_bytes: int = 1 << 30
@@ -73,7 +73,7 @@ class TierSettings:
     full_ratio: float = 0.8
 
     def values(self) -> dict[str, str]:
-        """By the names that Ceph has for them."""
+        """The values by Ceph's names."""
         return {
             "hit_set_type": "bloom",
             "hit_set_count": str(self.hit_set_count),
@@ -107,9 +107,9 @@ def fast_osds(cluster: Cluster) -> list[int]:
 
 
 def lay_out(cluster: Cluster) -> None:
-    """Give fast OSDs a root of their own, with a host bucket beside each node's, and make a rule for each root.
+    """Give fast OSDs their own root, with a host bucket for each node, and make a rule for each root.
 
-    What is so already stays. OSDs do not move themselves back when they start.
+    It may be repeated. OSDs do not move themselves back when they start.
     """
     client = cluster.client
     client.mon("config set", who="osd", name="osd_crush_update_on_start", value="false")
@@ -124,7 +124,7 @@ def lay_out(cluster: Cluster) -> None:
 
 
 def make_pool(cluster: Cluster, name: str, root: str, *, size: int, pg_num: int) -> None:
-    """A replicated pool below one root, with `size` copies, which serves on with one of them."""
+    """Make a replicated pool of `size` copies below one root, which serves with one copy left."""
     client = cluster.client
     client.mon("osd pool create", pool=name, pg_num=pg_num, pool_type="replicated", rule=RULES[root], size=size)
     client.mon("osd pool set", pool=name, var="min_size", val="1")
@@ -132,7 +132,7 @@ def make_pool(cluster: Cluster, name: str, root: str, *, size: int, pg_num: int)
 
 
 def acting(cluster: Cluster, name: str) -> set[int]:
-    """Ids of the OSDs that hold a copy of any PG of a pool."""
+    """Ids of the OSDs with a copy of any PG of a pool."""
     return {osd for pg in pools.pgs_of(cluster, name) for osd in pg.acting}
 
 
@@ -149,9 +149,9 @@ def tier(
     pg_num: int = 8,
     fill: Mapping[str, bytes] | None = None,
 ) -> Iterator[PoolPair]:
-    """A base pool with a writeback cache over it for the length of a block; both are gone afterwards.
+    """Make a base pool with a writeback cache over it for the length of a block; both are removed afterwards.
 
-    fill: objects that are in the base before there is a cache.
+    fill: objects written to the base before it has a cache.
     """
     pair = PoolPair(name, f"{name}-cache")
     lay_out(cluster)
@@ -168,10 +168,7 @@ def tier(
 
 
 def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
-    """Put the cache over the base, as Ceph's documentation has it: add, settings, mode, overlay.
-
-    Raises Unavailable where the release has no cache tiers any more.
-    """
+    """Put the cache over the base in the order of Ceph's documentation; Unavailable where the release has no tiers."""
     client = cluster.client
     try:
         client.mon("osd tier add", pool=pair.base, tierpool=pair.cache)
@@ -187,24 +184,24 @@ def attach(cluster: Cluster, pair: PoolPair, settings: TierSettings) -> None:
 
 
 def _is_gone(error: CephCommandFailed) -> bool:
-    """Whether a monitor does not know the command, or refuses it to everybody."""
+    """Whether the monitor does not know the command, or refuses it always."""
     return error.code in (-errno.EOPNOTSUPP, -errno.EPERM) or "command not known" in error.status
 
 
 def discard(cluster: Cluster, pair: PoolPair, *, keep_base: bool = False) -> None:
-    """Remove a tier with both of its pools, or with the cache alone, whatever is in them."""
-    known = _known(cluster)
-    if known.get(pair.base, {}).get("read_tier", -1) >= 0:
+    """Remove a tier with both pools, or with the cache only, and all data in them."""
+    existing = pools_by_name(cluster)
+    if existing.get(pair.base, {}).get("read_tier", -1) >= 0:
         remove_overlay(cluster, pair)
-    if known.get(pair.cache, {}).get("tier_of", -1) >= 0:
+    if existing.get(pair.cache, {}).get("tier_of", -1) >= 0:
         remove(cluster, pair)
     for name in (pair.cache,) if keep_base else (pair.base, pair.cache):
-        if name in known:
+        if name in existing:
             pools.delete(cluster, name)
 
 
-def _known(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """Pools by name, as the OSD map has them."""
+def pools_by_name(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    """The pools of the OSD map."""
     return {pool["pool_name"]: pool for pool in cluster.client.mon("osd dump")["pools"]}
 
 
@@ -212,28 +209,25 @@ def _known(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 
 def set_mode(cluster: Cluster, pair: PoolPair, mode: str) -> None:
-    """Change the cache mode and wait until every OSD that is up goes by it."""
+    """Change the cache mode and wait until every OSD that is up has it."""
     cluster.client.mon("osd tier cache-mode", pool=pair.cache, mode=mode)
     cluster.wait_map(cluster.up_osds())
 
 
 def remove_overlay(cluster: Cluster, pair: PoolPair) -> None:
-    """Clients go to the base from here on. What is only in the cache is then out of their sight."""
+    """Send clients to the base from now on. They no longer see what is only in the cache."""
     cluster.client.mon("osd tier remove-overlay", pool=pair.base)
     cluster.wait_map(cluster.up_osds())
 
 
 def remove(cluster: Cluster, pair: PoolPair) -> None:
-    """The cache is a pool of its own from here on. Ceph asks nobody whether it was empty."""
+    """Make the cache a pool of its own. Ceph does not check that it is empty."""
     cluster.client.mon("osd tier remove", pool=pair.base, tierpool=pair.cache)
 
 
 @dataclass(frozen=True)
 class Drained:
-    """watched: names of the objects that are still in the cache, because clients watch them.
-
-    passes: how often all of the cache was flushed and evicted; seconds: how long that took.
-    """
+    """A drained cache. watched: objects still in it, because clients watch them; passes: flushes of all objects."""
 
     watched: tuple[str, ...]
     passes: int
@@ -241,7 +235,7 @@ class Drained:
 
 
 def flush_evict(cluster: Cluster, pair: PoolPair) -> str:
-    """One pass of `rados cache-flush-evict-all`; what it complained of, empty when all went."""
+    """Run one pass of `rados cache-flush-evict-all`; returns its complaint, empty on success."""
     node = cluster.client.host.name
     try:
         cluster.tool(node, "rados", "-p", pair.cache, "cache-flush-evict-all", timeout_s=_PASS_S)
@@ -251,10 +245,7 @@ def flush_evict(cluster: Cluster, pair: PoolPair) -> str:
 
 
 def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drained:
-    """Flush and evict until nothing is left but what clients watch, which cannot be evicted.
-
-    Raises NotReached when the time is over.
-    """
+    """Flush and evict until only watched objects are left, which cannot be evicted; NotReached if too late."""
     began = SYSTEM.monotonic()
     passes = 0
 
@@ -276,33 +267,38 @@ def drain(cluster: Cluster, pair: PoolPair, timeout_s: float = DRAIN_S) -> Drain
 
 
 def watchers(cluster: Cluster, pair: PoolPair, name: str) -> list[str]:
-    """Who watches an object of the cache, in Ceph's words; nobody watches one that is gone."""
+    """The watchers of an object of the cache, as Ceph lists them; none where the object is gone."""
     try:
-        said = cluster.tool(cluster.client.host.name, "rados", "-p", pair.cache, "listwatchers", name)
+        listed = cluster.tool(cluster.client.host.name, "rados", "-p", pair.cache, "listwatchers", name)
     except CephTrouble:
         return []
-    return [line for line in said.splitlines() if line.startswith("watcher=")]
+    return [line for line in listed.splitlines() if line.startswith("watcher=")]
 
 
 # What it did
 
 
 def tier_counters(cluster: Cluster) -> dict[str, float]:
-    """What tiers did since the OSDs that run were started, all OSDs together; every counter of TIER_COUNTERS."""
+    """TIER_COUNTERS of all running OSDs together, since each was started."""
     client = cluster.client
     dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump", logger="osd")) for osd in cluster.up_osds()]
     return {name: sum(dump.get(f"osd.{name}", 0.0) for dump in dumps) for name in TIER_COUNTERS}
 
 
 def since(cluster: Cluster, before: Mapping[str, float]) -> dict[str, float]:
-    """Counters less those of an earlier look. An OSD that was restarted meanwhile has begun anew."""
+    """Counters less those of an earlier look. A restarted OSD counts from 0 again."""
     return {name: value - before[name] for name, value in tier_counters(cluster).items()}
+
+
+def flushes(counters: Mapping[str, float]) -> float:
+    """Flushed objects by the tier's counters: try_flush is a flush that does not block clients."""
+    return counters["tier_flush"] + counters["tier_try_flush"]
 
 
 def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dict[str, int]:
     """Sums over a pool's PGs: num_objects, num_objects_dirty, num_whiteouts, num_flush ...
 
-    settled: waits until they are newer than this call; otherwise they are some seconds old.
+    settled: wait until they are newer than this call; otherwise they are some seconds old.
     """
     if settled:
         cluster.settle()
@@ -315,9 +311,8 @@ def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dic
 
 def hit_sets(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
     """pgid -> the archived hit sets that its primary keeps."""
-    entry = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == name)
     histories = {}
-    for pgid in pgids(entry):
-        said = cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")
-        histories[pgid] = json.loads(said)["info"]["hit_set_history"]["history"]
+    for pgid in pgids(pools_by_name(cluster)[name]):
+        answer = cluster.client.command(f"pg:{pgid}", "query", pgid=pgid, format="json")
+        histories[pgid] = json.loads(answer)["info"]["hit_set_history"]["history"]
     return histories

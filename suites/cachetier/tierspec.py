@@ -1,4 +1,4 @@
-"""What a cluster with a cache tier is made of: slow and fast disks, on the same servers or on architectures apart."""
+"""The cluster under a cache tier: slow and fast disks, on the same servers or each on one architecture."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FAST = DiskClass.NVME
 
 SLOW_LIMITS = DiskLimits(read_iops=120, write_iops=120, read_bytes_s=120_000_000, write_bytes_s=120_000_000)
 """A disk of 7200 revolutions a minute, as the 2015 paper's Constellation.2: half a revolution of 4.2 ms and a seek of
-about 4 ms make 120 requests a second. The paper itself gives no figure."""
+about 4 ms make 120 requests a second. The paper has no figure."""
 
 FAST_LIMITS = DiskLimits(read_iops=50_000, write_iops=50_000)
-"""More than a lab asks for. It is there so that the disk gets a block device of its own, which a limit needs, and
-does not share the one on which the slow disk's limit lies."""
+"""More than a lab needs. The limit gives the disk its own block device. Otherwise it would share the slow disk's, and
+with it the slow disk's limit."""
 
 
 @dataclass(frozen=True)
 class TierLayout:
-    """servers: how many nodes carry each kind of disk, one of it each.
+    """servers: how many nodes have a disk of each class.
 
-    limited: classes are imposed by limits, else they are names only. apart: fast and slow disks on nodes of their own,
-    of two architectures; fast_native says which of them is this machine's.
+    limited: limits make the classes real, else they are only names. apart: fast and slow disks are on different nodes,
+    of two architectures; fast_native: the fast ones are on this machine's.
     """
 
     servers: int = 3
@@ -50,31 +50,20 @@ class TieredTopology(Topology):
     unused: ClassVar[frozenset[str]] = frozenset({"native", "foreign", "mons", "osds_per_node", "separate_db"})
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
-        lay_out = _apart(self.layout) if self.layout.apart else _together(self.layout)
+        layout = self.layout
+        kinds: Sequence[tuple[Arch, Sequence[DiskClass]]] = [(host_arch(), (SLOW, FAST))] * layout.servers
+        if layout.apart:
+            native, foreign = (FAST, SLOW) if layout.fast_native else (SLOW, FAST)
+            kinds = [(host_arch(), (native,))] * layout.servers + [(other_arch(), (foreign,))] * layout.servers
+        servers = [self._server(number, arch, classes) for number, (arch, classes) in enumerate(kinds)]
         clients = [Node(f"c{index}", arch) for index, arch in enumerate(self.bare)]
-        return ClusterSpec((*lay_out, *clients), release=release, image=image, options=dict(self.options))
+        return ClusterSpec((*servers, *clients), release=release, image=image, options=dict(self.options))
 
-
-def _together(layout: TierLayout) -> list[Node]:
-    """Servers with a disk of each kind, as the paper's."""
-    return [_node(layout, f"n{index}", host_arch(), (SLOW, FAST), leads=index == 0) for index in range(layout.servers)]
-
-
-def _apart(layout: TierLayout) -> list[Node]:
-    native, foreign = (FAST, SLOW) if layout.fast_native else (SLOW, FAST)
-    kinds = [(host_arch(), native)] * layout.servers + [(other_arch(), foreign)] * layout.servers
-    return [_node(layout, f"n{index}", arch, (kind,), leads=index == 0) for index, (arch, kind) in enumerate(kinds)]
-
-
-def _node(layout: TierLayout, name: str, arch: Arch, kinds: Sequence[DiskClass], *, leads: bool) -> Node:
-    disks = tuple(
-        Disk(f"{name}-{'fast' if kind is FAST else 'slow'}", device_class=kind, limits=_limits(layout, kind))
-        for kind in kinds
-    )
-    return Node(name, arch, disks, tuple(Osd(disk.name) for disk in disks), mon=leads, mgr=leads)
-
-
-def _limits(layout: TierLayout, kind: DiskClass) -> DiskLimits:
-    if not layout.limited:
-        return DiskLimits()
-    return FAST_LIMITS if kind is FAST else SLOW_LIMITS
+    def _server(self, number: int, arch: Arch, classes: Sequence[DiskClass]) -> Node:
+        disks = []
+        for kind in classes:
+            name, limits = ("fast", FAST_LIMITS) if kind is FAST else ("slow", SLOW_LIMITS)
+            imposed = limits if self.layout.limited else DiskLimits()
+            disks.append(Disk(f"n{number}-{name}", device_class=kind, limits=imposed))
+        first = number == 0
+        return Node(f"n{number}", arch, tuple(disks), tuple(Osd(disk.name) for disk in disks), mon=first, mgr=first)

@@ -1,6 +1,6 @@
-"""What the cache gains: transactions a second beside the origin alone, by interval, as in the 2015 paper.
+"""What the cache gains: transactions a second with it over those of the origin alone, as in the 2015 paper.
 
-Seconds of a run are taken as independent of each other, which they are not quite: an interval is a little too narrow.
+The seconds of a run are taken as independent. They are not quite, so that an interval is a little too narrow.
 """
 
 from __future__ import annotations
@@ -8,30 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
-from cephlab.lab.workloads import sysbench
-from cephlab.suites.dmcache.oltp import ROWS, WARM_S, job, measured, steady
+from cephlab.suites.dmcache.oltp import ROWS, WARM_S, fill, job, measured, steady
 from cephlab.suites.dmcache.stand import Stand, scenario_on_stand, standing
 
 FEW_THREADS = 1
-"""Where a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
+"""So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
 THREADS = (1, 2, 4, 8, 16, 32)
 """The paper goes to 152 on 40 hardware threads; a guest of User-Mode Linux has one."""
 ROUNDS = 3
 SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
-"""Of one run, of which the first WARM_S do not count."""
+"""Length of a run; its first WARM_S do not count."""
 PAPER_TURN = 116
-"""Threads from which the paper's throughput was better without dm-cache."""
+"""From so many threads on, the paper's throughput was better without dm-cache."""
 
 GAIN = "the paper found more transactions with the cache at few threads"
-UNJUDGED = "the paper has figures of other machines: written down, not judged"
+UNJUDGED = "the paper's figures are of other machines: recorded, not judged"
 
 
 def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[float]], *, judged: bool) -> float:
-    """Note a gain as a figure, judged or not; its lower end. values: seconds with the cache (True) and without."""
+    """Record the gain as a figure, and return its lower end. values: seconds with the cache (True) and without."""
     ratio = ratio_of_means(values[True], values[False])
     bound = Bound(GAIN, least=1.0) if judged else Bound(UNJUDGED)
     interval = (ratio.low, min(ratio.high, 1e9))
@@ -39,8 +38,8 @@ def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[floa
     return ratio.low
 
 
-def in_turns(stand: Stand, stage: Stage, mode: Mode, threads: int, rounds: int) -> dict[bool, list[float]]:
-    """Seconds of runs with a fresh cache (True) and without one, in turns."""
+def in_turns(stand: Stand, stage: Stage, mode: DmCacheMode, threads: int, rounds: int) -> dict[bool, list[float]]:
+    """Transactions of each second with a fresh cache (True) and without one, in turns."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(rounds):
         for cached in (False, True):
@@ -54,40 +53,33 @@ def in_turns(stand: Stand, stage: Stage, mode: Mode, threads: int, rounds: int) 
     return seconds
 
 
-def gain(stage: Stage, mode: Mode) -> None:
-    """One mode beside no cache, at few threads. Only writeback is judged: the paper has no other."""
+def gain(stage: Stage, mode: DmCacheMode) -> None:
+    """Compare one mode with no cache, at few threads. Only writeback is judged: the paper has no other mode."""
     with standing(stage) as stand:
         begin(stand, stage)
         seconds = in_turns(stand, stage, mode, FEW_THREADS, ROUNDS)
-        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is Mode.WRITEBACK)
+        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is DmCacheMode.WRITEBACK)
 
 
 def sweep(stage: Stage) -> None:
-    """Writeback beside no cache over the thread counts; where the gain ends."""
+    """Compare writeback with no cache at each thread count, and record where the gain ends."""
     turn = 0
     with standing(stage) as stand:
         begin(stand, stage)
         for threads in THREADS:
             few = threads == FEW_THREADS
-            seconds = in_turns(stand, stage, Mode.WRITEBACK, threads, ROUNDS if few else 1)
+            seconds = in_turns(stand, stage, DmCacheMode.WRITEBACK, threads, ROUNDS if few else 1)
             low = note_gain(stage.recorder, f"writeback, {threads} threads", seconds, judged=few)
             if low < 1 and not turn:
                 turn = threads
-    note_turn(stage.recorder, turn)
-
-
-def note_turn(recorder: Recorder, turn: int) -> None:
-    """Note the least thread count at which no gain was shown; 0: there was one at every count."""
-    beyond = f"a gain at every count up to {THREADS[-1]}; " if not turn else ""
+    beyond = "" if turn else f"a gain at every count up to {THREADS[-1]}; "
     bound = Bound(f"{beyond}the paper's is {PAPER_TURN} on two processors of ten cores")
-    recorder.figure("threads from which no gain is shown, 0 for none", turn, "threads", bound)
+    stage.recorder.figure("threads from which no gain is shown, 0 for none", turn, "threads", bound)
 
 
 def begin(stand: Stand, stage: Stage, rows: int = ROWS) -> None:
-    """A database on the origin alone, filled; then the origin gets its class."""
-    stand.plain()
-    stand.new_database()
-    sysbench.prepare(stand.host, job(stand, stage, rows=rows))
+    """Fill a database on the origin alone, then make the origin slow."""
+    fill(stand, stage, rows)
     stand.impose()
 
 
@@ -95,17 +87,17 @@ SCENARIOS = (
     *(
         scenario_on_stand(
             name=f"dmcache.gain[{mode}]",
-            goal=f"At few threads dm-cache in {mode} mode commits more transactions than a slow origin alone.",
-            method="sysbench on MariaDB with a fresh cache and without one, in turns; the ratio by interval.",
+            goal=f"At few threads, dm-cache in {mode} mode commits more transactions than a slow origin alone.",
+            method="Runs sysbench on MariaDB with a fresh cache and without one, in turns; the ratio by interval.",
             run=partial(gain, mode=mode),
-            tier=Tier.QUICK if mode is Mode.WRITEBACK else Tier.FULL,
+            tier=Tier.QUICK if mode is DmCacheMode.WRITEBACK else Tier.FULL,
         )
-        for mode in Mode
+        for mode in DmCacheMode
     ),
     scenario_on_stand(
         name="dmcache.threads",
-        goal="The gain of a writeback cache over a sweep of threads, and the count from which there is none.",
-        method="sysbench on MariaDB with a fresh cache and without one at each count; ratios by interval.",
+        goal="Measures the gain of a writeback cache at each thread count, and where it ends.",
+        method="Runs sysbench on MariaDB with a fresh cache and without one at each count; ratios by interval.",
         run=sweep,
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cephlab.lab.blockstack import dmcache, filesystem
-from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads import sysbench
@@ -16,7 +16,7 @@ SECONDS = 8
 
 
 def flush_and_detach(stage: Stage, kind: str) -> None:
-    """Fill a writeback cache by transactions, take it away as one should, and compare the image with what was above."""
+    """Fill a cache by transactions, flush and detach it, and compare the image with what the cache showed."""
     recorder = stage.recorder
     with standing(stage) as stand:
         cache = stand.put(kind)
@@ -31,37 +31,35 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
         stand.close_database()
         above = filesystem.digest(stand.host, stand.device)
         behind = filesystem.digest(stand.host, stand.image_device) != above
-        seen = cache.status()
-        recorder.witness("dirty blocks before the flush", got=seen.dirty, least=1)
-        if isinstance(seen, CacheStatus):
-            recorder.witness("blocks promoted", got=seen.promotions, least=1)
+        status = cache.status()
+        recorder.witness("dirty blocks before the flush", got=status.dirty, least=1)
+        if isinstance(status, CacheStatus):
+            recorder.witness("blocks promoted", got=status.promotions, least=1)
         recorder.witness("the image lacks what the cache holds, 1 for yes", got=int(behind), least=1)
         flushed = cache.detach()
         stand.cache = None
         recorder.observe("dirty blocks after the flush", got=flushed.dirty, wanted=0)
-        recorder.observe(
-            "the image, without its cache", got=filesystem.digest(stand.host, stand.image_device), wanted=above
-        )
+        alone = filesystem.digest(stand.host, stand.image_device)
+        recorder.observe("the image, without its cache", got=alone, wanted=above)
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))
             recorder.observe("what cache_check finds", got=complaint or "nothing", wanted="nothing")
         stand.open_database()
-        (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
-        recorder.observe("CHECK TABLE on the image alone", got=checked[-1], wanted="OK")
+        recorder.observe("CHECK TABLE on the image alone", got=stand.check_table(), wanted="OK")
         recorder.observe("rows", got=stand.database.query("SELECT COUNT(*) FROM sbtest.sbtest1"), wanted=[[str(ROWS)]])
 
 
 SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.{name}-flush-detach",
-        goal="A cache that is flushed and detached leaves an image that equals what it showed, byte by byte.",
-        method=f"sysbench on MariaDB through {what}; digests of the cached device and, after the flush, of the image.",
+        goal="After a flush and a detach, the image equals what the cache showed, byte by byte.",
+        method=f"Runs sysbench on MariaDB through {what}; compares digests of the cached device and the flushed image.",
         run=partial(flush_and_detach, kind=kind),
         check="witnessed",
         tier=tier,
     )
     for name, kind, what, tier in (
-        ("writeback", Mode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),
+        ("writeback", DmCacheMode.WRITEBACK, "dm-cache in writeback mode", Tier.QUICK),
         ("writecache", WRITECACHE, "dm-writecache", Tier.FULL),
     )
 )

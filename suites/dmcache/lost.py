@@ -1,4 +1,4 @@
-"""The cache's device dies under load: writethrough loses nothing, and what writeback loses is said, never hidden."""
+"""The cache's device dies under load: writethrough loses nothing, and a loss of writeback is reported, not hidden."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ from functools import partial
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
 from cephlab.lab.blockstack import filesystem
-from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, failing
 from cephlab.lab.blockstack.mariadb import DatabaseDown
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads import sysbench
 from cephlab.lab.workloads.committed import Ledger
 from cephlab.suites.dmcache.oltp import job
-from cephlab.suites.dmcache.power import CLIENTS, COMMITTED, wait_committed
-from cephlab.suites.dmcache.stand import FAST, STORAGE, Stand, scenario_on_stand, standing
+from cephlab.suites.dmcache.power import COMMITTED, new_ledger, wait_committed
+from cephlab.suites.dmcache.stand import FAST, Stand, scenario_on_stand, standing
 
 _READ_S = 120.0
 
 
-def lose_cache(stage: Stage, mode: Mode) -> None:
-    """Let the cache's device fail under a ledger's commits, read through it, then go on with the origin alone."""
+def lose_cache(stage: Stage, mode: DmCacheMode) -> None:
+    """Let the cache's device fail under a ledger's commits, read through it, then use the origin alone."""
     recorder = stage.recorder
     with standing(stage) as stand:
         cache = stand.cached(mode)
         stand.new_database()
         sysbench.prepare(stand.host, job(stand, stage))
-        ledger = Ledger(stand.database, [stage.cluster.hosts[STORAGE]] * CLIENTS)
-        ledger.prepare()
+        ledger = new_ledger(stand)
         stand.impose()
         enough = stage.rng.randint(*COMMITTED)
         with ledger.running():
@@ -38,15 +37,19 @@ def lose_cache(stage: Stage, mode: Mode) -> None:
         stand.impose(slow=False)
         recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
         recorder.witness("blocks in the cache", got=status.used, least=1)
-        recorder.observe("reading all through the cache that failed", got=_read(stand), wanted="an I/O error")
-        _abandon(stand, cache)
+        recorder.observe("reading everything through the failed cache", got=_read(stand), wanted="an I/O error")
+        # As after pulling the device: the server dies, and the origin is used without its cache.
+        stand.database.kill()
+        filesystem.unmount(stand.host, stand.database.folder)
+        cache.drop()
+        stand.cache = None
         signs = _signs(stand, ledger)
         recorder.record("loss", dirty=status.dirty, signs=signs)
-        if mode is Mode.WRITETHROUGH:
+        if mode is DmCacheMode.WRITETHROUGH:
             recorder.observe("what the origin alone lacks", got=signs, wanted=[], of=len(ledger.acknowledged))
         else:
             recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
-            recorder.observe("whether the loss is said", got=bool(signs), wanted=True)
+            recorder.observe("the loss is reported", got=bool(signs), wanted=True)
 
 
 def _read(stand: Stand) -> str:
@@ -55,36 +58,28 @@ def _read(stand: Stand) -> str:
     return "an I/O error" if done.code and "Input/output error" in done.stderr else f"status {done.code}"
 
 
-def _abandon(stand: Stand, cache: CacheDevice) -> None:
-    """As after pulling the device: the server dies, and the origin is used without its cache."""
-    stand.database.kill()
-    filesystem.unmount(stand.host, stand.database.folder)
-    cache.drop()
-    stand.cache = None
-
-
 def _signs(stand: Stand, ledger: Ledger) -> list[str]:
-    """What tells a user of the loss: a file system or a server that does not come up, or transactions that are gone."""
+    """What shows a user the loss: a file system or a server that does not come up, or missing transactions."""
     try:
         stand.open_database()
         wrong = ledger.read_back()
-        (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
+        checked = stand.check_table()
     except (CommandFailed, CommandTimedOut, DatabaseDown) as error:
         return [f"{error.what}: {error.detail[-400:]}"]
     signs = [f"{len(numbers)} {what}" for what, numbers in (("lost", wrong.lost), ("half", wrong.half)) if numbers]
-    return signs + ([] if checked[-1] == "OK" else [f"CHECK TABLE: {checked[-1]}"])
+    return signs + ([] if checked == "OK" else [f"CHECK TABLE: {checked}"])
 
 
 SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.cache-lost[{mode}]",
         goal=goal,
-        method="Lets the cache's device fail under commits that another machine acknowledges; then the origin alone.",
+        method="Fails the cache's device under commits that another machine records; then uses the origin alone.",
         run=partial(lose_cache, mode=mode),
         check="witnessed",
     )
     for mode, goal in (
-        (Mode.WRITETHROUGH, "A writethrough cache whose device dies takes no acknowledged transaction with it."),
-        (Mode.WRITEBACK, "What a writeback cache takes with it when its device dies is said, not hidden."),
+        (DmCacheMode.WRITETHROUGH, "When a writethrough cache loses its device, no acknowledged transaction is lost."),
+        (DmCacheMode.WRITEBACK, "When a writeback cache loses its device, lost transactions are reported, not hidden."),
     )
 )

@@ -1,4 +1,4 @@
-"""A run of sysbench on a stand, with the cache's counters and every layer's traffic beside it, into the history."""
+"""Runs sysbench on a stand, and records its result with the cache's counters and the traffic of every layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from cephlab.lab.base import clock
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.blockstack import diskstats
-from cephlab.lab.blockstack.diskstats import Traffic
+from cephlab.lab.blockstack.diskstats import DiskTraffic
 from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import DATABASE
@@ -21,13 +21,13 @@ from cephlab.lab.workloads.sysbench import Oltp, SysbenchResult
 from cephlab.suites.dmcache.stand import Stand
 
 ROWS = 10_000
-"""Of the one table, as in the paper's base case and sysbench's default."""
+"""Rows of the one table, as in the paper's base case and sysbench's default."""
 THREADS = 8
 WARM_S = 2
-"""Seconds of each run that do not count: the buffer pool and the cache are cold."""
+"""First seconds of each run, which do not count: the buffer pool and the cache are cold."""
 LEAST_TRANSACTIONS = 20
-"""Of one run: fewer are no load, and what they say of a rate is noise. Measured with one thread and without a cache, on
-two cores beside other work: 47 to 196 in 10 s."""
+"""In one run: with fewer, there is no load and the rate is noise. Measured with one thread and without a cache, on two
+cores beside other work: 47 to 196 in 10 s."""
 
 _LOOK_S = 1.0
 _END_S = 600.0
@@ -39,9 +39,16 @@ def job(stand: Stand, stage: Stage, *, threads: int = THREADS, runtime_s: int = 
     return Oltp(stand.database.socket, DATABASE, rows, threads=threads, runtime_s=runtime_s, seed=seed)
 
 
+def fill(stand: Stand, stage: Stage, rows: int) -> None:
+    """Make a database on the origin alone, and fill it."""
+    stand.plain()
+    stand.new_database()
+    sysbench.prepare(stand.host, job(stand, stage, rows=rows))
+
+
 @dataclass(frozen=True)
 class Elsewhere:
-    """A cache that is not on the client, by its kind and what it may hold; look: notes its counters."""
+    """A cache that is not on the client. room_bytes: what it may hold; look: records its counters."""
 
     kind: str
     room_bytes: int
@@ -49,7 +56,7 @@ class Elsewhere:
 
 
 def look_at(recorder: Recorder, label: str, status: CacheStatus | WritecacheStatus) -> None:
-    """Note a cache's counters; what a kind of cache does not count is drawn as 0."""
+    """Record a cache's counters; those that its kind does not have are drawn as 0."""
     facts = asdict(status)
     moved = {"promoted": facts.get("promotions", 0), "evicted": facts.get("demotions", 0)}
     drawn = {"blocks since the cache was made": moved, "dirty blocks": {"dirty": status.dirty}}
@@ -59,7 +66,7 @@ def look_at(recorder: Recorder, label: str, status: CacheStatus | WritecacheStat
 def measured(
     stand: Stand, stage: Stage, label: str, wanted: Oltp, elsewhere: Elsewhere | None = None
 ) -> SysbenchResult:
-    """Run it, note its seconds, the cache's counters once a second and the traffic a transaction; witness the load."""
+    """Run a job; record its seconds, the cache's counters once a second and the traffic per transaction."""
     recorder = stage.recorder
     before = diskstats.traffic(stand.host, stand.layers)
     with Workers(max_workers=1, thread_name_prefix="sysbench") as worker:
@@ -89,19 +96,19 @@ def measured(
 
 
 def described(stand: Stand, elsewhere: Elsewhere | None) -> dict[str, str | int]:
-    """What there is of a cache; 0 for what does not apply."""
+    """Describe the cache, if any; 0 for what does not apply."""
     if elsewhere is not None:
         return {"cache": elsewhere.kind, "block_bytes": 0, "room_bytes": elsewhere.room_bytes}
     block = stand.cache.block_sectors * SECTOR_BYTES if isinstance(stand.cache, CacheDevice) else 0
     return {"cache": stand.kind, "block_bytes": block, "room_bytes": stand.cache_bytes if stand.cache else 0}
 
 
-def per_transaction(traffic: Traffic, result: SysbenchResult) -> Mapping[str, float]:
-    """Requests and bytes of one layer, for each transaction that was committed."""
+def per_transaction(traffic: DiskTraffic, result: SysbenchResult) -> Mapping[str, float]:
+    """Requests and bytes of one layer for each committed transaction."""
     share = max(1, result.transactions)
     return {name: round(count / share, 3) for name, count in asdict(traffic).items()}
 
 
 def steady(result: SysbenchResult) -> list[float]:
-    """Transactions of each second but for the first ones."""
+    """Transactions of each second after the first WARM_S."""
     return [sample.tps for sample in result.samples if sample.at_s > WARM_S]

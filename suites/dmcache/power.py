@@ -1,4 +1,4 @@
-"""The client loses its power in the middle of transactions: what was committed is there, whatever the cache held."""
+"""The client loses power during transactions: everything committed is there afterwards, with every kind of cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandFailed
 from cephlab.lab.blockstack import dmcache
-from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.blockstack.mariadb import DatabaseDown
 from cephlab.lab.blockstack.writecache import WriteCache
@@ -29,26 +29,25 @@ from cephlab.suites.dmcache.stand import (
 )
 
 CLIENTS = 4
-"""That commit from another machine, each of them one transaction at a time."""
+"""Clients that commit from another machine, one transaction at a time each."""
 COMMITTED = (100, 200)
-"""Acknowledged before the power goes: how many, by the seed."""
+"""Transactions acknowledged before the power goes; the seed decides how many."""
 COMMITTED_S = 120.0
 LOAD_S = 300
-"""Longer than any of it takes: the power ends the load."""
+"""Longer than the scenario: the power cut ends the load."""
 RECOVERY = "crash recovery"
-"""What InnoDB's log says where it finds that it was not shut down."""
+"""Words of InnoDB's log where it was not shut down."""
 
 
 def cut_power(stage: Stage, kind: str) -> None:
-    """Cut it under load, start the machine again, and read the ledger that another machine kept."""
+    """Cut the client's power under load, start it again, and compare with the ledger that another machine kept."""
     recorder = stage.recorder
     with standing(stage) as stand:
         cache = stand.put(kind)
         stand.new_database()
         wanted = job(stand, stage, runtime_s=LOAD_S)
         sysbench.prepare(stand.host, wanted)
-        ledger = Ledger(stand.database, [stage.cluster.hosts[STORAGE]] * CLIENTS)
-        ledger.prepare()
+        ledger = new_ledger(stand)
         stand.impose()
         _until_cut(stage, stand, cache, ledger)
         own(stage.cluster).lab.start_node(NODE)
@@ -60,8 +59,14 @@ def cut_power(stage: Stage, kind: str) -> None:
         stand.put(kind, fresh=False)
         if recovered(stand, recorder):
             ledger.note(recorder, ledger.read_back())
-            (checked,) = stand.database.query("CHECK TABLE sbtest.sbtest1")
-            recorder.observe("CHECK TABLE after the power cut", got=checked[-1], wanted="OK")
+            recorder.observe("CHECK TABLE after the power cut", got=stand.check_table(), wanted="OK")
+
+
+def new_ledger(stand: Stand) -> Ledger:
+    """A ledger of a new database, kept by clients on another machine."""
+    ledger = Ledger(stand.database, [stand.cluster.hosts[STORAGE]] * CLIENTS)
+    ledger.prepare()
+    return ledger
 
 
 def wait_committed(ledger: Ledger, enough: int) -> None:
@@ -75,7 +80,7 @@ def wait_committed(ledger: Ledger, enough: int) -> None:
 
 
 def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledger: Ledger) -> None:
-    """Load the database from its own machine and from others, until enough is committed; then switch it off."""
+    """Load the database from its own machine and from another until enough is committed; then cut the power."""
     recorder, host = stage.recorder, stand.host
     enough = stage.rng.randint(*COMMITTED)
     log = host.directory / "log/sysbench.log"
@@ -83,18 +88,18 @@ def _until_cut(stage: Stage, stand: Stand, cache: CacheDevice | WriteCache, ledg
     with ledger.running():
         wait_committed(ledger, enough)
         status = cache.status()
-        beside = sysbench.samples(host.read(log).decode())
+        samples = sysbench.samples(host.read(log).decode())
         own(stage.cluster).lab.kill_node(NODE)
         recorder.step("power cut")
     stand.cache = None
     recorder.witness("acknowledged transactions", got=len(ledger.acknowledged), least=enough)
-    recorder.witness("transactions of sysbench beside them", got=sum(second.tps for second in beside), least=1)
-    if not (isinstance(cache, CacheDevice) and cache.mode is Mode.WRITETHROUGH):
+    recorder.witness("transactions of sysbench beside them", got=sum(sample.tps for sample in samples), least=1)
+    if not (isinstance(cache, CacheDevice) and cache.mode is DmCacheMode.WRITETHROUGH):
         recorder.witness("blocks that only the cache held", got=status.dirty, least=1)
 
 
 def recovered(stand: Stand, recorder: Recorder) -> bool:
-    """Whether the file system and the server come up; noted, and that InnoDB knew of the power cut."""
+    """As `came_up`; also records that InnoDB noticed the power cut."""
     if not came_up(stand, recorder, "the database after the power cut"):
         return False
     recorder.witness("InnoDB's recovery, 1 for yes", got=int(RECOVERY in stand.database.words()), least=1)
@@ -102,7 +107,7 @@ def recovered(stand: Stand, recorder: Recorder) -> bool:
 
 
 def came_up(stand: Stand, recorder: Recorder, what: str) -> bool:
-    """Whether the file system and the server come up; noted."""
+    """Whether the file system and the server come up, which is recorded too."""
     state = "up"
     try:
         stand.open_database()
@@ -115,12 +120,12 @@ def came_up(stand: Stand, recorder: Recorder, what: str) -> bool:
 SCENARIOS = tuple(
     scenario_on_stand(
         name=f"dmcache.power-cut[{kind}]",
-        goal=f"A power cut in the middle of transactions loses none that was acknowledged, with a {kind} cache.",
-        method="Kills the client under sysbench, with a ledger kept elsewhere; cache_check, recovery, the ledger.",
+        goal=f"With a {kind} cache, a power cut during transactions loses none that was acknowledged.",
+        method="Kills the client under sysbench, with a ledger on another machine; cache_check, recovery, the ledger.",
         run=partial(cut_power, kind=kind),
         check="witnessed",
-        tier=Tier.QUICK if kind == Mode.WRITEBACK else Tier.FULL,
+        tier=Tier.QUICK if kind == DmCacheMode.WRITEBACK else Tier.FULL,
         needs=NEEDS_CUT,
     )
-    for kind in (Mode.WRITEBACK, Mode.WRITETHROUGH, WRITECACHE)
+    for kind in (DmCacheMode.WRITEBACK, DmCacheMode.WRITETHROUGH, WRITECACHE)
 )

@@ -1,10 +1,10 @@
-"""The paper's other questions: the cache's block size, the database's size, and a cache that is too small."""
+"""The paper's other questions: block sizes, database sizes, and a cache smaller than the database."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cephlab.lab.blockstack.dmcache import Mode
+from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import Settings
 from cephlab.lab.history.history import Bound, Recorder
@@ -22,39 +22,38 @@ DATABASE_ROWS = (ROWS, 4 * ROWS, 16 * ROWS)
 SMALL_CACHE_BYTES = 16 * MIB
 """A good third of what 160000 rows take, so that the cache has to evict. The paper has 512 MB under 8 GiB."""
 SMALL_POOL = Settings(buffer_pool_bytes=8 * MIB)
-"""Less than the database: otherwise InnoDB's own cache hides the one below."""
+"""Smaller than the database: otherwise InnoDB's own cache hides the one below."""
 THREADS = 4
 SMQ_S = 60
-"""smq puts what it promotes on the highest of its levels, gives up blocks of the lower half alone, and spreads them
-over the levels this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c): it evicts nothing before."""
+"""smq puts promoted blocks on its highest level and evicts from the lower half only. It moves blocks between levels
+this often (CACHE_UPDATE_PERIOD of the kernel's dm-cache-policy-smq.c), and so evicts nothing before."""
 
 
 def block_sizes(stage: Stage) -> None:
-    """The same load with a fresh cache of each block size."""
+    """Run the same load with a fresh cache of each block size."""
     with standing(stage) as stand:
         begin(stand, stage)
         for sectors in BLOCK_SECTORS:
-            stand.cached(Mode.WRITEBACK, sectors)
+            stand.cached(DmCacheMode.WRITEBACK, sectors)
             wanted = job(stand, stage, threads=THREADS, runtime_s=SECONDS[stage.tier])
             label = f"blocks of {sectors * SECTOR_BYTES >> 10} KiB"
-            rates = steady(measured(stand, stage, label, wanted))
-            note_rate(stage.recorder, label, rates)
+            note_rate(stage.recorder, label, steady(measured(stand, stage, label, wanted)))
 
 
 def database_sizes(stage: Stage) -> None:
-    """The same load on databases of several sizes, each new, through a cache that holds them."""
+    """Run the same load on new databases of several sizes, each of which fits into the cache."""
     for rows in DATABASE_ROWS:
         with standing(stage) as stand:
             begin(stand, stage, rows)
-            stand.cached(Mode.WRITEBACK)
+            stand.cached(DmCacheMode.WRITEBACK)
             wanted = job(stand, stage, threads=THREADS, runtime_s=SECONDS[stage.tier], rows=rows)
             note_rate(stage.recorder, f"{rows} rows", steady(measured(stand, stage, f"{rows} rows", wanted)))
 
 
 def small_cache(stage: Stage) -> None:
-    """A database larger than the server's own cache, over a cache with room for it and over one without.
+    """Run a database larger than its server's own cache over a cache that holds it, and over a smaller one.
 
-    Each for as long as smq takes to evict for sure.
+    Each run is long enough that smq is sure to evict.
     """
     recorder, rows = stage.recorder, DATABASE_ROWS[-1]
     with standing(stage, image_bytes=2 * IMAGE_BYTES) as stand:
@@ -63,17 +62,17 @@ def small_cache(stage: Stage) -> None:
         for label, room in (("large cache", CACHE_BYTES), ("small cache", SMALL_CACHE_BYTES)):
             stand.plain()
             stand.resize(room)
-            cache = stand.cached(Mode.WRITEBACK)
+            cache = stand.cached(DmCacheMode.WRITEBACK)
             wanted = job(stand, stage, threads=THREADS, runtime_s=2 * SMQ_S + SECONDS[stage.tier], rows=rows)
             note_rate(recorder, label, steady(measured(stand, stage, label, wanted)))
             status = cache.status()
         recorder.witness("blocks evicted", got=status.demotions, least=1)
-        bound = Bound("the paper's was 0.75 to 0.96, with other sizes: written down, not judged")
+        bound = Bound("the paper's was 0.75 to 0.96, with other sizes: recorded, not judged")
         recorder.figure("hit ratio of a cache that is too small", status.hit_ratio, "", bound)
 
 
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
-    """Note transactions a second as a figure without a limit."""
+    """Record transactions a second as a figure without a limit."""
     rate = interval(values)
     recorder.figure(what, rate.mean, "transactions/s", Bound(UNJUDGED), interval=(rate.low, rate.high))
 
@@ -81,20 +80,20 @@ def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
 SCENARIOS = (
     scenario_on_stand(
         name="dmcache.block-size",
-        goal="How many transactions a writeback cache commits with blocks of 32 KiB to 1 MiB.",
-        method="sysbench on MariaDB with a fresh cache of each block size.",
+        goal="Measures the transactions that a writeback cache commits with blocks of 32 KiB to 1 MiB.",
+        method="Runs sysbench on MariaDB with a fresh cache of each block size.",
         run=block_sizes,
     ),
     scenario_on_stand(
         name="dmcache.database-size",
-        goal="How many transactions a writeback cache commits on databases of several sizes.",
-        method="sysbench on MariaDB with a new database of each size.",
+        goal="Measures the transactions that a writeback cache commits on databases of several sizes.",
+        method="Runs sysbench on MariaDB with a new database of each size.",
         run=database_sizes,
     ),
     scenario_on_stand(
         name="dmcache.small-cache",
         goal="A cache smaller than the database evicts blocks and still serves.",
-        method="sysbench on MariaDB with a cache larger than the database and a smaller one; hits, misses, demotions.",
+        method="Runs sysbench on MariaDB with a cache larger than the database and a smaller one; hits and demotions.",
         run=small_cache,
     ),
 )

@@ -1,6 +1,6 @@
-"""What the scenarios stand on: an RBD image mapped by a client's kernel, a cache in front of it, a database on top.
+"""The layers under every scenario: an RBD image mapped by a client's kernel, a cache before it, a database on top.
 
-sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": the origin's class -> krbd -> RBD
+sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": the delayed origin -> krbd -> RBD
                                `-> "fast", "meta": disks of the client
 """
 
@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CleanupFailed, LabError
 from cephlab.lab.blockstack import filesystem, krbd, mapper
-from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, Mode, metadata_bytes
+from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, DmCacheMode, metadata_bytes
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
 from cephlab.lab.blockstack.writecache import WriteCache
@@ -25,24 +25,26 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import GIB, MIB, Capability, Disk, DiskClass
+from cephlab.lab.workloads import image
+from cephlab.lab.workloads.image import BlockImage
 
 NODE = "c0"
 STORAGE = "n0"
 POOL = "dmcache"
 IMAGE = "database"
 ONE_COPY = PoolKind("replicated", 1)
-"""As in the paper: the cost of replication is the cluster's, and no part of what a cache in front of it does."""
+"""As in the paper: replication costs the cluster, and has nothing to do with a cache in front of it."""
 
 IMAGE_BYTES = 384 * MIB
-"""Of the RBD image; the least that XFS takes is 300 MiB. The paper has 8 GiB."""
+"""Size of the RBD image; XFS needs at least 300 MiB. The paper has 8 GiB."""
 CACHE_BYTES = 256 * MIB
 """Room for the whole database, as in the paper's first runs."""
 FAST_DISK = Disk("cache", GIB, DiskClass.NVME)
 METADATA_DISK = Disk("metadata", 2 * metadata_bytes(GIB, 64), DiskClass.NVME)
 
 ORIGIN_MS = 10
-"""The origin's class, imposed by dm-delay: about what a disk of 7200 revolutions takes for a random request, and one
-tick of User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
+"""How slow dm-delay makes the origin: about what a disk of 7200 revolutions takes for a random request, and one tick of
+User-Mode Linux' clock. A delay, not a queue: requests in flight do not wait for each other."""
 
 TOPOLOGY = Topology(
     native=1,
@@ -56,9 +58,10 @@ NEEDS = frozenset({Capability.OWN_KERNEL})
 NEEDS_CUT = frozenset({Capability.OWN_KERNEL, Capability.POWER_CUT})
 
 scenario_on_stand = partial(Scenario, check="figures", tier=Tier.FULL, topology=TOPOLOGY, needs=NEEDS)
-"""Makes a scenario of this suite. What it says itself comes before these values."""
+"""Makes a scenario of this suite; its own arguments win over these."""
 
 DB, SLOW, FAST, METADATA = "db", "slow", "fast", "meta"
+"""Mapped devices, from the top down."""
 WRITECACHE = "writecache"
 NO_CACHE = "none"
 _FOLDER = PurePosixPath("/mnt/cephlab-db")
@@ -68,13 +71,13 @@ _WARM_S = 300.0
 
 @dataclass
 class Stand:
-    """Layers on one client, over an image of a pool. image_device: krbd's, once mapped; cache: the one in use."""
+    """The layers on one client. image_device: krbd's, once the image is mapped; cache: the one in use, if any."""
 
     cluster: Cluster
     mapper: Mapper
     database: MariaDb
-    cache_bytes: int
     pool: str = POOL
+    cache_bytes: int = CACHE_BYTES
     cache: CacheDevice | WriteCache | None = None
     image_device: PurePosixPath = field(default=PurePosixPath())
 
@@ -88,19 +91,19 @@ class Stand:
 
     @property
     def device(self) -> PurePosixPath:
-        """Where the file system is."""
+        """The device with the file system."""
         return Mapper.path(DB)
 
     @property
     def kind(self) -> str:
-        """What is between the file system and the image: a mode of dm-cache, WRITECACHE or NO_CACHE."""
+        """The kind of cache in use: a mode of dm-cache, WRITECACHE or NO_CACHE."""
         if self.cache is None:
             return NO_CACHE
         return WRITECACHE if isinstance(self.cache, WriteCache) else self.cache.mode.value
 
     @property
     def layers(self) -> Mapping[str, PurePosixPath]:
-        """What one transaction's requests are counted at."""
+        """The devices at which a transaction's requests are counted."""
         return {
             "file system": self.device,
             "cache": Mapper.path(FAST),
@@ -109,61 +112,55 @@ class Stand:
         }
 
     def attach(self) -> None:
-        """Everything below the cache; again after each boot of the client."""
+        """Make every layer below the cache; again after each boot of the client."""
         self.mapper.load_modules()
         self.image_device = krbd.map_image(self.cluster, NODE, self.pool, IMAGE)
-        self.mapper.create(SLOW, mapper.linear(self.image_device, self.mapper.sectors(self.image_device)))
-        fast = self.host.disk(FAST_DISK.name)
-        self.mapper.create(FAST, mapper.linear(fast, self.cache_bytes // SECTOR_BYTES))
-        disk = self.host.disk(METADATA_DISK.name)
-        self.mapper.create(METADATA, mapper.linear(disk, self.mapper.sectors(disk)))
+        self.mapper.create(SLOW, self.mapper.whole(self.image_device))
+        self.mapper.create(FAST, self._fast_table())
+        self.mapper.create(METADATA, self.mapper.whole(self.host.disk(METADATA_DISK.name)))
+
+    def _fast_table(self) -> str:
+        return mapper.linear(self.host.disk(FAST_DISK.name), self.cache_bytes // SECTOR_BYTES)
 
     def impose(self, *, slow: bool = True) -> None:
-        """Give the origin its class, or take it off again: filling and comparing need not wait for a slow disk."""
-        sectors = self.mapper.sectors(self.image_device)
-        table = mapper.linear(self.image_device, sectors)
-        if slow:
-            table = mapper.delayed(self.image_device, sectors, read_ms=ORIGIN_MS, write_ms=ORIGIN_MS)
-        self.mapper.swap(SLOW, table)
+        """Make the origin slow, or fast again: filling and comparing need not wait for a slow disk."""
+        self.mapper.with_delay(SLOW, self.image_device, ORIGIN_MS if slow else 0)
 
     def plain(self) -> None:
-        """The origin alone, whatever was there before; a cache is flushed first."""
+        """Use the origin alone; a cache is flushed and detached first."""
         if self.cache is not None:
             self.cache.detach()
             self.cache = None
-            return
-        self._put(mapper.linear(self.origin, self.mapper.sectors(self.origin)))
+        else:
+            self._put(self.mapper.whole(self.origin))
 
-    def cached(self, mode: Mode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
-        """A cache, made anew as in the paper; not fresh: with what its metadata knows."""
+    def cached(self, mode: DmCacheMode, block_sectors: int = PAPER_BLOCK_SECTORS, *, fresh: bool = True) -> CacheDevice:
+        """Put a dm-cache before the origin. fresh: empty, as in the paper; otherwise with what its metadata knows."""
         fast, metadata = Mapper.path(FAST), Mapper.path(METADATA)
-        made = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
-        self._begin(made, fresh=fresh)
-        return made
-
-    def write_cached(self, *, fresh: bool = True) -> WriteCache:
-        """As `cached`, by dm-writecache."""
-        made = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
-        self._begin(made, fresh=fresh)
-        return made
-
-    def resize(self, cache_bytes: int) -> None:
-        """Give the next cache another size. There may be none now."""
-        self.cache_bytes = cache_bytes
-        disk = self.host.disk(FAST_DISK.name)
-        self.mapper.swap(FAST, mapper.linear(disk, cache_bytes // SECTOR_BYTES))
+        cache = CacheDevice(self.mapper, DB, self.origin, fast, metadata, mode, block_sectors)
+        self._use(cache, fresh=fresh)
+        return cache
 
     def put(self, kind: str, *, fresh: bool = True) -> CacheDevice | WriteCache:
-        """A cache by the name of its kind: a mode of dm-cache, or WRITECACHE."""
-        return self.write_cached(fresh=fresh) if kind == WRITECACHE else self.cached(Mode(kind), fresh=fresh)
+        """Put a cache before the origin by the name of its kind: a mode of dm-cache, or WRITECACHE."""
+        if kind != WRITECACHE:
+            return self.cached(DmCacheMode(kind), fresh=fresh)
+        cache = WriteCache(self.mapper, DB, self.origin, Mapper.path(FAST))
+        self._use(cache, fresh=fresh)
+        return cache
 
-    def _begin(self, made: CacheDevice | WriteCache, *, fresh: bool) -> None:
+    def resize(self, cache_bytes: int) -> None:
+        """Set the size of the next cache, while there is none."""
+        self.cache_bytes = cache_bytes
+        self.mapper.swap(FAST, self._fast_table())
+
+    def _use(self, cache: CacheDevice | WriteCache, *, fresh: bool) -> None:
         if self.cache is not None:
             self.plain()
         if fresh:
-            made.format()
-        self._put(made.table())
-        self.cache = made
+            cache.format()
+        self._put(cache.table())
+        self.cache = cache
 
     def _put(self, table: str) -> None:
         if DB in self.mapper.names():
@@ -172,17 +169,17 @@ class Stand:
             self.mapper.create(DB, table)
 
     def warm(self) -> None:
-        """Read everything once, past the page cache, as the paper's sysbench did before it was measured."""
+        """Read the device once, past the page cache, as the paper's sysbench did before it was measured."""
         argv = ["dd", f"if={self.device}", "of=/dev/null", "bs=4M", "iflag=direct", "status=none"]
         self.host.run(argv, timeout_s=_WARM_S)
 
     def open_database(self) -> None:
-        """Mount what is there and start the server; DatabaseDown or CommandFailed where that does not go."""
+        """Mount the file system and start the server; CommandFailed or DatabaseDown where either fails."""
         filesystem.mount(self.host, self.device, self.database.folder)
         self.database.start()
 
     def new_database(self) -> None:
-        """A file system with an empty server that runs."""
+        """Make a file system, and start an empty server on it."""
         filesystem.make_xfs(self.host, self.device)
         filesystem.mount(self.host, self.device, self.database.folder)
         self.database.install()
@@ -193,27 +190,30 @@ class Stand:
         self.database.stop()
         filesystem.unmount(self.host, self.database.folder)
 
+    def check_table(self, timeout_s: float = 60.0) -> str:
+        """What CHECK TABLE says of sysbench's table; `OK` where nothing is wrong."""
+        (checked,) = self.database.query(f"CHECK TABLE {DATABASE}.sbtest1", timeout_s)
+        return checked[-1]
+
     def detach(self) -> None:
-        """End the server and take every layer away, down to the image, as for a move to another client."""
+        """Stop the server and remove every layer, down to the image, as for a move to another client."""
         self.close_database()
-        for removal in self._removals():
-            removal()
+        for name in (DB, SLOW, FAST, METADATA):
+            self._remove(name)
         self._unmap()
 
     def tear_down(self) -> None:
-        """Remove every layer that is there. It goes on after an error, and reports all errors at the end."""
+        """Remove every layer that exists. It goes on after an error, and reports all errors at the end."""
         errors: list[str] = []
-        steps = [self.database.kill, self._unmount, *self._removals(), self._unmap]
-        for step in steps:
+        steps: list[Callable[[], None]] = [self.database.kill, self._unmount]
+        steps += [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
+        for step in (*steps, self._unmap):
             try:
                 step()
             except LabError as error:
                 errors.append(str(error))
         if errors:
             raise CleanupFailed(errors)
-
-    def _removals(self) -> list[Callable[[], None]]:
-        return [partial(self._remove, name) for name in (DB, SLOW, FAST, METADATA)]
 
     def _remove(self, name: str) -> None:
         if name in self.mapper.names():
@@ -229,25 +229,20 @@ class Stand:
 
 
 @contextmanager
-def standing(stage: Stage, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
-    """A mapped image, nothing on it and without its class yet; all of it goes at the end of the block."""
-    with (
-        pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM),
-        on_image(stage, POOL, cache_bytes=cache_bytes, image_bytes=image_bytes) as stand,
-    ):
+def standing(stage: Stage, *, image_bytes: int = IMAGE_BYTES) -> Iterator[Stand]:
+    """Map an empty image, still fast, for the length of a block; everything is removed afterwards."""
+    with pools.pool(stage.cluster, POOL, ONE_COPY, pg_num=_PG_NUM), on_image(stage, POOL, image_bytes) as stand:
         yield stand
 
 
 @contextmanager
-def on_image(
-    stage: Stage, pool: str, *, cache_bytes: int = CACHE_BYTES, image_bytes: int = IMAGE_BYTES
-) -> Iterator[Stand]:
-    """As `standing`, in a pool that there is."""
+def on_image(stage: Stage, pool: str, image_bytes: int) -> Iterator[Stand]:
+    """As `standing`, in an existing pool."""
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
-    krbd.create_image(cluster, NODE, pool, IMAGE, image_bytes)
-    stand = Stand(cluster, Mapper(host), database, cache_bytes, pool)
+    image.create(cluster, NODE, BlockImage(pool, IMAGE, image_bytes), *krbd.FEATURES)
+    stand = Stand(cluster, Mapper(host), database, pool)
     try:
         stand.attach()
         yield stand

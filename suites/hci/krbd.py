@@ -1,6 +1,6 @@
-"""The kernel's RBD client beside librbd, in one machine and in turns: what an operation costs each, by interval.
+"""The kernel's RBD client compared with librbd, in one machine and in turns: the CPU that an operation costs.
 
-The machine is a process on this one. Its CPU time counts as a whole, kernel and threads together, less what it takes at
+The machine is a process on this one. All of its CPU time counts, kernel and threads together, less what it uses at
 rest.
 """
 
@@ -31,26 +31,27 @@ from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, Progress
 from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.hci.hypervisor.guest import not_in_time
 from cephlab.suites.hci.load import moved_bytes
 from cephlab.suites.hci.papers import MULTI, VM, GuestSetting
 from cephlab.suites.hci.stand import IMAGE_BYTES, NODE, TOPOLOGY, images
 
 BATCH_S = 2.0
 BATCHES = 3
-"""Of a turn; then the other one is on."""
+"""Batches in a turn."""
 LEAST_ROUNDS = 2
 BUDGET_S = {Tier.QUICK: 60.0, Tier.FULL: 180.0}
 NARROW = 0.05
-"""Half width of the ratio's interval that is enough, as a share of it."""
+"""Half width of the ratio's interval, as a share of the ratio, at which measuring stops."""
 LEAST_IN_BATCH = 10
 LEAST_OPERATIONS = 200
 IDLE_S = 5.0
 _APPEAR_S = 120.0
 LOG_LAG_S = 1.5
-"""fio's first and last entries have to lie around the looks, by the clocks of two machines."""
+"""fio must log before the first look and after the last one, and the two machines' clocks differ."""
 _END_S = 60.0
 _FOREVER_S = 3600
-_NAMES = ("krbd", "librbd")
+CLIENTS = ("krbd", "librbd")
 
 SMALL_BYTES = 64 << 10
 """Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
@@ -59,10 +60,10 @@ WHY = "the kernel's client answers a request without a library's threads in betw
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to the image. start: what begins and never ends by itself; log: where fio says when each request ended.
+class ClientLoad:
+    """An endless load by one of the two clients. start: starts it; log: where fio logs the end of each request.
 
-    Without a log the OSDs are asked how much they have moved, which takes its time on a busy machine.
+    Without a log, the OSDs are asked how many bytes they have moved, which takes a while on a busy machine.
     """
 
     start: Callable[[], HostProcess]
@@ -71,7 +72,7 @@ class Way:
 
 @dataclass(frozen=True)
 class MachineLook:
-    """The machine at one moment. at_s: since the epoch; operations: 0 where a log has them."""
+    """The machine at one moment. at_s: since the epoch; operations: 0 where a log counts them."""
 
     at_s: float
     cpu_s: float
@@ -79,78 +80,78 @@ class MachineLook:
 
 
 @dataclass(frozen=True)
-class TwoWays:
-    """The same operation by two ways, by name."""
+class TwoClients:
+    """The same operation by the kernel's client and by librbd. loads: by name of the client."""
 
     cluster: Cluster
     block_bytes: int
-    ways: Mapping[str, Way]
+    loads: Mapping[str, ClientLoad]
 
     def cpu_s(self) -> float:
-        """What the machine has spent so far."""
+        """CPU time of the machine so far."""
         lab = own(self.cluster).lab
         if not isinstance(lab, RunsMachines):
-            what = "what a whole machine spends is not known here"
+            what = "the CPU time of a whole machine is not known here"
             raise Unavailable(what, f"hosts of {self.cluster.provider_name}", "use --lab uml or --lab qemu")
         return whole_s(lab.machine_pid(NODE))
 
     def at_rest(self) -> float:
-        """CPU seconds a second."""
+        """CPU seconds a second of the idle machine."""
         before = self._look(counting=False)
         clock.SYSTEM.sleep(IDLE_S)
         after = self._look(counting=False)
         return (after.cpu_s - before.cpu_s) / (after.at_s - before.at_s)
 
     def turn(self, name: str, idle: float) -> tuple[float, list[float]]:
-        """Some batches of one way: (operations in them, what one cost in each)."""
-        way, begun = self.ways[name], self._operations()
-        running = way.start()
+        """Run some batches of one client; returns (operations in them, cost of one in each)."""
+        load, before = self.loads[name], self._operations()
+        running = load.start()
         try:
             clock.wait(
                 self._operations,
-                lambda now: now >= begun + LEAST_IN_BATCH,
+                lambda now: now >= before + LEAST_IN_BATCH,
                 what=f"the first operations of {name}",
                 timeout_s=_APPEAR_S * self.cluster.patience,
-                timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
+                timed_out=not_in_time,
             )
             clock.SYSTEM.sleep(LOG_LAG_S)
-            looks = self._looks(name, running, counting=way.log is None)
+            looks = self._looks(name, running, counting=load.log is None)
             clock.SYSTEM.sleep(LOG_LAG_S)
         finally:
-            # fio ends its jobs, which have the device open, before it ends itself.
+            # On SIGINT fio ends its jobs, which have the device open, before it ends itself.
             running.signal(signal.SIGINT)
             if not running.wait(_END_S):
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
-        if way.log is None:
-            return costs_of(looks, lambda first, two: float(two.operations - first.operations), idle)
-        progress = fio.parse_progress(self.cluster.hosts[NODE].read(way.log).decode())
-        return costs_of(covered(looks, progress), lambda first, two: progress.between(first.at_s, two.at_s), idle)
+        if load.log is None:
+            return costs_of(looks, lambda before, after: float(after.operations - before.operations), idle)
+        progress = fio.parse_progress(self.cluster.hosts[NODE].read(load.log).decode())
+        return costs_of(covered(looks, progress), lambda before, after: progress.between(before.at_s, after.at_s), idle)
 
     def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[MachineLook]:
         looks = [self._look(counting=counting)]
         for _ in range(BATCHES):
             clock.SYSTEM.sleep(BATCH_S)
             if not running.alive():
-                raise LabBroken(f"{name} ended before it was asked to", f"on {NODE}")
+                raise LabBroken(f"the load of {name} ended too early", f"on {NODE}")
             looks.append(self._look(counting=counting))
         return looks
 
     def _look(self, *, counting: bool) -> MachineLook:
         if not counting:
             return MachineLook(time.time(), self.cpu_s(), 0)
-        # The OSDs count at some moment between their question and their answer.
+        # The OSDs count at some moment between the question and the answer.
         began, before = time.time(), self.cpu_s()
         operations = self._operations()
         return MachineLook((began + time.time()) / 2, (before + self.cpu_s()) / 2, operations)
 
     def _operations(self) -> int:
-        """As many operations as the OSDs have moved bytes for: a kernel cuts a large one into several requests."""
+        """Operations by the bytes that OSDs have moved: a kernel cuts a large operation into several requests."""
         return int(moved_bytes(self.cluster) / self.block_bytes)
 
 
 def covered(looks: Sequence[MachineLook], progress: Progress) -> list[MachineLook]:
-    """Looks while fio was at work. Before that, the OSDs serve librbd, which opens the image."""
+    """The looks while fio was at work. Before that, the OSDs serve librbd as it opens the image."""
     if not progress.times_s:
         return []
     return [look for look in looks if progress.times_s[0] <= look.at_s <= progress.times_s[-1]]
@@ -159,77 +160,75 @@ def covered(looks: Sequence[MachineLook], progress: Progress) -> list[MachineLoo
 def costs_of(
     looks: Sequence[MachineLook], counted: Callable[[MachineLook, MachineLook], float], idle: float
 ) -> tuple[float, list[float]]:
-    """(Operations, what one cost in each batch but for rest); a batch with too few operations is left out."""
+    """(Operations, cost of one in each batch less the idle CPU); a batch with too few operations is left out."""
     total = 0.0
     costs = []
-    for first, two in itertools.pairwise(looks):
-        done = counted(first, two)
+    for before, after in itertools.pairwise(looks):
+        done = counted(before, after)
         if done >= LEAST_IN_BATCH:
             total += done
-            costs.append((two.cpu_s - first.cpu_s - idle * (two.at_s - first.at_s)) / done)
+            costs.append((after.cpu_s - before.cpu_s - idle * (after.at_s - before.at_s)) / done)
     return total, costs
 
 
-def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoWays], title: str) -> None:
-    """In turns, until the interval of the ratio is narrow or the time is spent."""
+def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoClients], title: str) -> None:
+    """Measure both clients in turns until the interval of the ratio is narrow or the time is over."""
     cluster, recorder = stage.cluster, stage.recorder
-    costs: dict[str, list[float]] = {name: [] for name in _NAMES}
-    done = dict.fromkeys(_NAMES, 0.0)
+    costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
+    done = dict.fromkeys(CLIENTS, 0.0)
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
         idle = pair.at_rest()
         deadline = clock.Deadline.after(BUDGET_S[stage.tier] * cluster.patience)
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
-            for name in _NAMES:
+            for name in CLIENTS:
                 count, batches = pair.turn(name, idle)
                 done[name] += count
                 costs[name] += batches
             rounds += 1
     if min(map(len, costs.values())) < 2:
         raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
-    for name in _NAMES:
+    for name in CLIENTS:
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
-        recorder.figure(what, cost.mean, "s", Bound("this kind of machine's own"), interval=(cost.low, cost.high))
-    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("taken off"))
+        recorder.figure(what, cost.mean, "s", Bound("of this kind of machine"), interval=(cost.low, cost.high))
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others"))
     if pair.block_bytes <= SMALL_BYTES:
         judge(stage, costs)
     else:
         write_down(stage, costs, crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout))
     lines = [
         Line("CPU for one operation, seconds", name, tuple((float(at), cost) for at, cost in enumerate(costs[name], 1)))
-        for name in _NAMES
+        for name in CLIENTS
     ]
     record_series(recorder, title, lines, axis="batch", marks={}, words=f"{rounds} turns each")
 
 
 def narrow(costs: Mapping[str, list[float]]) -> bool:
-    """Whether the ratio is known well enough; never by fewer than two batches of each."""
+    """Whether the ratio is known well enough; never with fewer than two batches of each."""
     return min(map(len, costs.values())) > 1 and width(ratio_of_means(costs["krbd"], costs["librbd"])) <= NARROW
 
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
     """krbd over librbd: pass where the whole interval is below 1, fail where it is above, else inconclusive."""
-    _note_ratio(stage, costs, why=WHY, most=1.0)
+    _note_ratio(stage, costs, Bound(WHY, most=1.0))
 
 
 def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> None:
     """krbd over librbd where bytes decide the cost: the faster checksum wins, so there is no verdict."""
-    _note_ratio(stage, costs, why=f"bytes decide at this size, and the machine's kernel sums them with {driver}")
+    _note_ratio(stage, costs, Bound(f"bytes decide at this size, and the machine's kernel sums them with {driver}"))
 
 
-def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], *, why: str, most: float | None = None) -> None:
+def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], bound: Bound) -> None:
     ratio = ratio_of_means(costs["krbd"], costs["librbd"])
-    bounds = (ratio.low, min(ratio.high, 1e9))
-    stage.recorder.figure(
-        "CPU for one operation, krbd over librbd", ratio.mean, "", Bound(why, most=most), interval=bounds
-    )
+    ends = (ratio.low, min(ratio.high, 1e9))
+    stage.recorder.figure("CPU for one operation, krbd over librbd", ratio.mean, "", bound, interval=ends)
 
 
 def crc32c_driver(listed: str) -> str:
-    """What a kernel computes crc32c with, from its /proc/crypto: the driver that comes before the others."""
+    """The driver with which a kernel computes crc32c: the first by priority, from its /proc/crypto."""
     drivers = []
     for part in listed.split("\n\n"):
         fields = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in part.splitlines())}
@@ -240,8 +239,8 @@ def crc32c_driver(listed: str) -> str:
 
 @contextmanager
 def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
-    """An image with what every client knows and nothing else, written, and mapped by the client's kernel."""
-    with images(cluster, 1, "--image-feature", "layering") as (image,):
+    """A written image with only the features that every kernel knows, mapped by the client's kernel."""
+    with images(cluster, 1, *krbd.FEATURES) as (image,):
         device = krbd.map_image(cluster, NODE, image.pool, image.name)
         try:
             yield image, device
@@ -249,8 +248,8 @@ def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
             krbd.unmap_image(cluster, NODE, device)
 
 
-def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
-    """The paper's command on the mapped device, and with librbd's engine in place of psync's."""
+def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
+    """The paper's command on the mapped device, and the same through fio's librbd engine instead of psync."""
     host = cluster.hosts[NODE]
     base = host.directory / "fio-krbd"
     timed = (f"--write_iops_log={base}", "--per_job_logs=0", "--log_unix_epoch=1")
@@ -268,13 +267,14 @@ def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: P
         timed=True,
     )
     argv = [*setting.argv(str(device), 1, _FOREVER_S), *timed]
-    mapped_by_kernel = Way(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
-    library = Way(lambda: fio.start(host, job).process, host.directory / "fio" / job.name / f"{fio.LOG}_iops.log")
-    return TwoWays(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
+    mapped_by_kernel = ClientLoad(lambda: host.spawn(argv, log=base), base.with_name(f"{base.name}_iops.log"))
+    log = host.directory / "fio" / job.name / f"{fio.LOG}_iops.log"
+    library = ClientLoad(lambda: fio.start(host, job).process, log)
+    return TwoClients(cluster, setting.block_bytes, {"krbd": mapped_by_kernel, "librbd": library})
 
 
-def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoWays:
-    """QEMU's own block layer on the mapped device, and through its rbd driver: what a hypervisor has the choice of."""
+def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:
+    """QEMU's block layer on the mapped device, and through its rbd driver: a hypervisor's two choices."""
     host = cluster.hosts[NODE]
     write = ("-w",) if setting.writes else ()
     argv = ("qemu-img", "bench", "-c", "1000000000", "-d", "1", "-s", str(setting.block_bytes), "-t", "none")
@@ -282,23 +282,23 @@ def by_qemu(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: 
     through = f"rbd:{image.spec}:id={user}:conf={host.directory / 'ceph.conf'}"
     modules = {"QEMU_MODULE_DIR": str(host.root / "usr/lib" / host.arch.triplet / "qemu")}
     spawn = partial(host.spawn, log=host.directory / "qemu-img", env=modules)
-    ways = {
-        name: Way(partial(spawn, (*argv, *write, "-f", "raw", target)))
+    loads = {
+        name: ClientLoad(partial(spawn, (*argv, *write, "-f", "raw", target)))
         for name, target in (("krbd", str(device)), ("librbd", through))
     }
-    return TwoWays(cluster, setting.block_bytes, ways)
+    return TwoClients(cluster, setting.block_bytes, loads)
 
 
 def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
     make = partial(by_qemu if way == "qemu-img" else by_fio, setting)
     title = f"{setting.pattern} of {setting.size} by {way}: krbd and librbd"
-    small = setting.block_bytes <= SMALL_BYTES
-    less = "An operation costs a machine less CPU through its kernel's RBD client than through librbd."
-    known = "What CPU an operation costs a machine through its kernel's RBD client, and through librbd."
+    goal = "An operation costs a machine less CPU through its kernel's RBD client than through librbd."
+    if setting.block_bytes > SMALL_BYTES:
+        goal = "Measures the CPU that an operation costs a machine through its kernel's RBD client, and through librbd."
     return Scenario(
         name=f"hci.krbd-beside-librbd[way={way},op={setting.pattern},size={setting.size}]",
-        goal=less if small else known,
-        method=f"{setting.pattern} of {setting.size} by {way}, one in flight, both ways in turns; their ratio.",
+        goal=goal,
+        method=f"Runs {setting.pattern} of {setting.size} by {way}, one in flight, both clients in turns; their ratio.",
         run=partial(compared, make=make, title=title),
         check="figures",
         tier=tier,

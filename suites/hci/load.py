@@ -1,4 +1,4 @@
-"""fio in a guest, with what each of its requests costs the host beside it, and how many of them reach the cluster."""
+"""fio in a guest: what each request costs the host, and how many bytes reach the cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LEAST_IN_BATCH = 10
 """A batch with fewer operations goes on until it has as many."""
 IDLE_S = 3.0
 _FOREVER_S = 3600.0
-"""The guest's own deadline ends it before."""
+"""The deadline of fio in the guest comes first."""
 
 
 @dataclass(frozen=True)
 class GuestRun:
-    """What fio did in one guest. asked: of its disk, by QEMU's count; cpu_s: of the host for one request, by batch."""
+    """fio in one guest. asked: requests to its disk, by QEMU's count; cpu_s: of the host for one request, by batch."""
 
     result: FioResult
     asked: Requests
@@ -36,9 +36,9 @@ class GuestRun:
 
     @property
     def cpu(self) -> Interval | None:
-        """What one of fio's operations costs the host beside the guest's own processors; None where no batch was full.
+        """CPU of the host for one of fio's operations, less the guest's processors; None without a full batch.
 
-        Batches count requests, of which the guest's kernel makes several where an operation is large.
+        Batches count requests, and the guest's kernel makes several of them from a large operation.
         """
         if not (self.cpu_s and self.result.operations):
             return None
@@ -60,7 +60,7 @@ def look(guest: HostedGuest, number: int) -> DiskLook:
 
 
 def at_rest(guest: HostedGuest, number: int) -> float:
-    """CPU seconds that a guest's disk costs the host in a second in which nobody asks for anything."""
+    """CPU seconds a second that a guest's idle disk costs the host."""
     before = look(guest, number)
     clock.SYSTEM.sleep(IDLE_S)
     after = look(guest, number)
@@ -68,19 +68,19 @@ def at_rest(guest: HostedGuest, number: int) -> float:
 
 
 def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
-    """Cost of an operation in each batch, less the cost at rest. A batch with too few operations joins the next."""
+    """Cost of an operation in each batch, less the idle cost. A batch with too few operations joins the next."""
     costs = []
-    begun = looks[0]
+    start = looks[0]
     for now in looks[1:]:
-        done = now.asked.since(begun.asked).operations
+        done = now.asked.since(start.asked).operations
         if done >= LEAST_IN_BATCH:
-            costs.append((now.disk_s - begun.disk_s - idle * (now.at_s - begun.at_s)) / done)
-            begun = now
+            costs.append((now.disk_s - start.disk_s - idle * (now.at_s - start.at_s)) / done)
+            start = now
     return tuple(costs)
 
 
 def run_all(guests: Sequence[HostedGuest], number: int, argv: Sequence[str], timeout_s: float) -> list[GuestRun]:
-    """The same command on a disk of every guest at the same time, watched from its first request to its end."""
+    """Run the same command on a disk of every guest at once, and watch it from its first request to its end."""
     idle = [at_rest(guest, number) for guest in guests]
     before = [guest.requests(number) for guest in guests]
     with Workers(max_workers=len(guests), thread_name_prefix="fio") as workers:
@@ -97,7 +97,7 @@ def run_all(guests: Sequence[HostedGuest], number: int, argv: Sequence[str], tim
 def _watched(
     guests: Sequence[HostedGuest], number: int, before: Sequence[Requests], jobs: Sequence[Future[Result]]
 ) -> list[list[DiskLook]]:
-    """Looks at each guest while all of them are at work: from when the last has begun until the first has ended."""
+    """Looks at each guest while all are at work: from the start of the last one to the end of the first one."""
     looks: list[list[DiskLook]] = [[] for _ in guests]
 
     def step() -> bool:
@@ -114,12 +114,12 @@ def _watched(
 
 
 def moved_bytes(cluster: Cluster) -> float:
-    """What clients have sent the OSDs to write and were sent by them, however they cut it into requests."""
+    """Bytes that clients have written to OSDs and read from them, however they were cut into requests."""
     return received_bytes(cluster) + _summed(cluster, "osd.op_r_out_bytes")
 
 
 def received_bytes(cluster: Cluster) -> float:
-    """What clients have sent the OSDs to write; librbd's own bookkeeping is many requests, but few bytes."""
+    """Bytes that clients have written to OSDs; librbd's own bookkeeping is many requests, but few bytes."""
     return _summed(cluster, "osd.op_w_in_bytes")
 
 

@@ -1,4 +1,4 @@
-"""The fio commands of the Proxmox VE Ceph benchmark of 2020, word for word but for size, time and device."""
+"""The fio commands of the Proxmox VE Ceph benchmark of 2020, unchanged but for size, time and device."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ from cephlab.suites.hci.stand import IMAGE_BYTES, TOPOLOGY, disk, hypervisor, im
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
 SECONDS = {Tier.QUICK: 8, Tier.FULL: 16}
-"""Of each run; the paper has 600."""
+"""Length of each run; the paper has 600."""
 JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
-"""At once; the paper has six, on three nodes."""
+"""Guests at once; the paper has six, on three nodes."""
 CACHES = (CacheMode.NONE, CacheMode.WRITEBACK)
 END_S = 240.0
-"""For fio to start and to end in an emulated guest beside other work."""
+"""Time for fio to start and to end in an emulated guest beside other work."""
 LEAST_OPERATIONS = 30
-"""Of one run in one guest: an emulated one beside other work does few large operations in a second."""
+"""In one run of one guest: an emulated guest beside other work does few large operations a second."""
 
 RATE, LATENCY, CPU = "operations per second", "mean latency, seconds", "host's CPU for one operation, seconds"
-SPEED = "speed of an emulated guest on a machine that others share: written down, not judged"
-COST = "native code, whatever the guest is: written down, for comparing this machine's runs with each other"
+SPEED = "speed of an emulated guest on a shared machine: recorded, not judged"
+COST = "native code even where the guest is emulated: recorded, to compare this machine's runs with each other"
 
 
 @dataclass(frozen=True)
 class GuestSetting:
-    """One published command. source: where; pattern: fio's rw; size: of a block, in the paper's words."""
+    """One published command. pattern: fio's rw; size: of a block, as the paper writes it."""
 
-    name: str
     source: str
     pattern: str
     size: str
@@ -51,34 +50,17 @@ class GuestSetting:
         return int(self.size[:-1]) * {"K": 1 << 10, "M": MIB}[self.size[-1]]
 
     def argv(self, device: str, jobs: int, seconds: int) -> list[str]:
-        """The paper's words; psync has one operation in flight for each job, whatever its depth says."""
-        return [
-            "fio",
-            "--ioengine=psync",
-            f"--filename={device}",
-            f"--size={IMAGE_BYTES // MIB}M",
-            "--time_based",
-            "--name=fio",
-            "--group_reporting",
-            f"--runtime={seconds}",
-            "--direct=1",
-            "--sync=1",
-            f"--rw={self.pattern}",
-            f"--bs={self.size}",
-            f"--numjobs={jobs}",
-            "--iodepth=1",
-            "--output-format=json",
-        ]
+        """The paper's command. psync has one operation in flight for each job at any iodepth."""
+        return (
+            f"fio --ioengine=psync --filename={device} --size={IMAGE_BYTES // MIB}M --time_based --name=fio "
+            f"--group_reporting --runtime={seconds} --direct=1 --sync=1 --rw={self.pattern} --bs={self.size} "
+            f"--numjobs={jobs} --iodepth=1 --output-format=json"
+        ).split()
 
 
-VM = tuple(
-    GuestSetting("vm-linux", f"{_PVE} 5.2", pattern, size) for size in ("4K", "4M") for pattern in ("write", "read")
-)
-MULTI = tuple(
-    GuestSetting("multi-vm-linux", f"{_PVE} 5.3", pattern, size)
-    for size in ("4K", "4M")
-    for pattern in ("randwrite", "randread")
-)
+SIZES = ("4K", "4M")
+VM = tuple(GuestSetting(f"{_PVE} 5.2", pattern, size) for size in SIZES for pattern in ("write", "read"))
+MULTI = tuple(GuestSetting(f"{_PVE} 5.3", pattern, size) for size in SIZES for pattern in ("randwrite", "randread"))
 
 
 Points = dict[CacheMode, list[tuple[float, list[GuestRun]]]]
@@ -86,19 +68,19 @@ Points = dict[CacheMode, list[tuple[float, list[GuestRun]]]]
 
 
 def one_guest(stage: Stage, setting: GuestSetting) -> None:
-    """One guest with a disk in each cache mode, one job and four."""
+    """Run a setting in one guest with a disk in each cache mode, with one job and with four."""
     points = measured(stage, setting, [(jobs, 1, jobs) for jobs in JOBS])
     draw(stage, f"{setting.pattern} of {setting.size} in one guest, against jobs", points, "jobs")
 
 
 def several_guests(stage: Stage, setting: GuestSetting) -> None:
-    """From one guest to several, each with disks of its own and one job."""
+    """Run a setting in one guest and in several at once, each with its own disks and one job."""
     points = measured(stage, setting, [(count, count, 1) for count in GUESTS[stage.tier]])
     draw(stage, f"{setting.pattern} of {setting.size}, against guests at once", points, "guests")
 
 
 def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, int, int]]) -> Points:
-    """The setting in each cache mode. places: (place on the axis, guests at once, jobs in each)."""
+    """Run a setting in each cache mode. places: (place on the axis, guests at once, jobs in each)."""
     points: Points = {cache: [] for cache in CACHES}
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
         for place, count, jobs in places:
@@ -109,9 +91,9 @@ def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, in
 
 @contextmanager
 def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
-    """Guests that have a disk in each cache mode: what is compared runs in the same guest, minutes apart."""
-    with images(stage.cluster, count * len(CACHES)) as made:
-        shares = [made[number::count] for number in range(count)]
+    """Guests with a disk in each cache mode, so that modes are compared in the same guest, minutes apart."""
+    with images(stage.cluster, count * len(CACHES)) as all_images:
+        shares = [all_images[number::count] for number in range(count)]
         disks = [[disk(image, cache) for image, cache in zip(share, CACHES, strict=True)] for share in shares]
         with hypervisor(stage.cluster).guests(disks) as guests:
             yield guests
@@ -120,7 +102,7 @@ def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
 def loaded(
     stage: Stage, setting: GuestSetting, cache: CacheMode, guests: Sequence[HostedGuest], jobs: int
 ) -> list[GuestRun]:
-    """The command in all of these guests at once; what was seen is noted."""
+    """Run the command in these guests at once, and record the results."""
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
     before = received_bytes(cluster)
     argv = setting.argv(device(number), jobs, seconds)
@@ -136,7 +118,7 @@ def loaded(
 
 
 def note_run(stage: Stage, what: str, run: GuestRun) -> None:
-    """What one guest did, and that it did enough."""
+    """Record what one guest did, and that it did enough."""
     recorder, asked = stage.recorder, run.asked
     recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
@@ -150,21 +132,20 @@ def note_run(stage: Stage, what: str, run: GuestRun) -> None:
 
 LEAST_REACHED = 0.99
 MOST_REACHED = 1.1
-"""Of a few large writes as of many small ones, librbd's bookkeeping is a small share in bytes."""
+"""librbd's own bookkeeping is few bytes, for a few large writes as for many small ones."""
 
 
 def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None:
-    """Bytes that the OSDs got for one that a guest wrote. alone: one job, whose writes cannot overtake each other."""
-    what = f"bytes to the cluster for one written, {label}"
-    if not alone:
-        stage.recorder.figure(what, share, "", Bound("jobs write the same places, which may be put together"))
-        return
-    why = "the paper's writes are synchronous: each is on the cluster before it is acknowledged, cache or not"
-    stage.recorder.figure(what, share, "", Bound(why, least=LEAST_REACHED, most=MOST_REACHED))
+    """Record the bytes that OSDs received for each byte that a guest wrote. alone: there was one job only."""
+    bound = Bound("jobs write to the same places, and such writes may be merged")
+    if alone:
+        why = "the paper's writes are synchronous: each is on the cluster before it is acknowledged, cache or not"
+        bound = Bound(why, least=LEAST_REACHED, most=MOST_REACHED)
+    stage.recorder.figure(f"bytes to the cluster for one written, {label}", share, "", bound)
 
 
 def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
-    """A line for each cache mode in each panel."""
+    """Draw a line for each cache mode in each panel."""
     lines = []
     for cache, points in drawn.items():
         rate = tuple((at, sum(run.result.iops for run in runs)) for at, runs in points)
@@ -179,7 +160,7 @@ def draw(stage: Stage, title: str, drawn: Points, axis: str) -> None:
 def _vm(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.vm-linux[op={setting.pattern},size={setting.size}]",
-        goal="A guest's synchronous writes reach the cluster whatever its disk's cache mode; what I/O costs the host.",
+        goal="A guest's synchronous writes reach the cluster in every cache mode; what I/O costs the host.",
         method=f"{setting.source}, scaled: {setting.pattern} of {setting.size}, one job and four, both cache modes.",
         run=partial(one_guest, setting=setting),
         check="figures",
@@ -191,7 +172,7 @@ def _vm(setting: GuestSetting) -> Scenario:
 def _multi(setting: GuestSetting) -> Scenario:
     return Scenario(
         name=f"hci.multi-vm-linux[op={setting.pattern},size={setting.size}]",
-        goal="Several guests on one node, each on its own image, and what an operation then costs the host.",
+        goal="What an operation costs the host when several guests run on one node, each on its own image.",
         method=f"{setting.source}, scaled: {setting.pattern} of {setting.size} in guests at once, both cache modes.",
         run=partial(several_guests, setting=setting),
         check="figures",

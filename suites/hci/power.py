@@ -1,4 +1,4 @@
-"""A guest's host loses power while it writes: the image has all that the disk's cache mode promises."""
+"""A guest's host loses power while the guest writes: the image has all that the disk's cache mode promises."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci.hypervisor.command import CacheMode, device
+from cephlab.suites.hci.hypervisor.guest import not_in_time
 from cephlab.suites.hci.hypervisor.ledger import BlockLedger, compare
 from cephlab.suites.hci.stand import ROLE_SETS, disk, hypervisor, images
 
@@ -27,26 +27,26 @@ READER = "c1"
 """The client of the other architecture."""
 TWO_COPIES = PoolKind("replicated", 2)
 IMAGE_BYTES = 16 * MIB
-"""A power of two, as the ledger's blocks are all over it."""
+"""A power of two, as the ledger needs."""
 FLUSHED = (40, 80)
-"""Blocks covered by a flush before the power goes: how many, by the seed."""
+"""Blocks covered by a flush before the power goes; the seed decides how many."""
 WAITING = 8
-"""Blocks that were written after the last flush."""
+"""Blocks written after the last flush."""
 WITHIN_S = 300.0
 _SHOWN = 5
 
 HOLDS_BACK = {
-    # A disk that nobody flushes stays safe without it; a guest flushes as soon as it mounts something.
+    # By default librbd caches no write before the first flush; a guest flushes as soon as it mounts something.
     "rbd_cache_writethrough_until_flush": "false",
-    # The default since Octopus sends every write on at once, and acknowledges it before it is there.
+    # The default since Octopus sends every write on at once, and acknowledges it before it has arrived.
     "rbd_cache_policy": "writeback",
-    # Nothing but a flush writes what waits: otherwise a second of age does.
+    # By default a write is sent on after a second; here only a flush does so.
     "rbd_cache_max_dirty_age": "600",
 }
 
 
 def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> None:
-    """told: the mode that the guest's owner believes in, where it is another than the disk's."""
+    """Cut a writing guest's power, and look for what was promised. told: the mode that decides that, if not `cache`."""
     recorder, cluster = stage.recorder, stage.cluster
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
         wanted = disk(image, cache, **HOLDS_BACK)
@@ -55,32 +55,30 @@ def cut_power(stage: Stage, cache: CacheMode, told: CacheMode | None = None) -> 
             goal = stage.rng.randint(*FLUSHED)
             within_s = WITHIN_S * cluster.patience
             with ledger.running():
-                _reach(lambda: ledger.flushed >= goal, f"{goal} flushed blocks", within_s)
+                _wait(lambda: ledger.flushed >= goal, f"{goal} flushed blocks", within_s)
                 ledger.flush_no_more()
-                _reach(lambda: ledger.written >= ledger.flushed + WAITING, f"{WAITING} blocks more", within_s)
+                _wait(lambda: ledger.written >= ledger.flushed + WAITING, f"{WAITING} more blocks", within_s)
                 guest.cut_power()
         promised = ledger.written if (told or cache) is CacheMode.NONE else ledger.flushed
         recorder.record("ledger", begun=ledger.begun, written=ledger.written, flushed=ledger.flushed, promised=promised)
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, promised)
     recorder.record("read-back", by=READER, unacknowledged=wrong.unacknowledged)
     recorder.observe("promised blocks that are gone", got=list(wrong.lost[:_SHOWN]), wanted=[], of=promised)
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=promised)
+    recorder.observe(
+        "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=promised
+    )
     recorder.witness("blocks promised when the power went", got=promised, least=FLUSHED[0])
     if cache is CacheMode.WRITEBACK:
         gone = ledger.begun - promised - wrong.unacknowledged
-        recorder.witness("blocks that nobody was promised and that went with the cache", got=gone, least=1)
+        recorder.witness("unpromised blocks that were lost with the cache", got=gone, least=1)
 
 
-def _reach(reached: Callable[[], bool], what: str, within_s: float) -> None:
-    clock.wait(reached, bool, what=what, timeout_s=within_s, timed_out=_too_slow)
-
-
-def _too_slow(what: str, seconds: float, _last: object) -> LabBroken:
-    return LabBroken(f"the guest did not write {what} within {seconds:g} s")
+def _wait(reached: Callable[[], bool], what: str, within_s: float) -> None:
+    clock.wait(reached, bool, what=f"the guest's {what}", timeout_s=within_s, timed_out=not_in_time)
 
 
 def read_back(stage: Stage, image: BlockImage) -> bytes:
-    """The image as a librbd client of the other architecture has it."""
+    """The image as a librbd client of the other architecture reads it."""
     cluster = stage.cluster
     with exported(stage) as path:
         cluster.tool(READER, "rbd", "export", "--no-progress", image.spec, str(path))
@@ -91,7 +89,7 @@ def read_back(stage: Stage, image: BlockImage) -> bytes:
 
 @contextmanager
 def exported(stage: Stage) -> Iterator[PurePosixPath]:
-    """A file of the reading client, which goes with the block."""
+    """A file on the reading client, removed at the end of the block."""
     host = stage.cluster.hosts[READER]
     path = host.directory / "exported"
     host.remove(path)
@@ -102,7 +100,7 @@ def exported(stage: Stage) -> Iterator[PurePosixPath]:
 
 
 def both_sides(stage: Stage, cache: CacheMode) -> None:
-    """A guest that is shut down leaves what a client of the other side reads, and reads what that one has written."""
+    """A client of the other architecture reads what a guest wrote before its shutdown, and the guest what it wrote."""
     recorder, cluster = stage.recorder, stage.cluster
     theirs = stage.rng.randbytes(IMAGE_BYTES)
     with images(cluster, 1, kind=TWO_COPIES, size_bytes=IMAGE_BYTES, written=False) as (image,):
@@ -115,35 +113,40 @@ def both_sides(stage: Stage, cache: CacheMode) -> None:
             while ledger.written < FLUSHED[0]:
                 ledger.step(stage.rng.randint(1, 6), flush=False)
             seen = guest.run(["sha256sum", device(1)], timeout_s=WITHIN_S * cluster.patience).stdout.split()[0]
-        # Its QEMU was told to end, and closed the disk: what it had not flushed is promised as well.
+        # QEMU was told to end, and closed the disk: unflushed writes are promised as well.
         wrong = compare(read_back(stage, image), ledger.seed, ledger.begun, ledger.written)
     recorder.observe(
-        "blocks of the guest that the other side lacks", got=list(wrong.lost[:_SHOWN]), wanted=[], of=ledger.written
+        "blocks written by the guest that the other side lacks",
+        got=list(wrong.lost[:_SHOWN]),
+        wanted=[],
+        of=ledger.written,
     )
-    recorder.observe("blocks that nobody wrote so", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=ledger.written)
+    recorder.observe(
+        "blocks with content that was never written", got=list(wrong.made_up[:_SHOWN]), wanted=[], of=ledger.written
+    )
     wanted = hashlib.sha256(theirs).hexdigest()
-    recorder.observe("sha256 of what the other side wrote, as the guest reads it", got=seen, wanted=wanted)
+    recorder.observe("sha256 of the image of the other side, read by the guest", got=seen, wanted=wanted)
     recorder.witness("blocks that the guest wrote", got=ledger.written, least=FLUSHED[0])
 
 
 SCENARIOS = (
     scenario_on_both(
         name="hci.power-cut[cache=none]",
-        goal="With cache=none every write that a guest was told of as done survives its host's power.",
-        method="Numbered blocks from a guest; its QEMU is killed; the other architecture's client reads the image.",
+        goal="With cache=none, every acknowledged write of a guest survives a power cut of its host.",
+        method="A guest writes numbered blocks; its QEMU is killed; a client of the other side reads the image.",
         run=partial(cut_power, cache=CacheMode.NONE),
     ),
     scenario_on_both(
         name="hci.power-cut[cache=writeback]",
-        goal="With cache=writeback every write before an acknowledged flush survives its host's power.",
-        method="As with cache=none, with a librbd cache that writes nothing by itself; what was flushed is looked for.",
+        goal="With cache=writeback, every write before an acknowledged flush survives a power cut of its host.",
+        method="As with cache=none, with a librbd cache that writes nothing by itself; looks for the flushed blocks.",
         run=partial(cut_power, cache=CacheMode.WRITEBACK),
     ),
     *(
         scenario_on_both(
             name=f"hci.both-sides[cache={cache}]",
             goal="What a guest writes, a librbd client of the other architecture reads, and the other way round.",
-            method="Numbered blocks by a guest that is then shut down; an image that the other side has imported.",
+            method="A guest writes numbered blocks and is shut down; reads an image that the other side imported.",
             run=partial(both_sides, cache=cache),
             tier=Tier.QUICK if cache is CacheMode.WRITEBACK else Tier.FULL,
         )

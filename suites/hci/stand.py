@@ -1,4 +1,4 @@
-"""What the scenarios stand on: a node that runs guests, and images that are their disks."""
+"""The common ground of the scenarios: a node that runs guests, and images as their disks."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads import image
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.hci.hypervisor import guest, parts
-from cephlab.suites.hci.hypervisor.command import CacheMode, Order, RbdDisk
+from cephlab.suites.hci.hypervisor.command import CacheMode, GuestOrder, RbdDisk
 from cephlab.suites.hci.hypervisor.guest import HostedGuest
 from cephlab.suites.hci.hypervisor.parts import GuestFiles
 
 NODE = "c0"
-"""Where the guests run."""
+"""The node that runs the guests."""
 POOL = "hci"
 PG_NUM = 16
 ROLE_SETS = ("ceph", "hypervisor")
@@ -34,7 +34,7 @@ ONE_COPY = PoolKind("replicated", 1)
 TOPOLOGY = Topology(
     native=1, foreign=0, lone_client=True, options=(("mon_allow_pool_size_one", "true"),), role_sets=ROLE_SETS
 )
-"""For what is measured: the cluster's side of an operation is no part of it."""
+"""For measurements, to which the cluster's side of an operation does not belong."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Hypervisor:
     host: Host
     parts: GuestFiles
 
-    def order(self, name: str, disks: Sequence[RbdDisk]) -> Order:
-        """A guest with these disks; its folder has a short name, as a socket's path holds 107 bytes."""
-        return Order(
+    def order(self, name: str, disks: Sequence[RbdDisk]) -> GuestOrder:
+        """A guest with these disks. Its folder has a short name, as a socket's path has at most 107 bytes."""
+        return GuestOrder(
             name=name,
             arch=self.host.arch,
             disks=tuple(disks),
@@ -62,7 +62,7 @@ class Hypervisor:
 
     @contextmanager
     def guests(self, wanted: Sequence[Sequence[RbdDisk]]) -> Iterator[list[HostedGuest]]:
-        """Guests with these disks, booted at the same time."""
+        """Boot guests with these disks at the same time."""
         with ExitStack() as undo:
 
             def boot(number: int) -> HostedGuest:
@@ -75,7 +75,7 @@ class Hypervisor:
 
 
 def hypervisor(cluster: Cluster) -> Hypervisor:
-    """The node that runs guests, with what they start from; LabBroken where its image is not at hand."""
+    """The node that runs guests, with the files they boot from; LabBroken where its image is not cached."""
     home = cluster.run.home
     built = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
     if built is None:
@@ -93,10 +93,9 @@ def images(
     size_bytes: int = IMAGE_BYTES,
     written: bool = True,
 ) -> Iterator[list[BlockImage]]:
-    """A pool with images.
+    """A pool with images. more: options of `rbd create`.
 
-    written: all over, twice, so that no read is answered without asking for data; more:
-    options of `rbd create`.
+    written: the images are written twice over, so that every read has to fetch data.
     """
     with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
         disks = [BlockImage(pool, f"disk{number}", size_bytes) for number in range(count)]
@@ -109,5 +108,5 @@ def images(
 
 
 def disk(of: BlockImage, cache: CacheMode, **options: str) -> RbdDisk:
-    """An image as a guest's disk. options: of librbd."""
+    """An image as a guest's disk. options: librbd's."""
     return RbdDisk(of.pool, of.name, cache, options)

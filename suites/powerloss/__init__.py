@@ -1,8 +1,5 @@
-"""What survives when machines lose their power, and not only their daemons."""
+"""Machines that lose their power: acknowledged writes survive, and stores are clean."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.powerloss import cut, replayed
 
-SCENARIOS: tuple[Scenario, ...] = (*cut.SCENARIOS, *replayed.SCENARIOS)
+SCENARIOS = (*cut.SCENARIOS, *replayed.SCENARIOS)

@@ -1,4 +1,4 @@
-"""The power of all machines cut while clients write: stores open clean, and what was acknowledged is there."""
+"""All machines lose their power while clients write: stores are clean, and acknowledged writes are there."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ MACHINES = {
     "store=separate-db": Topology(native=3, foreign=0, mons=3, lone_client=True, separate_db=True),
     "nodes=mixed": Topology(native=2, foreign=1, mons=3, lone_client=True),
 }
-"""The last one with a machine of the other architecture, which is emulated where this one has no KVM for it."""
+"""nodes=mixed has a machine of the other architecture, which is emulated where this one has no KVM for it."""
 
 
 def cut(stage: Stage, kind: PoolKind) -> None:
-    """Rounds in which all machines with daemons lose their power, and stores are checked before any daemon starts."""
+    """Cut the power of all machines with daemons, several times; check the stores before any daemon starts."""
     cluster = stage.cluster
     power = PowerCut.aim(layout_of(cluster), stage.rng)
     if power is None:
@@ -41,19 +41,18 @@ def cut(stage: Stage, kind: PoolKind) -> None:
 
 
 def check_stores(stage: Stage, cluster: Cluster) -> None:
-    """What is on the disks now is what was there when the power went."""
+    """Observe that every store is clean: the disks are as they were when the power went."""
     for osd in cluster.osd_ids():
         checked = fsck(cluster.daemon(f"osd.{osd}"), deep=True, patience=cluster.patience)
-        stage.recorder.observe(
-            f"fsck of {checked.osd} after the power was cut", got=checked.clean or checked.said, wanted=True
-        )
+        what = f"fsck of {checked.osd} after the power was cut"
+        stage.recorder.observe(what, got=checked.clean or checked.said, wanted=True)
 
 
 def scenario(pool: str, kind: PoolKind, machines: str, tier: Tier) -> Scenario:
     return Scenario(
         name=f"powerloss.cut[pool={pool},{machines}]",
         goal="When all machines lose their power under load, stores are clean and no acknowledged write is lost.",
-        method="Ends every guest with daemons at once under a recorded load; fsck of each store; start; read back.",
+        method="Kills every guest with daemons at once under a recorded load; fsck of each store; start; read back.",
         run=partial(cut, kind=kind),
         check="recorded",
         tier=tier,
@@ -63,7 +62,7 @@ def scenario(pool: str, kind: PoolKind, machines: str, tier: Tier) -> Scenario:
     )
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     scenario("replicated", REPLICATED, "store=one-disk", Tier.QUICK),
     scenario("replicated", REPLICATED, "store=separate-db", Tier.FULL),
     scenario("ec21", EC_2_1, "store=one-disk", Tier.FULL),

@@ -1,13 +1,12 @@
-"""A disk that keeps only what was flushed: an OSD's writes are logged, and replayed up to the moment of the cut."""
+"""An OSD on a disk that keeps only flushed writes: they are logged, and replayed up to the power cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from pathlib import PurePosixPath
 from random import Random
 
 from cephlab.lab.blockstack.logwrites import LoggedDevice, Replay, Survey, copy_device
+from cephlab.lab.blockstack.slowosd import put_store_on
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.fsck import fsck
 from cephlab.lab.cluster import pools
@@ -22,12 +21,12 @@ from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load
 OSD = "osd.0"
 LOG, COPY = Disk("replay-log"), Disk("replay-copy")
 LONE = PoolKind("lone", 1)
-"""One copy, so that nothing but this disk can give back what was acknowledged."""
+"""One copy, so that acknowledged writes are on this disk and nowhere else."""
 
 POINTS = {Tier.QUICK: 8, Tier.FULL: 60}
 BEFORE_S = (3.0, 6.0)
 LEAST_FLUSHES = 20
-"""Fewer would mean that the load hardly wrote; a second of it makes some tens."""
+"""With fewer, the load hardly wrote: one second of it makes some tens."""
 
 TOPOLOGY = Topology(
     native=1,
@@ -37,21 +36,16 @@ TOPOLOGY = Topology(
     options=(("mon_allow_pool_size_one", "true"), ("osd_pool_default_size", "1")),
 )
 
-EXPECTS = {
-    **EXPECTED,
-    r"POOL_NO_REDUNDANCY": "The pool has one copy on purpose.",
-}
-
 
 def until_the_cut(survey: Survey) -> int:
-    """All that a disk must have kept: what stands before the mark that was set when the OSD was dead."""
+    """Index of the mark that was set when the OSD was dead: the disk must have kept everything before it."""
     return survey.marks["cut"]
 
 
 def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> None:
     """Log an OSD's writes under load, kill it, replay its disk to many points with fsck, and go on from the last.
 
-    keep: the index in the log up to which the disk that the OSD goes on with has kept its writes.
+    keep: index in the log of the last point, before which the disk has kept all writes.
     """
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for the only OSD")
@@ -67,7 +61,7 @@ def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> 
         copy_device(host, host.disk(osd.disks[0]), copy)
         logged = LoggedDevice(host, "logged", host.disk(osd.disks[0]), host.disk(LOG.name))
         logged.create()
-        goes_on_with(osd, logged.path)
+        put_store_on(osd, logged.path)
         cluster.start(OSD)
         cluster.wait_healthy(RETURN_S)
         with load.running():
@@ -76,7 +70,7 @@ def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> 
             cluster.kill(OSD)
             logged.mark("cut")
             logged.remove()
-            goes_on_with(osd, copy)
+            put_store_on(osd, copy)
             replay(stage, osd, Replay(host, host.disk(LOG.name), copy), keep)
             cluster.start(OSD)
             returned(cluster, recorder)
@@ -84,13 +78,8 @@ def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> 
         load.clean()
 
 
-def goes_on_with(osd: Daemon, device: PurePosixPath) -> None:
-    """The OSD, which does not run, finds its store on another device from now on."""
-    osd.host.run(["ln", "-sfn", str(device), str(osd.host.directory / osd.name / "block")])
-
-
 def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]) -> None:
-    """Take the copy forward from point to point, each as good a moment for a power cut as any, and check the store."""
+    """Replay onto the copy from point to point, and check the store at each: power may go at any of them."""
     survey = log.survey()
     last = keep(survey)
     recorder = stage.recorder
@@ -98,32 +87,32 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
     recorder.figure("logged_bytes", survey.written_bytes, "bytes")
     torn: list[str] = []
     at = 0
-    moments = [*points(stage.rng, last, POINTS[stage.tier]), last]
-    for point in moments:
+    checkpoints = [*points(stage.rng, last, POINTS[stage.tier]), last]
+    for point in checkpoints:
         log.forward(at, point)
         at = point
         checked = fsck(osd, deep=point == last, patience=stage.cluster.patience)
         if not checked.clean:
             torn.append(f"entry {point} of {survey.entries}: {checked.said}")
-    recorder.witness("moments at which the store was checked", got=len(moments), least=POINTS[stage.tier])
-    recorder.observe("moments at which the store would not have been clean", got=torn, wanted=[], of=len(moments))
+    recorder.witness("points at which the store was checked", got=len(checkpoints), least=POINTS[stage.tier])
+    recorder.observe("points at which the store was not clean", got=torn, wanted=[], of=len(checkpoints))
 
 
 def points(rng: Random, last: int, count: int) -> list[int]:
-    """Moments in order, some of them in the middle of a transaction."""
+    """Random points in order; some are in the middle of a transaction."""
     return sorted(rng.sample(range(1, last), min(count, last - 1)))
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     Scenario(
         name="powerloss.replayed",
-        goal="An OSD on a disk that loses all it did not flush has every acknowledged write, at whatever moment.",
+        goal="An OSD on a disk that loses unflushed writes has every acknowledged write, whenever the power goes.",
         method="Logs its writes (dm-log-writes) under load, kills it, replays points with fsck, goes on from the last.",
-        run=partial(replayed),
+        run=replayed,
         check="recorded",
         topology=TOPOLOGY,
         needs=frozenset({Capability.POWER_CUT, Capability.MOVE_DISK}),
-        expects=EXPECTS,
+        expects={**EXPECTED, r"POOL_NO_REDUNDANCY": "The pool has one copy on purpose."},
         spoils=True,
     ),
 )

@@ -1,11 +1,8 @@
-"""Machines, disks and networks that fail while clients work: nothing acknowledged is lost, and the cluster returns."""
+"""Machines, disks and networks that fail under load: no acknowledged write is lost, and the cluster recovers."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.resilience import crash, full, monitors, osds, single, soak
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     *crash.SCENARIOS,
     *full.SCENARIOS,
     *monitors.SCENARIOS,

@@ -17,15 +17,15 @@ from cephlab.lab.scenario.scenario import Stage
 OBJECTS = 2
 ROUNDS = 2
 TRIED = 64
-"""How many names are tried. With three OSDs, each is the primary of every third object."""
+"""Names to try. With three OSDs, each is the primary of every third object."""
 ANSWER_S = 3
-"""How long to wait for an answer, before patience. An answer that comes takes a hundredth of a second."""
+"""Time to wait for an answer, before patience. An answer takes a hundredth of a second."""
 CONNECT_S = 60
 
 
 @dataclass(frozen=True)
 class LookBeyond:
-    """One read across the cut. wrote: the version acknowledged on the majority side; read: what came back, or None."""
+    """One read across the cut. wrote: version acknowledged on the majority side; read: version read, or None."""
 
     name: str
     wrote: int
@@ -33,7 +33,7 @@ class LookBeyond:
 
 
 def stale(looks: Iterable[LookBeyond]) -> list[str]:
-    """Reads that returned an older version than was acknowledged before they began."""
+    """Reads that returned an older version than was acknowledged before they started."""
     return [
         f"{look.name}: got {look.read}, {look.wrote} was acknowledged"
         for look in looks
@@ -55,7 +55,7 @@ class Beyond:
         looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
         recorder = self.stage.recorder
         recorder.witness("reads beyond the cut after writes on this side", got=len(looks), least=ROUNDS * OBJECTS)
-        recorder.observe("old values that were told beyond the cut", got=stale(looks), wanted=[], of=len(looks))
+        recorder.observe("old values read beyond the cut", got=stale(looks), wanted=[], of=len(looks))
 
     def _look(self, name: str, version: int) -> LookBeyond:
         self.stage.cluster.client.write_full(self.pool, name, str(version).encode())
@@ -64,7 +64,7 @@ class Beyond:
         except RadosError as error:
             if error.errno != errno.ETIMEDOUT:
                 raise
-            read = None  # the OSD waits for those that it does not hear of
+            read = None  # the OSD waits for peers that it cannot reach
         look = LookBeyond(name, version, read)
         self.stage.recorder.record("look", **asdict(look))
         return look
@@ -72,15 +72,17 @@ class Beyond:
 
 @contextmanager
 def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[Beyond]:
-    """A client on a node of the other side. It reads every object there before the network is cut."""
+    """Start a client on a node of the other side, which reads every object there before the network is cut."""
     cluster = stage.cluster
     names = led_there(cluster, pool, away)
     for name in names:
         cluster.client.write_full(pool, name, b"0")
-    patient = str(round(ANSWER_S * cluster.patience))
-    # Monitors of its own side alone: from the others it would hear what those beyond a cut cannot know.
+    # Only monitors of its own side: from the others it would learn what that side cannot know.
     mons = [address for mon, address in own(cluster).deployment.mon_addresses.items() if mon in away]
-    options = {"rados_osd_op_timeout": patient, "mon_host": ",".join(f"[v2:{address}:3300]" for address in mons)}
+    options = {
+        "rados_osd_op_timeout": str(round(ANSWER_S * cluster.patience)),
+        "mon_host": ",".join(f"[v2:{address}:3300]" for address in mons),
+    }
     with closing(cluster.new_client(node, options=options)) as client:
         client.call("about", connect_s=round(CONNECT_S * cluster.patience))
         for name in names:
@@ -94,5 +96,5 @@ def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
     names = (f"beyond.{number}" for number in range(TRIED))
     led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
     if len(led) < OBJECTS:
-        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"of {TRIED} names {len(led)} are there")
+        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"{len(led)} of {TRIED} names are there")
     return led

@@ -1,4 +1,4 @@
-"""Every daemon of the cluster killed at once while clients write, again and again."""
+"""Every daemon of the cluster is killed at once while clients write, again and again."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from functools import partial
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import layout_of
 from cephlab.lab.faults.daemons import KillEverything
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads.recorded import Kind
 from cephlab.suites.resilience.trial import Data, again_and_again, linger, scenario_under_load
 
 ROUNDS_VARIABLE = "CEPHLAB_CRASH_ROUNDS"
-"""Environment variable with the number of rounds, in place of that of the tier: fifty may be cut into several runs."""
+"""Environment variable that replaces the tier's number of rounds, so that fifty can be spread over several runs."""
 ROUNDS = {Tier.QUICK: 2, Tier.FULL: 50}
 BEFORE_S = (0.2, 2.0)
 DARK_S = (0.0, 1.0)
 
 
 def crash(stage: Stage, of: Kind = "objects") -> None:
-    """Rounds in which every daemon is killed, and started after a random while."""
+    """Kill every daemon and start all after a random while, several times."""
     wanted = rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier)
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
@@ -29,7 +29,7 @@ def crash(stage: Stage, of: Kind = "objects") -> None:
 
 
 def rounds(text: str | None, tier: Tier) -> int:
-    """How many rounds; SpecError when the environment says something that is no number of them."""
+    """The number of rounds; SpecError where the environment variable holds no such number."""
     if text is None:
         return ROUNDS[tier]
     if not text.isdecimal() or int(text) < 1:
@@ -37,17 +37,17 @@ def rounds(text: str | None, tier: Tier) -> int:
     return int(text)
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     scenario_under_load(
         name="resilience.crash-everything",
-        goal="When everything crashes at once while clients write, nothing acknowledged is lost and all returns.",
+        goal="When everything crashes at once while clients write, no acknowledged write is lost and all recovers.",
         method="Kills every daemon at random moments of a recorded load, starts all, waits for health, reads back.",
         run=crash,
     ),
     scenario_under_load(
         name="resilience.crash-everything[load=blocks]",
         goal="When everything crashes at once while clients write to an RBD image, no acknowledged block is lost.",
-        method="As crash-everything, with blocks of 4 KiB of an image, uncached, in place of objects.",
+        method="As crash-everything, with uncached blocks of 4 KiB of an image instead of objects.",
         run=partial(crash, of="blocks"),
         tier=Tier.FULL,
     ),

@@ -8,15 +8,15 @@ from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.full import Level, set_threshold, thresholds
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
 
 ROOM_BYTES = 48 << 20
-"""What may still be written on each OSD: enough that the flag comes while clients write, little enough to be quick."""
+"""Room left on each OSD: enough that the flag comes while clients write, and little enough to be quick."""
 OBJECT_BYTES = 2 << 20
 MOST_OBJECTS = 200
-"""Eight times the room: a cluster that takes all of these never became full."""
+"""Eight times the room: a cluster that takes all of these does not become full."""
 REFUSAL_S = 5
 """How long a client waits for a write that Ceph holds back; Ceph's own clients wait for ever."""
 NOTICE_S = 60.0
@@ -26,9 +26,8 @@ LATE = "late"
 def full(stage: Stage) -> None:
     """Lower the threshold to a little above what is used; write until it is refused; read; remove; write again."""
     cluster, recorder = stage.cluster, stage.recorder
-    client = cluster.new_client(
-        cluster.client.host.name, options={"rados_osd_op_timeout": str(round(REFUSAL_S * cluster.patience))}
-    )
+    options = {"rados_osd_op_timeout": str(round(REFUSAL_S * cluster.patience))}
+    client = cluster.new_client(cluster.client.host.name, options=options)
     before = thresholds(cluster)
     try:
         with pools.pool(cluster, "filled", pg_num=PG_NUM) as pool:
@@ -38,7 +37,7 @@ def full(stage: Stage) -> None:
             written = fill(stage, mirror)
             recorder.witness("objects written before it was full", got=written, least=1)
             recorder.observe("a write to a full cluster", got=refused(client, pool), wanted=True)
-            recorder.observe("health tells that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
+            recorder.observe("health reports that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
             mirror.verify(cluster.client, recorder, "while it is full")
             free(cluster, mirror)
             cluster.wait(lambda status: not status.has("OSD_FULL"), what="room again", timeout_s=NOTICE_S)
@@ -61,21 +60,17 @@ def lower(cluster: Cluster) -> None:
 
 
 def fill(stage: Stage, mirror: Mirror) -> int:
-    """Write until health says that an OSD is full; how many objects that took."""
+    """Write until health reports a full OSD; returns how many objects that took."""
+    cluster = stage.cluster
     for number in range(MOST_OBJECTS):
-        if stage.cluster.status().has("OSD_FULL"):
+        if cluster.status().has("OSD_FULL"):
             return number
         try:
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
         except RadosError:
-            # Held back already, before health told of it.
+            # Ceph may hold a write back before health reports why.
             mirror.objects.pop(f"o{number}", None)
-            clock.wait(
-                stage.cluster.status,
-                lambda status: status.has("OSD_FULL"),
-                what="health telling of a full OSD",
-                timeout_s=NOTICE_S,
-            )
+            clock.wait(cluster.status, lambda status: status.has("OSD_FULL"), what="a full OSD", timeout_s=NOTICE_S)
             return number
     raise LabBroken("the cluster does not become full", f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken")
 
@@ -91,14 +86,12 @@ def refused(client: RadosClient, pool: str) -> bool:
 
 def free(cluster: Cluster, mirror: Mirror) -> None:
     """Remove all but the first object, with the flag that lets a removal through on a full cluster."""
-    node = cluster.client.host.name
-    doomed = [name for name in mirror.objects if name != "first"]
-    for name in doomed:
-        cluster.tool(node, "rados", "-p", mirror.pool, "rm", name, "--force-full")
+    for name in [name for name in mirror.objects if name != "first"]:
+        cluster.tool(cluster.client.host.name, "rados", "-p", mirror.pool, "rm", name, "--force-full")
         del mirror.objects[name]
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     scenario_under_load(
         name="resilience.full-cluster",
         goal="A full cluster refuses writes, serves reads, and works again once space is freed.",

@@ -1,4 +1,4 @@
-"""Monitors that are lost: some, most, or all with their stores; and a split between the architectures."""
+"""Lost monitors: some, most, or all with their stores; and a network split between the architectures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import inflict, layout_of
 from cephlab.lab.faults.daemons import KillDaemon, KillTogether
 from cephlab.lab.faults.network import Partition
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
@@ -25,16 +25,16 @@ from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, loaded, r
 
 HOLD_S = (2.0, 4.0)
 ASKED_S = 5
-"""How long a client asks monitors that have no quorum. With a quorum an answer takes a hundredth of a second."""
+"""How long a client asks monitors without a quorum. With a quorum, an answer takes a hundredth of a second."""
 NOTICE_S = 30.0
-"""Within this a monitor gives up a quorum that is gone: mon_lease of 5 s, twice, and as long again when busy."""
+"""Within this a monitor notices that its quorum is gone: twice mon_lease of 5 s, and as long again when busy."""
 MARK = "cephlab/before-the-loss"
 MIXED = Topology(native=2, foreign=1, mons=3, clients=True)
-"""Monitors and clients of both architectures, the majority of the monitors this machine's own."""
+"""Monitors and clients of both architectures; the majority of the monitors is native."""
 
 
 def minority(stage: Stage) -> None:
-    """Kill one of three monitors: the others answer, and clients notice nothing."""
+    """Kill one of three monitors: the others answer, and clients go on."""
     cluster = stage.cluster
     victim = stage.rng.choice(layout_of(cluster).daemons("mon"))
     with loaded(stage), inflict(KillDaemon(victim), cluster, stage.recorder):
@@ -44,12 +44,12 @@ def minority(stage: Stage) -> None:
 
 
 def majority(stage: Stage) -> None:
-    """Kill two of three monitors: there is no quorum any more, but clients at work go on."""
+    """Kill two of three monitors: the quorum is lost, but clients at work go on."""
     cluster, recorder = stage.cluster, stage.recorder
     victims = stage.rng.sample(layout_of(cluster).daemons("mon"), 2)
     (survivor,) = set(layout_of(cluster).daemons("mon")) - set(victims)
     with loaded(stage) as load, inflict(KillTogether(tuple(victims)), cluster, recorder):
-        alone(cluster, survivor)
+        wait_without_quorum(cluster, survivor)
         answered = answers(stage, cluster)
         recorder.observe(f"a new client is answered while {' and '.join(victims)} are away", got=answered, wanted=False)
         before = load.completed()
@@ -57,8 +57,8 @@ def majority(stage: Stage) -> None:
         recorder.witness("operations served without a quorum", got=load.completed() - before, least=1)
 
 
-def alone(cluster: Cluster, survivor: str) -> None:
-    """Wait until a monitor has noticed that it has no quorum. Until then its lease lets it answer."""
+def wait_without_quorum(cluster: Cluster, survivor: str) -> None:
+    """Wait until a monitor has noticed that it has no quorum. Until then, its lease lets it answer."""
     host = cluster.host_of(survivor)
     socket = conf.socket_path(host, survivor)
     clock.wait(
@@ -83,30 +83,25 @@ def answers(stage: Stage, cluster: Cluster) -> bool:
 
 
 def rebuilt(stage: Stage) -> None:
-    """Every monitor loses its store; all that they knew of OSDs, pools and PGs is gathered from the OSDs.
+    """Remove every monitor's store, and rebuild what it held of OSDs, pools and PGs from the OSDs.
 
-    Clients at work are restarted. The store held the keys of their tickets, and without them they were seen to wait
-    for ever.
+    Clients at work are restarted: the store held the keys of their tickets, and without them they waited for ever.
     """
     cluster, recorder = stage.cluster, stage.recorder
     cluster.client.mon("config-key set", key=MARK, val=stage.recorder.scenario)
-    recorder.observe("the old stores hold a key that OSDs do not know", got=MARK in stored_keys(cluster), wanted=True)
+    there = MARK in cluster.client.mon("config-key ls")
+    recorder.observe("the old stores hold a key that OSDs do not know", got=there, wanted=True)
     with loaded(stage, restarted=True):
-        before = known(cluster)
+        before = pools_and_osds(cluster)
         rebuild_from_osds(cluster)
         cluster.wait(lambda status: status.all_up, what="every OSD up", timeout_s=RETURN_S)
-        recorder.observe("pools and OSDs that the monitors know", got=known(cluster), wanted=before)
-    # Had a store stayed, or had the others filled a new one, the key would be there still.
-    gone = int(MARK not in stored_keys(cluster))
-    recorder.witness("keys of the old stores that went with them", got=gone, least=1)
+        recorder.observe("pools and OSDs that the monitors know", got=pools_and_osds(cluster), wanted=before)
+    # If an old store had survived, or had filled a new one, the key would still be there.
+    gone = int(MARK not in cluster.client.mon("config-key ls"))
+    recorder.witness("keys lost with the old stores", got=gone, least=1)
 
 
-def stored_keys(cluster: Cluster) -> list[str]:
-    """Names of the keys in the monitors' key-value store."""
-    return list(cluster.client.mon("config-key ls"))
-
-
-def known(cluster: Cluster) -> dict[str, list[str]]:
+def pools_and_osds(cluster: Cluster) -> dict[str, list[str]]:
     """Names of pools, and OSDs with their identities."""
     dump = cluster.client.mon("osd dump")
     return {
@@ -116,7 +111,7 @@ def known(cluster: Cluster) -> dict[str, list[str]]:
 
 
 def split(stage: Stage) -> None:
-    """Cut the nodes of the other architecture off from those of this one, with clients of the same objects on each."""
+    """Split the network between the architectures, with clients of the same objects on both sides."""
     cluster, recorder = stage.cluster, stage.recorder
     hosts = sorted(cluster.hosts.values(), key=lambda host: host.name)
     rest = tuple(host.name for host in hosts if host.arch is host_arch())
@@ -128,7 +123,7 @@ def split(stage: Stage) -> None:
         across.prepare()
         with across.running():
             under_way(across)
-            # Its sign is that the OSDs of the other side were called down: from then on their copies grow stale.
+            # The fault's sign is that the OSDs of the other side are marked down: from then on their copies are stale.
             with inflict(Partition(away, rest), cluster, recorder):
                 looker.look()
             returned(cluster, recorder, "across_healthy_s")
@@ -141,24 +136,24 @@ def bare(cluster: Cluster, side: Sequence[str]) -> str:
     return next(node for node in side if not layout_of(cluster).nodes[node])
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     scenario_under_load(
         name="resilience.mon-minority",
-        goal="With one of three monitors gone, the cluster decides on and clients notice nothing.",
+        goal="With one of three monitors gone, the others keep the quorum and clients go on.",
         method="Kills a monitor under a recorded load; a new client connects meanwhile.",
         run=minority,
         tier=Tier.FULL,
     ),
     scenario_under_load(
         name="resilience.mon-majority",
-        goal="With two of three monitors gone nobody decides, clients at work go on, and all returns with the two.",
-        method="Kills two monitors at once under a recorded load; a new client is not answered meanwhile.",
+        goal="With two of three monitors gone, the quorum is lost, clients at work go on, and the cluster recovers.",
+        method="Kills two monitors at once under a recorded load; a new client gets no answer meanwhile.",
         run=majority,
         tier=Tier.FULL,
     ),
     scenario_under_load(
         name="resilience.mon-store-rebuilt",
-        goal="When all monitors lose their stores, what the OSDs hold is enough to make them anew; no data is lost.",
+        goal="When all monitors lose their stores, the OSDs hold enough to rebuild them, and no data is lost.",
         method="Stops all, removes the stores, gathers maps from the OSDs (update-mon-db, rebuild), starts all.",
         run=rebuilt,
         tier=Tier.FULL,
@@ -167,7 +162,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     scenario_under_load(
         name="resilience.split-architectures",
         goal="A network split between the architectures costs no acknowledged write, and heals by itself.",
-        method="Loses every packet between nodes of different architecture until OSDs are down; clients on both sides.",
+        method="Drops packets between the architectures until OSDs are down; clients on both sides.",
         run=split,
         tier=Tier.FULL,
         topology=MIXED,

@@ -1,4 +1,4 @@
-"""OSDs and machines that fail under a load of small and of large objects: replicated, and erasure-coded 4+2."""
+"""OSDs and machines that fail under a load of small or large objects, replicated or erasure-coded 4+2."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.faults import inflict, layout_of
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.faults.nodes import KillNode, strikeable
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind
 from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=6, foreign=0, mons=3, lone_client=True)
-"""As many machines as EC 4+2 has shards, so that none is spare: as in the ten-billion-object paper."""
+"""As many machines as EC 4+2 has shards, so that none is spare, as in the ten-billion-object paper."""
 
 EC_PGS = 8
 HOLD_S = (4.0, 8.0)
-"""Long enough for clients to wait out the failure and to work on without what failed."""
+"""Long enough for clients to wait out the failure and to go on without the failed part."""
 STALL_S = 40.0
-"""An OSD that dies without a word is missed after 10 s (osd_heartbeat_grace of the lab); a monitor with it takes
-10 s more (mon_lease of 5 s, twice), and the rest is peering."""
+"""A dead OSD is noticed after 10 s (osd_heartbeat_grace of the lab). A dead monitor with it takes 10 s more (mon_lease
+of 5 s, twice), and the rest is peering."""
 
 SIZES = {"small": SMALL, "large": LARGE}
 BLOCKS: Kind = "blocks"
-"""A load of blocks of 4 KiB in an RBD image, in place of whole objects."""
+"""A load of blocks of 4 KiB in an RBD image instead of whole objects."""
 
 
 def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> None:
@@ -42,11 +42,11 @@ def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> N
 
 
 def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
-    """Kill one or two of the six machines of an erasure-coded pool that is meant to bear two."""
+    """Kill one or two of the six machines of an erasure-coded pool that should survive the loss of two."""
     cluster = stage.cluster
     limit_stall(stage)
     victims = stage.rng.sample(strikeable(layout_of(cluster)), nodes)
-    # Ceph's default of k+1 would refuse service with two machines away; the paper's claim is for k.
+    # With Ceph's default of k+1 the pool would not serve with two machines gone; the paper's claim is for k.
     options = {"min_size": str(EC_4_2.k)}
     with loaded(stage, Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)), ExitStack() as stack:
         for node in victims:
@@ -55,16 +55,16 @@ def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
 
 
 def limit_stall(stage: Stage) -> None:
-    """Clients are served on: none of them waits longer than noticing and peering take."""
-    why = "20 s until OSD and monitor are missed, and as much again for peering on a busy machine"
+    """Limit how long clients wait: as long as noticing and peering take."""
+    why = "20 s until the loss of OSD and monitor is noticed, and as much again for peering on a busy machine"
     stage.recorder.limit("longest_gap_s", STALL_S * stage.cluster.patience, "s", why)
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     *(
         scenario_under_load(
             name=f"resilience.osd-failure[load={size}]",
-            goal=f"One OSD after the other fails under a load of {size} objects; clients are served on.",
+            goal=f"One OSD after the other fails under a load of {size} objects; clients go on.",
             method="Kills each OSD in turn, in an order by the seed, with recovery between; reads everything back.",
             run=partial(osd_failure, sizes=SIZES[size]),
             tier=Tier.FULL,
@@ -73,7 +73,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     scenario_under_load(
         name=f"resilience.osd-failure[load={BLOCKS}]",
-        goal="One OSD after the other fails under a load of 4 KiB blocks of an RBD image; clients are served on.",
+        goal="One OSD after the other fails under a load of 4 KiB blocks of an RBD image; clients go on.",
         method="Kills each OSD in turn, in an order by the seed, with recovery between; reads every block back.",
         run=partial(osd_failure, sizes=MIXED, of=BLOCKS),
         tier=Tier.FULL,
@@ -81,7 +81,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(
         scenario_under_load(
             name=f"resilience.ec-node-failure[nodes={nodes},load={size}]",
-            goal=f"EC 4+2 on six machines serves {size} objects on while {nodes} of them are gone, and loses none.",
+            goal=f"EC 4+2 on six machines still serves {size} objects while {nodes} of them are gone, and loses none.",
             method="Kills the machines at once under a recorded load, brings them back, reads everything back.",
             run=partial(node_failure, nodes=nodes, sizes=SIZES[size]),
             tier=Tier.QUICK if (nodes, size) == (2, "small") else Tier.FULL,

@@ -1,4 +1,4 @@
-"""The monitors' store when every monitor has lost it: gathered from the OSDs, as Ceph's manual describes it.
+"""Rebuilds the monitors' store from the OSDs when every monitor has lost it, as Ceph's manual describes.
 
 https://docs.ceph.com/en/reef/rados/troubleshooting/troubleshooting-mon/#recovery-using-osds
 """
@@ -22,18 +22,18 @@ _TOOL_S = 120.0
 def rebuild_from_osds(cluster: Cluster) -> None:
     """Stop everything, remove every monitor's store, make one from what the OSDs hold, start everything.
 
-    What OSDs do not know is lost, as the manual says: options that monitors stored and Ceph's log; the lab sets again
-    the one option that it had stored.
+    What OSDs do not know is lost, as the manual says: options stored by monitors, and Ceph's log. The lab restores the
+    one option that it had stored.
     """
     cluster = own(cluster)
     daemons = sorted(cluster.daemons.values(), key=lambda daemon: daemon.name)
     keys = _keys(cluster)
     cluster.close_clients()
-    # Not the cluster's own verb, which asks the monitors whether they have heard.
+    # Not Cluster.stop, which waits until the monitors have noticed.
     each_at_once([partial(daemon.stop, patience=cluster.patience) for daemon in daemons])
     mons = [daemon for daemon in daemons if daemon.kind == "mon"]
     for mon in mons:
-        mon.host.remove(_store(mon))
+        mon.host.remove(mon.host.directory / mon.name / "store.db")
     content = _gather(cluster, [daemon for daemon in daemons if daemon.kind == "osd"])
     first = mons[0]
     _unpack(first.host, content, first.host.directory / "gathered")
@@ -47,19 +47,15 @@ def rebuild_from_osds(cluster: Cluster) -> None:
     start_at_once(cluster, [daemon.name for daemon in daemons])
 
 
-def _store(mon: Daemon) -> PurePosixPath:
-    return mon.host.directory / mon.name / "store.db"
-
-
 def _keys(cluster: OwnCluster) -> bytes:
-    """What OSDs cannot give back: the keys of monitors, managers and the administrator, with what they may do."""
+    """Keys and capabilities of monitors, managers and the administrator, which OSDs do not have."""
     wanted = ["mon.", cluster.deployment.admin.name]
     wanted += [name for name in sorted(cluster.daemons) if name.startswith("mgr.")]
     return b"\n".join(cluster.client.command("mon", "auth get", entity=name) for name in wanted)
 
 
 def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
-    """Let one OSD after the other add what it knows to a store, which travels from host to host as a tar."""
+    """Let one OSD after the other add what it knows to a store, which is carried from host to host as a tar."""
     content = b""
     for osd in osds:
         folder = osd.host.directory / "gathered"
@@ -74,25 +70,22 @@ def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
 
 
 def _rebuild(cluster: OwnCluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
-    """Make a monitors' store of what was gathered."""
+    """Make a monitors' store of the gathered data."""
     host = first.host
     secret = host.directory / "rebuild.keyring"
     host.push(keys, secret, mode=0o600)
-    # The order of the addresses in mon_host, which is what the tool takes them from.
+    # In the order of mon_host, from which the tool takes the addresses.
     names = [name for name in cluster.deployment.mon_addresses if f"mon.{name}" in {mon.name for mon in mons}]
     argv = ["ceph-monstore-tool", str(host.directory / "gathered"), "rebuild", "--", "--keyring", str(secret)]
+    argv += ["--mon-ids", *names]
     try:
-        host.run(
-            [*argv, "--mon-ids", *names],
-            env={"CEPH_CONF": str(conf.conf_path(host))},
-            timeout_s=_TOOL_S * cluster.patience,
-        )
+        host.run(argv, env={"CEPH_CONF": str(conf.conf_path(host))}, timeout_s=_TOOL_S * cluster.patience)
     finally:
         host.remove(secret)
 
 
 def _pack(host: Host, folder: PurePosixPath) -> bytes:
-    """The store, with the file beside it that says of which kind it is."""
+    """A tar of the store and of the file beside it that names its kind."""
     return host.run(["tar", "--create", "--directory", str(folder), "."], timeout_s=_TOOL_S).stdout_bytes
 
 

@@ -1,4 +1,4 @@
-"""Every fault there is, one at a time, under a load: it happens, it heals, and nothing acknowledged is lost."""
+"""Every kind of fault, one at a time, under a load: it happens, it heals, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, linger, loaded, scenario_under_load
 
 QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
-"""One of each sort; every other kind is as quick, and all of them together are not."""
+"""One of each sort. The others are as quick, but all together would take too long."""
 
 DAMAGING = ("bit-rot", "missing-object", "read-errors")
-"""What makes BlueStore speak of a bad block."""
+"""Faults after which BlueStore reports a bad block."""
 
 HOLD_S = (1.0, 3.0)
 
 
 def suffer(stage: Stage, kind: type[Fault]) -> None:
-    """Inflict one fault of a kind, aimed by the seed, and let it hold for a while."""
+    """Inflict one fault of a kind, at a target chosen by the seed, for a while."""
     cluster = stage.cluster
     fault = kind.aim(layout_of(cluster), stage.rng)
     if fault is None:
@@ -29,10 +29,10 @@ def suffer(stage: Stage, kind: type[Fault]) -> None:
 
 
 def scenario(kind: type[Fault]) -> Scenario:
-    said = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+    described = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
     return scenario_under_load(
         name=f"resilience.fault[{kind.name}]",
-        goal=f"A cluster bears it and returns by itself, and no acknowledged write is lost: {said}",
+        goal=f"After this fault a cluster recovers by itself, and no acknowledged write is lost: {described}",
         method="Inflicts it under a recorded load, looks for its sign, heals it, waits for health, reads all back.",
         run=partial(suffer, kind=kind),
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
@@ -41,4 +41,4 @@ def scenario(kind: type[Fault]) -> Scenario:
     )
 
 
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario(kind) for kind in FAULTS.values())
+SCENARIOS = tuple(scenario(kind) for kind in FAULTS.values())

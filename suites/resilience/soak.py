@@ -1,4 +1,4 @@
-"""Fault after fault, chosen by the seed, for as long as it is asked for: the same seed makes the same schedule."""
+"""Fault after fault, chosen by the seed, for a given time: the same seed makes the same schedule."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import partial
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
 from cephlab.lab.providers.base import Provider
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, loaded, scenario_under_load
 
 MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
-"""Environment variable with the length of a soak in minutes, in place of that of the tier."""
+"""Environment variable with the length of a soak in minutes, instead of the tier's."""
 MINUTES = {Tier.QUICK: 0.5, Tier.FULL: 10.0}
 LEAST_STEPS = 2
 DOMAINS_WITHOUT_SERVICE = 2
-"""Of three nodes: a majority is gone, so that clients have to wait; nothing may be lost all the same."""
+"""Of three nodes: a majority is gone, so that clients have to wait, but still nothing may be lost."""
 
 EXCEED = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together", "kill-node")
-"""What is struck while more than one domain may be: kinds that need no working cluster to be seen or healed."""
+"""Kinds of fault for more than one domain at a time: they need no working cluster to be seen or healed."""
 
 
 def soak(stage: Stage, domains: int) -> None:
@@ -34,14 +34,14 @@ def soak(stage: Stage, domains: int) -> None:
 
 
 def menu_for(provider: Provider, domains: int) -> list[type[Fault]]:
-    """Every kind of fault that a provider can do, in a fixed order."""
+    """Every kind of fault that a provider is able to inflict, in a fixed order."""
     able = provider.capabilities()
     possible = [kind for kind in FAULTS.values() if obstacle(kind, able, provider.name) is None]
     return possible if domains == 1 else [kind for kind in possible if kind.name in EXCEED]
 
 
 def minutes(text: str | None, tier: Tier) -> float:
-    """The length of a soak; SpecError when the environment says something that is none."""
+    """The length of a soak; SpecError where the environment variable holds no length."""
     if text is None:
         return MINUTES[tier]
     try:
@@ -53,18 +53,18 @@ def minutes(text: str | None, tier: Tier) -> float:
     return length
 
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     scenario_under_load(
         name="resilience.thrash",
-        goal="A cluster bears fault after fault, one failure domain at a time, and is whole again after each.",
-        method=f"A schedule by the seed under a recorded load, {MINUTES_VARIABLE} minutes long; reads all back.",
+        goal="A cluster survives fault after fault, one failure domain at a time, and is healthy after each.",
+        method=f"Follows a schedule by the seed under a recorded load for {MINUTES_VARIABLE} minutes; reads all back.",
         run=partial(soak, domains=1),
         expects={**EXPECTED, **DAMAGED},
     ),
     scenario_under_load(
         name="resilience.thrash-beyond",
-        goal="With more nodes struck than the cluster can bear, clients wait, and nothing acknowledged is lost.",
-        method=f"A schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
+        goal="With too many failed nodes for service, clients wait, and no acknowledged write is lost.",
+        method=f"Follows a schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
         run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
         tier=Tier.FULL,
     ),

@@ -1,4 +1,4 @@
-"""The frame of every resilience scenario: a recorded load around what goes wrong, and the same proofs afterwards."""
+"""The frame of every resilience scenario: a recorded load during the failure, and the same proofs afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
@@ -29,7 +29,7 @@ LARGE = (4 << 20,)
 MIXED = (4096, 64 << 10)
 
 THREE = Topology(native=3, foreign=0, mons=3, lone_client=True)
-"""Three machines that each have a daemon of every kind that matters, and one for clients, which outlives them."""
+"""Three machines, each with a daemon of every kind that matters, and one for clients, which no fault stops."""
 
 PG_NUM = 16
 KEYS = 24
@@ -40,53 +40,41 @@ UNDER_WAY = 25
 """Operations before anything breaks: about one for each key, so that there is data to lose."""
 UNDER_WAY_S = 120.0
 LEAST_OPERATIONS = 5
-"""Operations after that. A load that stopped for good does none, any other does far more."""
+"""Operations after that. A load that has stopped for good does none, any other does far more."""
 RETURN_S = 180.0
-"""Within this a cluster that was hit is healthy again by itself; measured: 3 to 15 s."""
+"""Within this time a cluster must be healthy again by itself; measured: 3 to 15 s."""
 
 EXPECTED = {
     **HEALTH_TOLD,
     **DEAD_COUNT,
     **PEERS_MISSED,
-    r"log_external_backlog rewinding .* mon rebuild": "A monitor whose store the scenario removed begins its log anew.",
-    r"get_health_metrics reporting \d+ slow ops": "Operations wait for what the scenario took away.",
-    r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was called down and is back.",
-    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long finds itself replaced; "
-    "so does any in the first 30 s of its monitor's machine (await_age in lab/cluster/deploy/packages.py).",
+    r"log_external_backlog rewinding .* mon rebuild": "A monitor whose store the scenario removed starts a new log.",
+    r"get_health_metrics reporting \d+ slow ops": "Operations wait for a daemon that the scenario stopped.",
+    r"^osd\.\d+ \d+ map (e\d+ )?wrongly marked me down|_committed_osd_maps": "The OSD was marked down and is back.",
+    r"mgr handle_mgr_map I was active but no longer am$": "A manager that was paused for long was replaced; "
+    "so is any in the first 30 s of its monitor's machine (await_age in lab/cluster/deploy/packages.py).",
 }
 
 DAMAGED = {
-    r" INJECT EIO$": "BlueStore says that it makes a read fail, as the scenario told it to.",
+    r" INJECT EIO$": "BlueStore fails a read, as the scenario told it to.",
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
 }
-"""For scenarios that damage copies on purpose, and no others: a bad block is also what a lost write looks like."""
+"""Only for scenarios that damage copies on purpose: a lost write looks like a bad block too."""
 
 scenario_under_load = partial(Scenario, check="recorded", topology=THREE, expects=EXPECTED)
-"""Makes a scenario of this suite. What it says itself comes before these values."""
+"""Makes a scenario of this suite; its own arguments win over these."""
 
 
-def new_load(
-    stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kind = "objects", name: str = "load"
-) -> RecordedLoad:
+def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kind = "objects") -> RecordedLoad:
     """A recorded load in a pool, from the machine for clients, that follows from the scenario's seed."""
-    client = stage.cluster.client.host.name
-    load = Load(
-        pool=pool,
-        nodes=(client,),
-        seed=stage.rng.randrange(1 << 30),
-        name=name,
-        kind=of,
-        keys=KEYS,
-        workers=WORKERS,
-        sizes=sizes,
-        pause_s=PAUSE_S,
-    )
+    nodes, seed = (stage.cluster.client.host.name,), stage.rng.randrange(1 << 30)
+    load = Load(pool, nodes, seed, kind=of, keys=KEYS, workers=WORKERS, sizes=sizes, pause_s=PAUSE_S)
     return RecordedLoad(stage.cluster, stage.recorder, load)
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a load reads and writes: objects or blocks of some sizes, in a pool of some kind."""
+    """The data of a load: objects or blocks of some sizes, in a pool of some kind."""
 
     kind: PoolKind = REPLICATED
     of: Kind = "objects"
@@ -103,12 +91,12 @@ OBJECTS = Data()
 
 @contextmanager
 def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> Iterator[RecordedLoad]:
-    """A load runs inside the block; afterwards the cluster returns to health by itself and everything is read back.
+    """Run a load during the block; afterwards, wait until the cluster is healthy by itself, and read everything back.
 
-    The block must heal what it broke. Clients may wait, but must see no error. Once the cluster is healthy they go on.
-    restarted: they are started anew for that.
+    The block must heal what it broke. Clients may wait, but must see no error, and go on once the cluster is healthy.
+    restarted: new clients go on instead.
     """
-    no_errors(stage.recorder, "a redundant pool serves on, or lets its clients wait")
+    no_errors(stage.recorder, "a redundant pool goes on serving, or lets its clients wait")
     with data.pool(stage) as pool:
         load = new_load(stage, pool, sizes=data.sizes, of=data.of)
         load.prepare()
@@ -118,8 +106,8 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
             returned(stage.cluster, stage.recorder)
             if not restarted:
                 goes_on(load)
-            got = load.completed() - before
-            stage.recorder.witness("operations since the load was under way", got=got, least=LEAST_OPERATIONS)
+            done = load.completed() - before
+            stage.recorder.witness("operations since the load was under way", got=done, least=LEAST_OPERATIONS)
         if restarted:
             with load.running():
                 goes_on(load)
@@ -129,13 +117,9 @@ def loaded(stage: Stage, data: Data = OBJECTS, *, restarted: bool = False) -> It
 
 
 def under_way(load: RecordedLoad, least: int = UNDER_WAY) -> int:
-    """Wait until the load has done enough to be called one; how many operations that were."""
-    return clock.wait(
-        load.completed,
-        lambda done: done >= least,
-        what=f"{least} operations of {load.load.name}",
-        timeout_s=UNDER_WAY_S * load.cluster.patience,
-    )
+    """Wait until the load has done so many operations; returns how many it has done then."""
+    what, timeout_s = f"{least} operations of {load.load.name}", UNDER_WAY_S * load.cluster.patience
+    return clock.wait(load.completed, lambda done: done >= least, what=what, timeout_s=timeout_s)
 
 
 def again_and_again(
@@ -147,13 +131,13 @@ def again_and_again(
     before_s: tuple[float, float],
     meanwhile: Callable[[], None],
 ) -> list[float]:
-    """Again and again: load, the whole cluster struck at a random moment, `meanwhile`, health, everything read back.
+    """Strike the whole cluster at a random moment of a load, call `meanwhile`, wait for health, read back; repeat.
 
     Returns how long the cluster took to be healthy again each time, in seconds.
     """
     cluster, recorder = stage.cluster, stage.recorder
-    no_errors(recorder, "clients wait for a cluster that is away")
-    recorder.limit("longest_return_s", RETURN_S * cluster.patience, "s", "it returns by itself")
+    no_errors(recorder, "clients wait for a cluster that is down")
+    recorder.limit("longest_return_s", RETURN_S * cluster.patience, "s", "it recovers by itself")
     took: list[float] = []
     with data.pool(stage) as pool:
         load = new_load(stage, pool, sizes=data.sizes, of=data.of)
@@ -165,9 +149,7 @@ def again_and_again(
                 linger(stage.rng, *before_s)
                 with inflict(fault, cluster, recorder):
                     meanwhile()
-                began = SYSTEM.monotonic()
-                cluster.wait_healthy(RETURN_S)
-                took.append(round(SYSTEM.monotonic() - began, 3))
+                took.append(healthy_s(cluster))
                 goes_on(load)
                 done += load.completed()
             load.verify()
@@ -181,7 +163,7 @@ def again_and_again(
 
 
 def goes_on(load: RecordedLoad) -> None:
-    """Wait until a cluster that says it is healthy serves clients again; NotReached where it does not."""
+    """Wait until a cluster that reports health serves clients again; NotReached where it does not."""
     before = load.completed()
     clock.wait(
         load.completed,
@@ -192,22 +174,24 @@ def goes_on(load: RecordedLoad) -> None:
 
 
 def agreed(stage: Stage, pool: str) -> None:
-    """Deep-scrub a pool, and observe that its copies agree."""
+    """Deep-scrub a pool, and observe that all copies are equal."""
     scrubbed = deep_scrub(stage.cluster, pool)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
     stage.recorder.observe("PGs whose copies differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
 
 
-def returned(cluster: Cluster, recorder: Recorder, metric: str = "time_to_healthy_s") -> float:
-    """Wait until the cluster is healthy by itself, and write down how long it took, in seconds."""
+def healthy_s(cluster: Cluster) -> float:
+    """Wait until the cluster is healthy by itself; returns how long that took, in seconds."""
     began = SYSTEM.monotonic()
     cluster.wait_healthy(RETURN_S)
-    took = round(SYSTEM.monotonic() - began, 3)
-    recorder.figure(metric, took, "s")
-    return took
+    return round(SYSTEM.monotonic() - began, 3)
+
+
+def returned(cluster: Cluster, recorder: Recorder, metric: str = "time_to_healthy_s") -> None:
+    """Wait until the cluster is healthy by itself, and record how long that took, in seconds."""
+    recorder.figure(metric, healthy_s(cluster), "s")
 
 
 def linger(rng: Random, least_s: float, most_s: float) -> None:
     """Let a random time pass, so that faults meet operations in every phase."""
-    seconds = rng.uniform(least_s, most_s)
-    Deadline.after(seconds).pause(seconds)
+    SYSTEM.sleep(rng.uniform(least_s, most_s))

@@ -1,8 +1,5 @@
-"""A cluster as it stands: looked at, so that it can be one that serves; and loaded, where that is allowed."""
+"""A cluster as it stands: looks at it without a change, so that it may be in service, and loads it where allowed."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.standing import load, looks
 
-SCENARIOS: tuple[Scenario, ...] = (*looks.SCENARIOS, *load.SCENARIOS)
+SCENARIOS = (*looks.SCENARIOS, *load.SCENARIOS)

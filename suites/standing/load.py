@@ -1,4 +1,4 @@
-"""Load from every client machine at once, each on an image of its own."""
+"""Load from every client machine at once, each on its own image."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from cephlab.lab.workloads.fio import FioJob
 POOL = "standing-load"
 PG_NUM = 16
 IMAGE_BYTES = 256 << 20
-UNCACHED = {"rbd_cache": "false"}  # what fits into clients' caches would be written after the load, by nobody's clock
+UNCACHED = {"rbd_cache": "false"}  # otherwise clients write what they cached after the load, when nobody measures
 BLOCK_BYTES = 4096
 DEPTH = 16
 SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
-START_S = 60.0  # an emulated client takes its time before its first operation
-LEAST_SHARE = 0.5  # of the time that all are to work together
+START_S = 60.0  # an emulated client is slow to its first operation
+LEAST_SHARE = 0.5  # of the time that all should work together
 
 
 def load(stage: Stage) -> None:
-    """Write at random from all client machines together; each has to get something done, without an error."""
+    """Write at random from all client machines together; each must get something done, without an error."""
     cluster, nodes, seconds = stage.cluster, stage.cluster.load_nodes(), SECONDS[stage.tier]
     with pools.pool(cluster, POOL, pools.PoolKind("replicated", 2), pg_num=PG_NUM):
         for node in nodes:
@@ -62,7 +62,7 @@ SCENARIOS = (
     Scenario(
         name="standing.load",
         goal="Every client machine can load the cluster, all of them at once.",
-        method="Random 4 KiB writes by fio from every client machine together, each to an RBD image of its own.",
+        method="Runs fio's random 4 KiB writes on every client machine together, each to its own RBD image.",
         run=load,
         check="witnessed",
         topology=Topology(native=2, foreign=0),

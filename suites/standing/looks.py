@@ -1,22 +1,19 @@
-"""What can be seen without touching anything: health, quorum, clocks, versions, and where every replica is."""
+"""Looks that change nothing: health, quorum, clocks, versions, and the place of every replica."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 
 CLOCK_SKEW_S = 0.05
-"""mon_clock_drift_allowed: what monitors themselves take for too much."""
+"""mon_clock_drift_allowed: beyond it, monitors warn themselves."""
 
 _SHOWN = 3
 
 
 def health(stage: Stage) -> None:
-    """The state that a cluster should be in before anything is done to it."""
+    """Observe the state that a cluster should have before anything is done to it."""
     observe, status = stage.recorder.observe, stage.cluster.status()
     observe("health", got=status.health, wanted="HEALTH_OK")
     observe("OSDs up and in", got=[status.osds_up, status.osds_in], wanted=[status.osds, status.osds])
@@ -26,12 +23,12 @@ def health(stage: Stage) -> None:
 
 
 def quorum(stage: Stage) -> None:
-    """Every monitor in quorum, their clocks together."""
+    """Observe every monitor in quorum, with equal clocks."""
     client, observe = stage.cluster.client, stage.recorder.observe
     status = client.mon("quorum_status")
     mons = [daemon.id for daemon in stage.cluster.daemons.values() if daemon.kind == "mon"]
     observe("monitors in quorum", got=sorted(status["quorum_names"]), wanted=sorted(mons))
-    stage.recorder.witness("monitors that told", got=len(status["quorum_names"]), least=1)
+    stage.recorder.witness("monitors that answered", got=len(status["quorum_names"]), least=1)
     skews = client.mon("time-sync-status").get("time_skew_status", {})
     late = {name: entry["skew"] for name, entry in skews.items() if abs(float(entry["skew"])) > CLOCK_SKEW_S}
     if len(mons) > 1:  # a monitor alone has nobody to be compared with
@@ -39,7 +36,7 @@ def quorum(stage: Stage) -> None:
 
 
 def versions(stage: Stage) -> None:
-    """One version, and every daemon of the architecture that its machine is."""
+    """Observe one version, and that every daemon has the architecture of its machine."""
     client, observe = stage.cluster.client, stage.recorder.observe
     observe("versions among all daemons", got=len(client.mon("versions")["overall"]), wanted=1)
     seen = 0
@@ -53,41 +50,36 @@ def versions(stage: Stage) -> None:
 
 
 def replicas(stage: Stage) -> None:
-    """Every PG of every pool has all its copies, no two of them on one machine."""
+    """Observe that every PG of every pool has all its copies, no two of them on one machine."""
     cluster = stage.cluster
-    pools = cluster.client.mon("osd dump")["pools"]
     short, shared, seen = [], [], 0
-    for pool in pools:
+    for pool in cluster.client.mon("osd dump")["pools"]:
         for pg in cluster.client.pgs(pgids(pool)):
             seen += 1
             acting = [osd for osd in pg.acting if f"osd.{osd}" in cluster.daemons]
-            machines = [cluster.host_of(f"osd.{osd}").name for osd in acting]
-            short += [pg.pgid] if len(acting) != pool["size"] else []
-            shared += [pg.pgid] if len(set(machines)) != len(machines) else []
+            machines = {cluster.host_of(f"osd.{osd}").name for osd in acting}
+            if len(acting) != pool["size"]:
+                short.append(pg.pgid)
+            if len(machines) != len(acting):
+                shared.append(pg.pgid)
     stage.recorder.witness("PGs looked at", got=seen, least=1)
-    _none(stage, "PGs without all their copies", short)
-    _none(stage, "PGs with two copies on one machine", shared)
+    for what, pgs in (("PGs without all their copies", short), ("PGs with two copies on one machine", shared)):
+        stage.recorder.observe(what, got=len(pgs), wanted=0, first=pgs[:_SHOWN])
 
-
-def _none(stage: Stage, what: str, pgs: Sequence[str]) -> None:
-    stage.recorder.observe(what, got=len(pgs), wanted=0, first=list(pgs[:_SHOWN]))
-
-
-LOOKS: Mapping[str, tuple[Callable[[Stage], Any], str, str]] = {
-    "health": (health, "It is healthy as it stands.", "Reads the status once."),
-    "quorum": (quorum, "Every monitor takes part, and their clocks agree.", "Reads quorum and time-sync status."),
-    "versions": (versions, "All daemons are one version, of their machine's architecture.", "Reads their metadata."),
-    "replicas": (replicas, "Every PG has all its copies, each on another machine.", "Asks every PG's primary."),
-}
 
 SCENARIOS = tuple(
     Scenario(
-        name=f"standing.{name}",
+        name=f"standing.{look.__name__}",
         goal=goal,
         method=method,
         run=look,
         check="witnessed",
         topology=Topology(native=2, foreign=0),
     )
-    for name, (look, goal, method) in LOOKS.items()
+    for look, goal, method in (
+        (health, "The cluster is healthy as it stands.", "Reads the status once."),
+        (quorum, "Every monitor is in quorum, and their clocks agree.", "Reads quorum and time-sync status."),
+        (versions, "All daemons have one version and their machine's architecture.", "Reads their metadata."),
+        (replicas, "Every PG has all its copies, each on another machine.", "Asks every PG's primary."),
+    )
 )

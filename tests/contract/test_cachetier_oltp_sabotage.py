@@ -13,7 +13,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.guest.provider import uml
 from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.cachetier import flushed_ledger as brought
-from cephlab.suites.cachetier import tiers
+from cephlab.suites.cachetier import stand, tiers
 from cephlab.suites.cachetier.database import TOPOLOGY
 from cephlab.suites.cachetier.tiers import PoolPair
 from tests.contract.raising import raised, verdict_of
@@ -37,7 +37,7 @@ def test_a_tier_that_is_left_without_a_flush_takes_transactions_with_it(
 ) -> None:
     monkeypatch.setattr(tiers, "flush_evict", nothing)
     # What is left in the cache would turn it red by itself; whether the database's own loss is seen is asked here.
-    monkeypatch.setattr(brought, "cached", lambda _cluster, _pair: [])
+    monkeypatch.setattr(stand, "cached", lambda _cluster, _pair: [])
     scenario = Scenario("cachetier.hasty-oltp", "", "", brought.flushed, check="figures")
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL

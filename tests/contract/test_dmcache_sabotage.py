@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.home import Home
-from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, DmCacheMode
 from cephlab.lab.blockstack.mariadb import MariaDb
 from cephlab.lab.checks import Outcome
 from cephlab.lab.cluster.cluster import Cluster
@@ -33,7 +33,9 @@ def test_a_cache_that_is_dropped_without_a_flush(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CacheDevice, "flush", lambda cache, _timeout_s: _claims_clean(cache.status()))
-    scenario = Scenario("dmcache.hasty", "", "", partial(flush_and_detach, kind=Mode.WRITEBACK), check="witnessed")
+    scenario = Scenario(
+        "dmcache.hasty", "", "", partial(flush_and_detach, kind=DmCacheMode.WRITEBACK), check="witnessed"
+    )
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
     assert "the image, without its cache" in verdict.reason, verdict
@@ -54,7 +56,7 @@ def test_commits_that_are_acknowledged_before_they_are_written(
         return {**honest(database), **lax}
 
     monkeypatch.setattr(MariaDb, "options", careless)
-    scenario = Scenario("dmcache.careless", "", "", partial(cut_power, kind=Mode.WRITEBACK), check="witnessed")
+    scenario = Scenario("dmcache.careless", "", "", partial(cut_power, kind=DmCacheMode.WRITEBACK), check="witnessed")
     verdict = verdict_of(scenario, cluster, tmp_path)
     assert verdict.outcome is Outcome.FAIL
     assert any("committed transactions that are gone" in line for line in verdict.derivation), verdict

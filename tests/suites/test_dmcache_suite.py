@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.blockstack.dmcache import CacheDevice, Mode
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.blockstack.writecache import WriteCache, WritecacheStatus
 from cephlab.lab.checks import CHECKS, Outcome
@@ -90,7 +90,7 @@ def stand_with(cache: CacheDevice | WriteCache | None) -> Stand:
     ("kind", "wanted"),
     [
         (None, {"cache": "none", "block_bytes": 0, "room_bytes": 0}),
-        (Mode.WRITEBACK, {"cache": "writeback", "block_bytes": 32768, "room_bytes": 1 << 20}),
+        (DmCacheMode.WRITEBACK, {"cache": "writeback", "block_bytes": 32768, "room_bytes": 1 << 20}),
         ("other", {"cache": "writecache", "block_bytes": 0, "room_bytes": 1 << 20}),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_run_says_what_was_between_and_how_large_it_was(kind: str | None, want
     mapper, device = Mapper(cast("Any", None)), PurePosixPath("/dev/x")
     made = {
         None: None,
-        Mode.WRITEBACK: CacheDevice(mapper, "db", device, device, device, Mode.WRITEBACK, 64),
+        DmCacheMode.WRITEBACK: CacheDevice(mapper, "db", device, device, device, DmCacheMode.WRITEBACK, 64),
         "other": WriteCache(mapper, "db", device, device),
     }
     assert described(stand_with(made[kind]), None) == wanted

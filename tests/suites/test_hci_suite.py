@@ -43,7 +43,7 @@ def test_the_commands_are_the_papers_but_for_size_time_and_device() -> None:
 
 @pytest.mark.parametrize(("size", "wanted"), [("4K", 4096), ("4M", 4 << 20)])
 def test_sizes_are_in_the_papers_words(size: str, wanted: int) -> None:
-    assert papers.GuestSetting("x", "", "read", size).block_bytes == wanted
+    assert papers.GuestSetting("", "read", size).block_bytes == wanted
 
 
 def looks(*pairs: tuple[int, float]) -> list[DiskLook]:

@@ -15,7 +15,7 @@ import pytest
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.hci.hypervisor import inside, relay
-from cephlab.suites.hci.hypervisor.command import CacheMode, Order, RbdDisk, device, disk_id
+from cephlab.suites.hci.hypervisor.command import CacheMode, GuestOrder, RbdDisk, device, disk_id
 from cephlab.suites.hci.hypervisor.cost import spent
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
@@ -24,10 +24,10 @@ from cephlab.suites.hci.hypervisor.ledger import compare
 SEED, BLOCKS = 7, 64
 
 
-def order(*caches: CacheMode) -> Order:
+def order(*caches: CacheMode) -> GuestOrder:
     disks = tuple(RbdDisk("p", f"i{number}", cache) for number, cache in enumerate(caches))
     files = (PurePosixPath("/k"), PurePosixPath("/initrd"), PurePosixPath("/root.ext4"))
-    return Order("g0", Arch.X86_64, disks, PurePosixPath("/node/g0"), *files, image_root=PurePosixPath("/image"))
+    return GuestOrder("g0", Arch.X86_64, disks, PurePosixPath("/node/g0"), *files, image_root=PurePosixPath("/image"))
 
 
 def blockdevs(argv: list[str]) -> list[dict[str, object]]:
@@ -72,7 +72,7 @@ def test_drivers_and_firmware_are_the_images_own() -> None:
 def test_kvm_is_asked_for_only_where_it_is_known_to_boot() -> None:
     assert "kvm" not in order(CacheMode.NONE).argv()
     slow = order(CacheMode.NONE)
-    assert "kvm" in Order(**{**vars(slow), "kvm": True}).argv()
+    assert "kvm" in GuestOrder(**{**vars(slow), "kvm": True}).argv()
 
 
 def test_blocks_are_all_over_a_device_and_no_two_at_one_place() -> None:

@@ -1,1 +1,1 @@
-"""Guests that a host of the lab runs itself: QEMU, whose disk is an RBD image through its own librbd driver."""
+"""Guests that a host of the lab runs itself, in QEMU with RBD images as disks through its own librbd driver."""

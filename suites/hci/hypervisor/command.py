@@ -1,4 +1,4 @@
-"""What QEMU is started with: a guest's disk through its rbd driver, and how that disk is cached."""
+"""QEMU's command line: a guest with disks through the rbd driver, and their cache modes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.hci.hypervisor.inside import PORT
 
-_FIRST = "b"  # of the guest's letters; its root is the one before
+_FIRST = "b"  # letter of the guest's first RBD disk: /dev/vda is its root
 
 
 class CacheMode(StrEnum):
-    """QEMU's own names of a disk's cache modes; its rbd driver takes librbd's cache for all but NONE."""
+    """A disk's cache mode by QEMU's name; its rbd driver uses librbd's cache in all but NONE."""
 
     NONE = "none"
     WRITEBACK = "writeback"
@@ -25,13 +25,13 @@ class CacheMode(StrEnum):
 
     @property
     def flags(self) -> Mapping[str, bool]:
-        """The mode as `-blockdev` has it, see the table of cache modes in qemu-system(1)."""
+        """The mode as `-blockdev` takes it; see the table of cache modes in qemu-system(1)."""
         return {"direct": self is CacheMode.NONE, "no-flush": self is CacheMode.UNSAFE}
 
 
 @dataclass(frozen=True)
 class RbdDisk:
-    """An RBD image as a guest's disk. options: ceph options of this guest's client alone."""
+    """An RBD image as a guest's disk. options: Ceph options of this disk's client only."""
 
     pool: str
     image: str
@@ -39,14 +39,14 @@ class RbdDisk:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def blockdev(self, node: str, conf: PurePosixPath, user: str) -> dict[str, object]:
-        """The node of the block layer. The key is in the keyring that the conf names, on no command line."""
+        """QEMU's description of the disk. The key is in the keyring that the conf names, on no command line."""
         driver: dict[str, object] = {"driver": "rbd", "node-name": node, "pool": self.pool, "image": self.image}
         return {**driver, "conf": str(conf), "user": user, "cache": dict(self.cache.flags)}
 
 
 @dataclass(frozen=True)
-class Order:
-    """A guest to start. folder: its own, on the host; kernel, initramfs, root: files there; root: the host's own."""
+class GuestOrder:
+    """A guest to start. folder: its own, on the host; root: its disk image; image_root: where QEMU's files are."""
 
     name: str
     arch: Arch
@@ -62,12 +62,12 @@ class Order:
 
     @property
     def socket(self) -> PurePosixPath:
-        """Where the guest's agent is spoken to."""
+        """Socket of the guest's agent."""
         return self.folder / "s"
 
     @property
     def monitor(self) -> PurePosixPath:
-        """Where QEMU itself is spoken to."""
+        """Socket of QEMU's own monitor."""
         return self.folder / "m"
 
     def conf(self, number: int) -> PurePosixPath:
@@ -75,7 +75,7 @@ class Order:
         return self.folder / f"ceph{number}.conf"
 
     def env(self) -> dict[str, str]:
-        """Where QEMU's drivers are, as its image need not be the host's own root."""
+        """Where QEMU finds its drivers: its image need not be the host's root."""
         return {"QEMU_MODULE_DIR": str(self.image_root / "usr/lib" / self.arch.triplet / "qemu")}
 
     def argv(self) -> list[str]:
@@ -98,17 +98,17 @@ class Order:
 
 
 def disk_id(number: int) -> str:
-    """What QEMU calls a guest's RBD disk."""
+    """QEMU's name of a guest's RBD disk."""
     return f"rbd{number}"
 
 
 def device(number: int) -> str:
-    """What the guest calls it."""
+    """The guest's name of it."""
     return f"/dev/vd{chr(ord(_FIRST) + number)}"
 
 
 def machine(arch: Arch, image_root: PurePosixPath, *, kvm: bool) -> list[str]:
-    """A machine without anything that a server's disk does not need; its console is standard output."""
+    """A minimal machine, whose console is standard output."""
     accel = ["-accel", "kvm", "-cpu", "host"] if kvm else ["-accel", "tcg,thread=multi", "-cpu", CPU[arch]]
     argv = [program(arch), "-nodefaults", "-no-user-config", "-display", "none", "-M", BOARD[arch], *accel]
     for folder in ("qemu", "seabios"):
@@ -117,6 +117,6 @@ def machine(arch: Arch, image_root: PurePosixPath, *, kvm: bool) -> list[str]:
 
 
 def booted(arch: Arch, kernel: PurePosixPath, initramfs: PurePosixPath, words: Sequence[str] = ()) -> list[str]:
-    """The guest's kernel; words: more of its command line."""
+    """Boot a kernel with an initramfs. words: more of the kernel's command line."""
     line = " ".join((f"console={CONSOLE[arch]}", "quiet", "panic=-1", *words))
     return ["-kernel", str(kernel), "-initrd", str(initramfs), "-append", line]

@@ -1,4 +1,4 @@
-"""What a guest's QEMU has spent, thread by thread: the guest's processors apart from its disk's host side."""
+"""CPU time of a guest's QEMU by kind of thread: the guest's processors, and the host's side of its disk."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.telemetry.accounting import PROC, thread_kind
 
 GUEST = "CPU"
-"""QEMU's threads that are the guest's processors; emulated, where there is no KVM."""
+"""Names of threads that run the guest's processors start so; without KVM they emulate."""
 MACHINE = frozenset({"worker", "IO mon_iothread", "call_rcu"})
 """Threads that serve the machine and no RBD image: QEMU's pool for files, its monitor, its own housekeeping."""
 
 
 @dataclass(frozen=True)
 class QemuSpent:
-    """CPU seconds so far. threads: kind -> seconds; main: the kind of QEMU's first thread, which serves the machine."""
+    """CPU seconds so far. threads: kind -> seconds; main: kind of QEMU's first thread, which serves the machine."""
 
     threads: Mapping[str, float]
     main: str
 
     @property
     def disk_s(self) -> float:
-        """The host's side of the RBD disk: QEMU's thread for it, and librbd's. Native code, whatever the guest is."""
+        """Time for the RBD disk, in QEMU's thread for it and in librbd's: native code even where the guest is not."""
         others = MACHINE | {self.main}
         return sum(s for kind, s in self.threads.items() if not kind.startswith(GUEST) and kind not in others)
 
 
 def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
-    """What a QEMU has spent, to the nanosecond (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
+    """CPU time of a QEMU to the nanosecond (schedstat in the kernel's Documentation/scheduler/sched-stats.rst)."""
     threads: dict[str, float] = defaultdict(float)
     main = ""
     try:

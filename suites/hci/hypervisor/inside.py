@@ -1,7 +1,7 @@
-"""Runs in a guest as its first process, under the image's Python: programs, and blocks whose writing is acknowledged.
+"""Runs as a guest's first process, under the image's Python: runs programs, and writes blocks that it acknowledges.
 
-It answers one line of JSON for each line of JSON on a virtio port, and imports nothing of the lab. Its end is the
-guest's: the kernel panics without its first process, and QEMU is told not to start it again.
+It answers one line of JSON for each line of JSON on a virtio port, and imports nothing of the lab. When it ends, the
+guest ends: the kernel panics without its first process, and QEMU is told not to reboot.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from typing import Any
 PORT = "org.cephlab.agent"
 BLOCK_BYTES = 4096
 STRIDE = 2654435761
-"""Odd, so that it visits every block of a device with a power of two of them."""
+"""Odd, so that it visits every block of a device whose number of blocks is a power of two."""
 
 _ENVIRONMENT = {"HOME": "/tmp", "LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 
 def content(seed: int, number: int) -> bytes:
-    """What a block holds: it follows from its number, so that one that nobody wrote is seen."""
+    """Content of a block. It follows from the number, so that a block with any other content is noticed."""
     return hashlib.sha256(f"{seed}/{number}".encode()).digest() * (BLOCK_BYTES // 32)
 
 
 def place(seed: int, number: int, blocks: int) -> int:
-    """Where a block is: all over the device, no two at one place. blocks: of the device, a power of two."""
+    """Offset of a block: all over the device, no two at the same place. blocks: on the device, a power of two."""
     return (seed + number * STRIDE) % blocks * BLOCK_BYTES
 
 
 class BlockWriter:
-    """Writes past the guest's own page cache, so that what is not flushed waits in QEMU or below."""
+    """Writes past the guest's page cache, so that unflushed writes wait in QEMU or below."""
 
     def __init__(self, device: str) -> None:
         self.file = os.open(device, os.O_RDWR | os.O_DIRECT)
         self.buffer = mmap.mmap(-1, BLOCK_BYTES)  # direct I/O takes whole pages
 
     def write(self, request: Mapping[str, Any]) -> int:
-        """Blocks first..first+count; then a flush where it is asked for. How many were written."""
+        """Write `count` blocks from `first` on, then flush if asked to; returns how many were written."""
         seed, first, count = int(request["seed"]), int(request["first"]), int(request["count"])
         for number in range(first, first + count):
             self.buffer[:] = content(seed, number)
@@ -54,7 +54,7 @@ class BlockWriter:
 
 
 def run(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A program to its end: its status and both outputs."""
+    """Run a program to its end; returns its status and both outputs."""
     done = subprocess.run(
         request["argv"], capture_output=True, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, check=False, cwd="/tmp"
     )
@@ -62,7 +62,7 @@ def run(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
-    """What it can be asked for."""
+    """The requests that it answers, by name."""
     writers: dict[str, BlockWriter] = {}
 
     def write(request: Mapping[str, Any]) -> int:
@@ -75,17 +75,17 @@ def operations() -> Mapping[str, Callable[[Mapping[str, Any]], Any]]:
 
 
 def answer(known: Mapping[str, Callable[[Mapping[str, Any]], Any]], line: bytes) -> bytes:
-    """The answer to one line, an error of the system's among them."""
+    """The answer to one line; an error of the system is an answer too."""
     request = json.loads(line)
     try:
-        said = {"ok": known[request["op"]](request)}
+        reply = {"ok": known[request["op"]](request)}
     except OSError as error:
-        said = {"error": f"{type(error).__name__}: {error}"}
-    return json.dumps(said).encode() + b"\n"
+        reply = {"error": f"{type(error).__name__}: {error}"}
+    return json.dumps(reply).encode() + b"\n"
 
 
 def port() -> Path:
-    """The device of the port that the lab is at, once there is one."""
+    """Wait for the port to the lab, and return its device."""
     while True:
         for name in Path("/sys/class/virtio-ports").glob("*/name"):
             if name.read_text().strip() == PORT:
@@ -97,11 +97,11 @@ def main() -> None:
     """Answer until the lab hangs up."""
     known = operations()
     with port().open("r+b", buffering=0) as link:
-        held = b""
+        pending = b""
         while data := link.read(1 << 16):
-            held += data
-            while b"\n" in held:
-                line, _, held = held.partition(b"\n")
+            pending += data
+            while b"\n" in pending:
+                line, _, pending = pending.partition(b"\n")
                 left = memoryview(answer(known, line))
                 while left:
                     left = left[link.write(left) :]

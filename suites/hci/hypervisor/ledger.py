@@ -1,4 +1,4 @@
-"""Blocks that a guest writes and flushes, acknowledged outside of it, and whether they are on the image afterwards."""
+"""Blocks that a guest writes and flushes, recorded outside of it, and whether they are on the image afterwards."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
 
 MOST_AT_ONCE = 6
 FLUSHED_SHARE = 0.3
-"""Of the requests: the rest leaves what it wrote where the cache mode lets it wait."""
+"""Share of requests that flush; after the others, data waits where the cache mode lets it."""
 _ANSWER_S = 240.0
 _JOIN_S = 300.0
 
 
 @dataclass(frozen=True)
 class WrongBlocks:
-    """What is wrong with an image, by numbers of blocks; unacknowledged: blocks there that nobody was promised."""
+    """What is wrong with an image, by numbers of blocks. unacknowledged: blocks there that were not promised."""
 
     lost: tuple[int, ...]
     made_up: tuple[str, ...]
@@ -28,7 +28,7 @@ class WrongBlocks:
 
 
 def compare(data: bytes, seed: int, begun: int, promised: int) -> WrongBlocks:
-    """data: the whole image, which was empty; begun, promised: blocks 0.. that were sent, that have to be there."""
+    """Compare an image, empty at first, with a ledger. begun, promised: how many blocks were sent, must be there."""
     blocks = len(data) // BLOCK_BYTES
     where = {place(seed, number, blocks): number for number in range(begun)}
     lost, made_up, more = [], [], 0
@@ -46,9 +46,9 @@ def compare(data: bytes, seed: int, begun: int, promised: int) -> WrongBlocks:
 
 @dataclass
 class BlockLedger:
-    """What one guest was asked to write to its first disk, in order. size_bytes: of that disk, a power of two.
+    """Numbered blocks that one guest writes to a disk, in order. size_bytes: of that disk, a power of two.
 
-    begun, written, flushed: blocks 0.. that were sent, acknowledged, and covered by a flush that was acknowledged.
+    begun, written, flushed: how many blocks were sent, acknowledged, and covered by an acknowledged flush.
     """
 
     guest: HostedGuest
@@ -67,7 +67,7 @@ class BlockLedger:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Write until the block ends; a guest that goes away ends it silently."""
+        """Write for the length of a block; the end of the guest ends it silently."""
         worker = threading.Thread(target=self._work, daemon=True)
         worker.start()
         try:
@@ -77,7 +77,7 @@ class BlockLedger:
             worker.join(timeout=_JOIN_S)
 
     def flush_no_more(self) -> None:
-        """What is written from now on stays where the cache mode lets it wait."""
+        """From now on, leave written data where the cache mode lets it wait."""
         self._unflushed.set()
 
     def _work(self) -> None:
@@ -86,10 +86,10 @@ class BlockLedger:
                 flush = self.rng.random() < FLUSHED_SHARE and not self._unflushed.is_set()
                 self.step(self.rng.randint(1, MOST_AT_ONCE), flush=flush)
         except GuestGone:
-            return  # what it was about to acknowledge, nobody was promised
+            return  # the request under way was not acknowledged, so that nothing was promised
 
     def step(self, count: int, *, flush: bool) -> None:
-        """Write some blocks, and flush them with all before where that is asked for."""
+        """Write some blocks. flush: then flush them and all before."""
         first, self.begun = self.begun, self.begun + count
         request = {"seed": self.seed, "first": first, "count": count, "flush": flush}
         blocks = self.size_bytes // BLOCK_BYTES

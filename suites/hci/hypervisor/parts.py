@@ -1,4 +1,4 @@
-"""What guests of a host start from: a kernel, an initramfs with the agent, and the host's own image as a disk."""
+"""The files that a host's guests boot from: a kernel, an initramfs with the agent, and the host's image as a disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cephlab.suites.hci.hypervisor import inside
 from cephlab.suites.hci.hypervisor.command import booted, device, machine
 
 KERNEL = "cloud"
-"""Debian's for virtual machines: virtio and ext4 are in it or beside it."""
+"""Debian's kernel for virtual machines, with virtio and ext4 built in or as modules."""
 _MODULES = ("virtio_pci", "virtio_console", "virtio_blk", "ext4")
 _SOURCE = Path(inside.__file__)
 
@@ -59,7 +59,7 @@ class GuestFiles:
 
 
 def supply(home: Home, host: Host, image: Image) -> GuestFiles:
-    """Bring them to a host; what it sees of this machine's own files already stays where it is."""
+    """Copy the files to a host; those that it already sees at this machine's own path are used in place."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
     root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
     executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
@@ -82,7 +82,7 @@ def initramfs(home: Home, kernel: Kernel) -> Path:
 
 
 def _kvm(home: Home, host: Host, kernel: Kernel, executable: PurePosixPath, start: PurePosixPath) -> bool:
-    """Whether KVM boots the guest's own kernel there: a /dev/kvm that does not is none."""
+    """Whether KVM boots the guest's kernel there; a /dev/kvm alone does not prove it."""
     if not host.exists(PurePosixPath("/dev/kvm")):
         return False
 

@@ -1,7 +1,7 @@
-"""Runs on a host, under the image's Python: carries lines between the lab and a socket of QEMU's on that host.
+"""Runs on a host, under the image's Python: carries lines between the lab and a socket of QEMU on that host.
 
-With `monitor` behind the socket's path it speaks to QEMU's monitor: its greeting and its events answer nothing that was
-asked, and are left out.
+With `monitor` after the socket's path, the socket is that of QEMU's monitor. Its greeting and its events answer no
+request, and are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 
 
 def outward(link: socket.socket, *, monitor: bool) -> None:
-    """What is said there, until it is gone; then this program is of no use any more."""
+    """Print the socket's lines until it closes, then end this program."""
     for line in link.makefile("rb"):
         if not (monitor and {"QMP", "event"} & json.loads(line).keys()):
             sys.stdout.buffer.write(line)
@@ -23,7 +23,7 @@ def outward(link: socket.socket, *, monitor: bool) -> None:
 
 
 def main() -> None:
-    """Until the lab closes its end."""
+    """Carry lines until the lab closes its end."""
     link = socket.socket(socket.AF_UNIX)
     link.connect(sys.argv[1])
     monitor = sys.argv[2:] == ["monitor"]

@@ -11,8 +11,8 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, NotReached
 from cephlab.lab.base.process import Result
-from cephlab.lab.blockstack.diskstats import Traffic, parse_diskstats
-from cephlab.lab.blockstack.dmcache import CacheDevice, Mode, check_metadata, metadata_bytes, parse_status
+from cephlab.lab.blockstack.diskstats import DiskTraffic, parse_diskstats
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, check_metadata, metadata_bytes, parse_status
 from cephlab.lab.blockstack.mapper import Mapper, delayed
 from cephlab.lab.blockstack.mariadb import DatabaseDown, MariaDb, Settings
 from cephlab.lab.blockstack.writecache import WriteCache, parse_writecache
@@ -79,7 +79,7 @@ def mapper(**answers: str) -> tuple[Mapper, FakeHost]:
     return Mapper(cast("Host", host)), host
 
 
-def cache_on(found: Mapper, mode: Mode = Mode.WRITEBACK) -> CacheDevice:
+def cache_on(found: Mapper, mode: DmCacheMode = DmCacheMode.WRITEBACK) -> CacheDevice:
     slow, fast, meta = (Mapper.path(name) for name in ("slow", "fast", "meta"))
     return CacheDevice(found, "db", slow, fast, meta, mode)
 
@@ -164,8 +164,8 @@ def test_a_write_cache_is_flushed_before_its_last_status_is_taken() -> None:
 
 def test_traffic_is_counted_in_bytes_and_since_a_moment() -> None:
     found = parse_diskstats(DISKSTATS)[253, 0]
-    assert found == Traffic(182, 9232 * 512, 1130, 41856 * 512)
-    assert found.since(Traffic(180, 0, 1000, 0)).writes == 130
+    assert found == DiskTraffic(182, 9232 * 512, 1130, 41856 * 512)
+    assert found.since(DiskTraffic(180, 0, 1000, 0)).writes == 130
 
 
 @dataclass

@@ -43,7 +43,7 @@ ENTRIES = (
 
 
 def test_what_a_log_holds() -> None:
-    found = program.survey(program.Log(log_of(*ENTRIES)))
+    found = program.survey(program.WriteLog(log_of(*ENTRIES)))
     assert found == {"entries": 8, "bytes": (4 * 8 + 3) * SECTOR, "flushes": 3, "marks": {"cut": 5}}
 
 
@@ -59,14 +59,14 @@ def test_what_a_log_holds() -> None:
 )
 def test_a_replay_stops_where_it_should(until: int, wanted: bytes) -> None:
     disk = io.BytesIO(block(b".", 24))
-    program.replay(program.Log(log_of(*ENTRIES)), disk, 0, until)
+    program.replay(program.WriteLog(log_of(*ENTRIES)), disk, 0, until)
     assert disk.getvalue() == wanted
 
 
 def test_step_by_step_is_the_same_as_at_once() -> None:
     at_once, in_steps = io.BytesIO(bytes(24 * SECTOR)), io.BytesIO(bytes(24 * SECTOR))
-    wrote = program.replay(program.Log(log_of(*ENTRIES)), at_once, 0, 8)
-    parts = [program.replay(program.Log(log_of(*ENTRIES)), in_steps, first, first + 2) for first in (0, 2, 4, 6)]
+    wrote = program.replay(program.WriteLog(log_of(*ENTRIES)), at_once, 0, 8)
+    parts = [program.replay(program.WriteLog(log_of(*ENTRIES)), in_steps, first, first + 2) for first in (0, 2, 4, 6)]
     assert sum(parts) == wrote == 5
     assert in_steps.getvalue() == at_once.getvalue()
 
@@ -74,13 +74,13 @@ def test_step_by_step_is_the_same_as_at_once() -> None:
 def test_a_discard_has_no_data_in_the_log() -> None:
     discard = program.ENTRY.pack(8, 8, program.DISCARD, 0).ljust(SECTOR, b"\0")
     disk = io.BytesIO(block(b"x", 24))
-    program.replay(program.Log(log_of(discard, entry(16, block(b"z")))), disk, 0, 9)
+    program.replay(program.WriteLog(log_of(discard, entry(16, block(b"z")))), disk, 0, 9)
     assert disk.getvalue() == block(b"x") + bytes(8 * SECTOR) + block(b"z")
 
 
 def test_a_device_without_a_log_is_refused() -> None:
     with pytest.raises(SystemExit, match="no log of dm-log-writes"):
-        program.Log(log_of(magic=0))
+        program.WriteLog(log_of(magic=0))
 
 
 def test_the_program_on_devices(tmp_path: Path) -> None:
