@@ -38,7 +38,7 @@ _KINDS: tuple[type[Fault], ...] = (
 )
 
 FAULTS: Mapping[str, type[Fault]] = {kind.name: kind for kind in _KINDS}
-"""Every fault there is, by name."""
+"""Every fault by its name."""
 
 __all__ = [
     "FAULTS",
