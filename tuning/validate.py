@@ -128,8 +128,8 @@ def _compare(
     figure: Published,
     made: dict[Shape, Prediction | SpecError],
 ) -> Comparison:
-    if figure.rebuild is not None:
-        lost = figure.rebuild
+    if figure.recovery is not None:
+        lost = figure.recovery
         again = recovery_time(profile, lost.data_bytes, nodes_lost=lost.nodes_lost, nodes=lost.nodes, share=lost.share)
         return Comparison(name, figure, again.seconds, again.limit, "")
     if figure.shape is None:
