@@ -15,7 +15,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.clients import Clients
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch
-from cephlab.lab.telemetry.meter import COUNT, Client, Meter
+from cephlab.lab.telemetry.meter import COUNT, LoadClient, Meter
 from cephlab.lab.telemetry.place import Say
 from cephlab.lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
 from cephlab.lab.telemetry.readings import Reading, Spent, spent
@@ -127,7 +127,7 @@ class Bench:
         )
         self.clock.sleep(LOG_LAG_S)
 
-    def loaded(self, looks: list[Look], running: Sequence[Client], load: Load, idle: Rates, why: str) -> Loaded:
+    def loaded(self, looks: list[Look], running: Sequence[LoadClient], load: Load, idle: Rates, why: str) -> Loaded:
         """The load told to end, and what the looks at it show; why: no more looks were taken."""
         self.meter.unfollow()
         results = ended(running)
@@ -147,9 +147,9 @@ class Bench:
         )
 
     @contextmanager
-    def running(self, load: Load, longest_s: float) -> Iterator[list[Client]]:
+    def running(self, load: Load, longest_s: float) -> Iterator[list[LoadClient]]:
         """The clients, loading for as long as the block lasts; longest_s: at most, when nothing waits for the CPU."""
-        running: list[Client] = []
+        running: list[LoadClient] = []
         self.clients.ready()
         try:
             for number in range(load.clients):
@@ -161,13 +161,13 @@ class Bench:
             for client in running:
                 client.kill()
 
-    def ramp(self, running: Sequence[Client], start: float) -> None:
+    def ramp(self, running: Sequence[LoadClient], start: float) -> None:
         """Until requests arrive, and then as long as the plan wants."""
         self.arrive(running, start, LEAST_OPERATIONS)
         self.meter.follow(running)
         self.clock.sleep(self.plan.ramp_s)
 
-    def arrive(self, running: Sequence[Client], start: float, least: int = 1) -> None:
+    def arrive(self, running: Sequence[LoadClient], start: float, least: int = 1) -> None:
         """Wait until so many requests of each client were answered. start: requests before."""
 
         def arrived() -> float:
@@ -180,7 +180,7 @@ class Bench:
             what="the first requests of the clients",
         )
 
-    def must_run(self, running: Sequence[Client]) -> None:
+    def must_run(self, running: Sequence[LoadClient]) -> None:
         """LabBroken when a client has ended, DaemonDied when a daemon has."""
         for client in running:
             if not client.process.alive():
@@ -207,7 +207,7 @@ class Bench:
         )
 
 
-def ended(running: Sequence[Client]) -> tuple[FioResult, ...]:
+def ended(running: Sequence[LoadClient]) -> tuple[FioResult, ...]:
     """Every client told to end, with what it did."""
     for client in running:
         client.process.signal(signal.SIGINT)

@@ -11,7 +11,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, emptied
 from cephlab.lab.providers.host import Host
 from cephlab.lab.telemetry.demand import Role
-from cephlab.lab.telemetry.meter import Client, Metered
+from cephlab.lab.telemetry.meter import LoadClient, Metered
 from cephlab.lab.telemetry.plan import Plan
 from cephlab.lab.workloads import fio, radosbench, s3
 from cephlab.lab.workloads.fio import FioJob
@@ -29,7 +29,7 @@ FULL_PERCENT = 60.0
 class Clients(Protocol):
     """The clients of a plan's load, ready to be started."""
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         """Start the client of that number, with so many requests in flight, for so long unless it is ended."""
         ...
 
@@ -72,7 +72,7 @@ class BlockClients(_InPlace):
     images: tuple[BlockImage, ...]
     lenders: Mapping[str, Host] | None = None
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         host, job = self.cluster.hosts[self.plan.nodes[number]], self._job(number, depth, runtime_s)
         if self.lenders is None:
             return fio.start(host, job)
@@ -107,7 +107,7 @@ class ObjectClients:
     plan: Plan
     gateway: Gateway
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         host = self.cluster.hosts[self.plan.nodes[number]]
         return s3.start(host, self.gateway, replace(job_of(self.plan), depth=depth, runtime_s=runtime_s))
 
@@ -140,7 +140,7 @@ class PassClients(_InPlace):
     cluster: Cluster
     plan: Plan
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         return radosbench.start(self.cluster.hosts[self.plan.nodes[number]], self.job(number, "seq", depth, runtime_s))
 
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
