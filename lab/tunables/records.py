@@ -1,4 +1,4 @@
-"""What a tuning found before it changed anything: written first, so that a killed run can still be reverted."""
+"""The state before a tuning changed anything: written first, so that a killed run can still be reverted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Before:
     options: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     def knobs(self) -> frozenset[str]:
-        """Names of what it covers, to tell whether two tunings touch the same."""
+        """Names of what it covers, to tell whether two tunings touch the same settings."""
         names = {*self.files, *(f"{section}/{key}" for section, key in self.options)}
         return frozenset(f"{self.where}:{name}" for name in names | ({"swap"} if self.swaps is not None else set()))
 
@@ -61,7 +61,7 @@ class Records:
         return next((record for record in self.all() if record.tuning == tuning), None)
 
     def write(self, record: Record) -> None:
-        """Put it on the disk, for good, before anything is changed."""
+        """Write it to the disk durably, before anything is changed."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         scratch = self.folder / f".{record.tuning}.{os.getpid()}"
         with scratch.open("w") as sink:
