@@ -16,10 +16,8 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from cephlab.lab.faults.daemons import NOTHING
-from cephlab.lab.faults.fault import Aftermath, Layout, Sign, look_for
+from cephlab.lab.faults.fault import Aftermath, Fault, Layout, Sign, look_for
 from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, repair
-from cephlab.lab.spec.clusterspec import Capability
 
 CANARY_POOL = "canary"
 CANARY = "canary"
@@ -28,14 +26,13 @@ CANARY_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class OneCopy:
+class OneCopy(Fault):
     """A fault of one copy of an object.
 
     pool, object: of a replicated pool; by default the fault makes its own pool and object. copy: 0 is the primary's, 1
     the first replica's, and so on. seed: of that object's content.
     """
 
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     copy: int = 0
     pool: str = CANARY_POOL
     object: str = CANARY

@@ -16,23 +16,20 @@ from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.fault import Layout, Sign, look_for, until_healed
+from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
 from cephlab.lab.faults.processes import stopped
 from cephlab.lab.services import SERVICES, service_of
-from cephlab.lab.spec.clusterspec import Capability
 
 _LOOK_S = 0.5
 
-NOTHING: frozenset[Capability] = frozenset()
 _MAJORITY = 3
 """With this many monitors or more, one can be lost and the others still have a quorum."""
 
 
 @dataclass(frozen=True)
-class OneDaemon:
+class OneDaemon(Fault):
     """A fault of one daemon, proved when the cluster misses that daemon."""
 
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     daemon: str
 
     @property
@@ -78,11 +75,10 @@ class PauseDaemon(OneDaemon):
 
 
 @dataclass(frozen=True)
-class KillTogether:
+class KillTogether(Fault):
     """SIGKILL to several daemons within a few milliseconds, before any of them can tell another."""
 
     name: ClassVar[str] = "kill-together"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     daemons: tuple[str, ...]
 
     @property

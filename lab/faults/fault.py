@@ -58,7 +58,7 @@ class Fault(Protocol):
     """One way to break a target in a cluster. A frozen value that can be inflicted many times."""
 
     name: ClassVar[str]
-    needs: ClassVar[frozenset[Capability]]
+    needs: ClassVar[frozenset[Capability]] = frozenset()
     """What the provider must be able to do."""
 
     @property

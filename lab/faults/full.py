@@ -10,9 +10,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.daemons import NOTHING
-from cephlab.lab.faults.fault import Layout, Sign, look_for
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for
 
 
 class Level(StrEnum):
@@ -35,14 +33,13 @@ _STEP = 0.8
 
 
 @dataclass(frozen=True)
-class FullDisks:
+class FullDisks(Fault):
     """Ceph's thresholds are set below what the disks hold already, so every OSD counts as this full.
 
     A disk of the lab is 10 GiB and sparse: filling it would take minutes and test nothing more of Ceph.
     """
 
     name: ClassVar[str] = "full-disks"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     level: Level = Level.FULL
 
     @property

@@ -12,14 +12,14 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.daemons import down
-from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for, until_healed
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for, until_healed
 from cephlab.lab.faults.nodes import OneNode, cannot, strikeable
 from cephlab.lab.providers.base import CutsLinks, SlowsNetwork
 from cephlab.lab.spec.clusterspec import MIB, Capability
 
 
 @dataclass(frozen=True)
-class Partition:
+class Partition(Fault):
     """Two sets of nodes no longer reach each other; one_way: only what `away` sends is lost.
 
     Nodes in neither set reach both. Packets are dropped silently, as by a failing switch, so Ceph notices by timeouts

@@ -13,9 +13,8 @@ from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.daemons import NOTHING, decides, down, each_at_once, start_at_once
-from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.faults.daemons import decides, down, each_at_once, start_at_once
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for
 
 
 def cannot(cluster: Cluster, what: str) -> LabBroken:
@@ -24,7 +23,7 @@ def cannot(cluster: Cluster, what: str) -> LabBroken:
 
 
 @dataclass(frozen=True)
-class OneNode:
+class OneNode(Fault):
     """A fault of one node that has an OSD; the node is the failure domain."""
 
     node: str
@@ -42,7 +41,6 @@ class KillNode(OneNode):
     """A machine stops at once; its disks keep what was written to them."""
 
     name: ClassVar[str] = "kill-node"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
 
     @property
     def target(self) -> str:

@@ -13,13 +13,13 @@ from cephlab.lab.ceph.daemon import forget_emptied_crashes
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.daemons import each_at_once, start_at_once
-from cephlab.lab.faults.fault import Layout, Sign, layout_of
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of
 from cephlab.lab.faults.nodes import switch_off
 from cephlab.lab.spec.clusterspec import Capability
 
 
 @dataclass(frozen=True)
-class PowerCut:
+class PowerCut(Fault):
     """Machines end without notice to their own kernels: page caches and in-flight I/O are lost.
 
     Killing daemons does not do that: what a daemon wrote stays in its kernel's cache. The machine of the lab's client

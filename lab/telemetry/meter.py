@@ -20,7 +20,7 @@ from cephlab.lab.providers.base import RunsMachines
 from cephlab.lab.providers.host import Host, HostProcess, has_own_kernel
 from cephlab.lab.telemetry import accounting, counters
 from cephlab.lab.telemetry.account_program import clock_s
-from cephlab.lab.telemetry.accountants import Account, Here, Kernel, Teller, There, busy_cpu_s, pid_here
+from cephlab.lab.telemetry.accountants import Account, Accountant, Here, Teller, There, busy_cpu_s, pid_here
 from cephlab.lab.telemetry.demand import OSD_ROLES, Role
 from cephlab.lab.telemetry.instructions import Instructions
 from cephlab.lab.telemetry.readings import Reading
@@ -68,7 +68,7 @@ class Meter:
     count: Callable[[Sequence[int]], Instructions] | None = None
     _counted: dict[Role, Instructions] = field(default_factory=dict)
     _trees: dict[str, dict[Role, tuple[int, ...]]] = field(default_factory=dict)
-    _kernels: dict[str, Kernel] = field(default_factory=dict)
+    _kernels: dict[str, Accountant] = field(default_factory=dict)
     _tellers: dict[str, Teller] = field(default_factory=dict)
     _clients: tuple[LoadClient, ...] = ()
     _ahead_s: dict[str, float] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Meter:
         if self.count is not None and role in (*OSD_ROLES, Role.CLIENT) and pids:
             self._counted[role] = self.count(pids)
 
-    def _kernel(self, host: Host) -> Kernel:
+    def _kernel(self, host: Host) -> Accountant:
         known = self._kernels.get(host.name)
         if known is None:
             machine = self._machine(host)

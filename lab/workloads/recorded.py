@@ -172,20 +172,13 @@ class RecordedLoad:
     def _config(self, index: int, mode: str, files: Mapping[str, PurePosixPath]) -> dict[str, Any]:
         load = self.load
         return {
+            **asdict(load),
             "mode": mode,
             "load": load.name,
-            "kind": load.kind,
-            "pool": load.pool,
             "client": index,
             "clients": len(load.nodes),
-            "keys": load.keys,
-            "workers": load.workers,
             "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
-            "read_share": load.read_share,
-            "pause_s": load.pause_s,
-            "seed": load.seed,
             "first_version": (self._runs << _RUN_BITS) + 1,
-            "acknowledge_early": load.acknowledge_early,
             "options": {**_OPTIONS, **load.options, **self._limits(mode)},
             "connect_s": _START_S,
             "drain_s": _DRAIN_S,

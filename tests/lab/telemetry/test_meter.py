@@ -114,13 +114,13 @@ def test_what_a_host_is_asked_for_is_the_harnesss_own(teller: Teller) -> None:
 def test_a_process_that_ended_is_trouble_and_one_that_is_hidden_is_named(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(LabBroken, match="n0 does not tell"):
+    with pytest.raises(LabBroken, match="what is spent on n0 cannot be read"):
         There(teller).read({Role.PRIMARY: (4_000_001,)})
     answer = b'{"error": "PermissionError: /proc/1/io", "own_s": 0.0}'
     channel = SimpleNamespace(ask=lambda _line, timeout_s: answer, alive=lambda: True, close=lambda: None)
     hidden = Teller(teller.host)
     monkeypatch.setattr(hidden, "_channel", channel)
-    with pytest.raises(Unavailable, match="not told to this user"):
+    with pytest.raises(Unavailable, match="this user may not read"):
         hidden.ask("read")
 
 

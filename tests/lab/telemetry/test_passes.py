@@ -120,7 +120,7 @@ def test_its_clients_write_what_they_read_and_are_not_lent_programs() -> None:
     written, read = clients.job(0, "write", 16, 600.0), clients.job(0, SEQ, 16, 600.0)
     assert written.run == read.run
     assert "--max-objects" in written.arguments()
-    with pytest.raises(SpecError, match="do not run beside each other"):
+    with pytest.raises(SpecError, match="do not run side by side"):
         clients.lent({"client": cast("Host", host)})
     ended = CliRunner().invoke(app, ["measure", "--json", "--op", "seq:4M", "--size", "1G", "--beside", "same"])
     assert ended.exit_code == 2
