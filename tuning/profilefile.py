@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,7 @@ from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
-from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
+from cephlab.tuning.tables import Count, Text, TomlTable, read_toml, refuse_twice
 
 SHIPPED = Path(__file__).with_name("profiles")
 THIS_MACHINE = "this-machine"
@@ -38,11 +36,11 @@ class _Profile(TomlTable):
 
     @model_validator(mode="after")
     def _sound(self) -> _Profile:
-        _once("nodes.name and clients.name", [machine.name for machine in (*self.nodes, *self.clients)])
+        refuse_twice("nodes.name and clients.name", [machine.name for machine in (*self.nodes, *self.clients)])
         if not any(node.data_disks for node in self.nodes):
             raise ValueError("nodes.disks: at least one node with a data disk")
         for number, node in enumerate(self.nodes):
-            _once(f"nodes.{number}: disks.name", [disks.name for disks in node.disks])
+            refuse_twice(f"nodes.{number}: disks.name", [disks.name for disks in node.disks])
             if node.metadata_disks and not node.data_disks:
                 raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
         for number, client in enumerate(self.clients):
@@ -58,12 +56,6 @@ class _Profile(TomlTable):
         values = {**vars(self), **vars(self.network)}
         del values["network"]
         return Profile(**values)
-
-
-def _once(what: str, names: Sequence[str]) -> None:
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
-        raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
 
 
 def load_profile(path: Path) -> Profile:

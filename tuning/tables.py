@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -20,6 +21,13 @@ class TomlTable(BaseModel):
     """A table of a file. An unknown key is refused, as it is a typing error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def refuse_twice(what: str, names: Sequence[str]) -> None:
+    """ValueError where a name stands more than once."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
 
 
 def read_toml(path: Path, build: Callable[[Any], T], what: str, hint: str = "") -> T:

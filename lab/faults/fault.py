@@ -169,6 +169,11 @@ def until_healed(strike: Callable[[], object], heal: Callable[[], object]) -> It
         heal()
 
 
+def health_sign(cluster: Cluster, check: str) -> Sign:
+    """Proof by a health check of Ceph."""
+    return look_for(f"health check {check}", lambda: int(cluster.status().has(check)), patience=cluster.patience)
+
+
 def look_for(
     what: str, probe: Callable[[], float], *, least: float = 1, timeout_s: float = SIGN_S, patience: float = 1.0
 ) -> Sign:

@@ -10,7 +10,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for
+from cephlab.lab.faults.fault import Fault, Layout, Sign, health_sign
 
 
 class Level(StrEnum):
@@ -66,11 +66,7 @@ class FullDisks(Fault):
                 set_threshold(cluster, level, before[level])
 
     def sign(self, cluster: Cluster) -> Sign:
-        return look_for(
-            f"health check {self.level.health}",
-            lambda: int(cluster.status().has(self.level.health)),
-            patience=cluster.patience,
-        )
+        return health_sign(cluster, self.level.health)
 
 
 def thresholds(cluster: Cluster) -> dict[Level, float]:

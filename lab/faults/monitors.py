@@ -13,7 +13,7 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.daemons import OneDaemon, missed
-from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.faults.fault import Layout, Sign, health_sign
 from cephlab.lab.images.shim import compiler
 
 SKEW = "skew.c"
@@ -60,11 +60,7 @@ class ClockSkew(OneMonitor):
             _restart(cluster, daemon)
 
     def sign(self, cluster: Cluster) -> Sign:
-        return look_for(
-            "health check MON_CLOCK_SKEW",
-            lambda: int(cluster.status().has("MON_CLOCK_SKEW")),
-            patience=cluster.patience,
-        )
+        return health_sign(cluster, "MON_CLOCK_SKEW")
 
 
 def _restart(cluster: Cluster, daemon: Daemon) -> None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.providers.host import Channel, Host, HostProcess
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
@@ -75,8 +73,7 @@ class Here:
 
 def busy_cpu_s() -> float:
     """CPU seconds that the CPUs of this machine were not idle, since it was started."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
+    return accounting.busy_of((accounting.PROC / "stat").read_text().partition("\n")[0])
 
 
 def _packets_here(pids: Sequence[int]) -> dict[str, int]:

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.telemetry import counters
+from cephlab.lab.telemetry import account_program, counters
 from cephlab.lab.telemetry.account_program import clock_s, texts_of
 from cephlab.lab.telemetry.demand import Role
 
@@ -73,10 +71,8 @@ def together(usages: Iterable[Usage]) -> Usage:
 
 def tree(pid: int) -> tuple[int, ...]:
     """A process and everything below it, now; LabBroken when it has ended."""
-    try:
-        return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
-    except psutil.NoSuchProcess as error:
-        raise LabBroken(f"process {pid} ended while it was being measured", str(error)) from None
+    with _must_exist(pid):
+        return tuple(account_program.tree(pid))
 
 
 def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:

@@ -19,7 +19,7 @@ from cephlab.lab.telemetry.meter import COUNT, LoadClient, Meter
 from cephlab.lab.telemetry.place import Say
 from cephlab.lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
 from cephlab.lab.telemetry.readings import Reading, Spent, spent
-from cephlab.lab.telemetry.reference import Pace, Reference
+from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import FioResult, Progress
 
@@ -48,7 +48,7 @@ class Look:
     """The meter and the reference at one moment."""
 
     reading: Reading
-    pace: Pace
+    pace: ReferencePace
 
     @property
     def requests(self) -> float:

@@ -67,7 +67,9 @@ def measure(
         batches=loaded.batches,
         lower=low.batches if low else (),
         stopped=loaded.stopped,
-        linearity=_linearity(plan, loaded, low),
+        linearity=linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
+        if low
+        else "not asked: one load only",
         conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
     )
 
@@ -230,12 +232,6 @@ def explaining(loaded: Loaded) -> dict[str, float]:
     ]
     summed = counters.total(shares)
     return {name: round(value, 9) for name, value in sorted(summed.items()) if name.startswith(counters.EXPLAINING)}
-
-
-def _linearity(plan: Plan, loaded: Loaded, low: Loaded | None) -> str:
-    if low is None:
-        return "not asked: one load only"
-    return linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
 
 
 def not_native(cluster: Cluster) -> str | None:

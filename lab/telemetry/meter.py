@@ -216,17 +216,18 @@ def _machines_here(cluster: Cluster) -> RunsMachines | None:
     return lab if isinstance(lab, RunsMachines) else None
 
 
+def _processes_here(cluster: Cluster) -> bool:
+    return all(daemon.process is not None and daemon.process.pid for daemon in cluster.daemons.values())
+
+
 def runs_here(cluster: Cluster) -> bool:
     """Whether a cluster's daemons run on this machine: as its processes, or in virtual machines of it."""
-    daemons = cluster.daemons.values()
-    return _machines_here(cluster) is not None or all(
-        daemon.process is not None and daemon.process.pid for daemon in daemons
-    )
+    return _machines_here(cluster) is not None or _processes_here(cluster)
 
 
 def accounted_by(cluster: Cluster) -> str:
     """Whose clocks say what a cluster's daemons have spent, for a reader."""
-    if all(daemon.process is not None and daemon.process.pid for daemon in cluster.daemons.values()):
+    if _processes_here(cluster):
         return "this machine's kernel"
     if _machines_here(cluster) is not None:
         return "this machine's kernel, to the machines that its guests are"

@@ -43,13 +43,14 @@ def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: fl
     mean, base = float(np.mean(over)), float(np.mean(under))
     left = len(over) + len(under) - 2
     value = mean / base if base > 0 else math.inf
+    endless = Interval(value, 0.0, math.inf, left + 2, confidence)
     if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0:
-        return Interval(value, 0.0, math.inf, left + 2, confidence)
+        return endless
     quantile = float(stats.t.ppf((1 + confidence) / 2, left))
     var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
     doubt = quantile**2 * var_base / base**2
     if doubt >= 1:
-        return Interval(value, 0.0, math.inf, left + 2, confidence)
+        return endless
     half = quantile / base * math.sqrt(var * (1 - doubt) + value**2 * var_base)
     low, high = (value - half) / (1 - doubt), (value + half) / (1 - doubt)
     return Interval(value, max(0.0, low), high, left + 2, confidence)
