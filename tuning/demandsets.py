@@ -58,7 +58,8 @@ def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
 
 def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
     """Demands, and the shipped ones of any release that they lack, for publications: see `of_release`."""
-    return (*demands, *missing_from(demands, _shipped()))
+    shipped = [demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path)]
+    return (*demands, *missing_from(demands, shipped))
 
 
 def missing_from(measured: Sequence[Demand], others: Sequence[Demand]) -> tuple[Demand, ...]:
@@ -115,7 +116,3 @@ def _ago(path: Path) -> str:
         if count:
             return f"{count} {unit}{'s' if count > 1 else ''} ago"
     return "less than a minute ago"
-
-
-def _shipped() -> tuple[Demand, ...]:
-    return tuple(demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path))

@@ -31,7 +31,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Step:
+class ThrashStep:
     """Faults that hold together for hold_s seconds; then the cluster recovers and rests."""
 
     faults: tuple[Fault, ...]
@@ -45,7 +45,7 @@ class Step:
 
 def plan(
     layout: Layout, rng: Random, menu: Sequence[type[Fault]], *, domains: int = 1, pace: Pace | None = None
-) -> Iterator[Step]:
+) -> Iterator[ThrashStep]:
     """Endless steps, a pure function of the arguments and of the state of `rng`.
 
     domains: how many failure domains (nodes) may be struck at a time; every redundant pool must survive 1. A step
@@ -64,7 +64,7 @@ def plan(
         if not faults:
             names = ", ".join(kind.name for kind in menu)
             raise SpecError("no fault on the menu fits", f"menu: {names}; nodes: {', '.join(layout.nodes)}")
-        yield Step(tuple(faults), rng.uniform(*pace.hold_s), rng.uniform(*pace.rest_s))
+        yield ThrashStep(tuple(faults), rng.uniform(*pace.hold_s), rng.uniform(*pace.rest_s))
 
 
 def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -> bool:
@@ -78,7 +78,7 @@ def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -
 
 
 def thrash(
-    cluster: Cluster, recorder: Recorder, steps: Iterable[Step], *, seconds: float, pace: Pace | None = None
+    cluster: Cluster, recorder: Recorder, steps: Iterable[ThrashStep], *, seconds: float, pace: Pace | None = None
 ) -> int:
     """Carry out steps until the time is over; returns how many.
 

@@ -15,7 +15,7 @@ from cephlab.lab.providers.host import Channel, Host, HostProcess
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
 from cephlab.lab.telemetry import accounting, counters
 from cephlab.lab.telemetry.account_program import clock_s, namespace_of, networks_of
-from cephlab.lab.telemetry.accounting import Units, Usage
+from cephlab.lab.telemetry.accounting import KernelUnits, Usage
 from cephlab.lab.telemetry.demand import Role
 
 PROGRAM = Path(__file__).with_name("account_program.py")
@@ -175,7 +175,7 @@ class There:
         answer = self.teller.ask("read", pids=pids, address=address)
         # The way there is taken to be as long as the way back, as NTP does.
         at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
-        units = Units(1 / answer["ticks_s"], answer["page_bytes"])
+        units = KernelUnits(1 / answer["ticks_s"], answer["page_bytes"])
         usage = {role: _usage(answer, role_pids, units) for role, role_pids in trees.items()}
         account = Account(
             at_s=at_s,
@@ -227,7 +227,7 @@ def _added(before: Usage, now: Usage, part: Usage, own_s: float) -> Usage:
     )
 
 
-def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: Units) -> Usage:
+def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: KernelUnits) -> Usage:
     return accounting.together(
         accounting.of_texts(answer["texts"][str(pid)], answer["clocks"][str(pid)], units) for pid in pids
     )

@@ -22,14 +22,14 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Units:
+class KernelUnits:
     """What a kernel counts in: seconds of a clock tick, bytes of a page."""
 
     tick_s: float
     page_bytes: int
 
 
-HERE = Units(TICK_S, PAGE_BYTES)
+HERE = KernelUnits(TICK_S, PAGE_BYTES)
 
 _NUMBER = re.compile(r"[-:_]?\d+$")
 _LOOKS = 20
@@ -121,7 +121,7 @@ def _ended_children_s(pid: int, proc: Path) -> float:
     return (int(fields[13]) + int(fields[14])) * TICK_S
 
 
-def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Units = HERE) -> Usage:
+def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: KernelUnits = HERE) -> Usage:
     """Usage from the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
 
     cpu_s: a finer figure for the whole, to which user and system time are scaled.
@@ -142,7 +142,7 @@ def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Units 
     )
 
 
-def of_texts(texts: Mapping[str, Any], cpu_s: float, units: Units = HERE) -> Usage:
+def of_texts(texts: Mapping[str, Any], cpu_s: float, units: KernelUnits = HERE) -> Usage:
     """Usage from what `account_program.texts_of` gave, here or on a host. cpu_s: the process's clock."""
     spent: dict[str, float] = defaultdict(float)
     switches = 0
@@ -155,7 +155,7 @@ def of_texts(texts: Mapping[str, Any], cpu_s: float, units: Units = HERE) -> Usa
     return replace(whole, threads=dict(spent), switches=switches)
 
 
-def busy_of(line: str, units: Units = HERE) -> float:
+def busy_of(line: str, units: KernelUnits = HERE) -> float:
     """CPU seconds that a kernel's CPUs were not idle, from the first line of its /proc/stat (proc_stat(5))."""
     user, nice, system, _idle, _iowait, *rest = (int(word) for word in line.split()[1:])
     return (user + nice + system + sum(rest[:3])) * units.tick_s

@@ -44,7 +44,7 @@ come by time and not by operation."""
 
 
 @dataclass(frozen=True)
-class Change:
+class CostChange:
     """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be detected."""
 
     what: str
@@ -67,7 +67,7 @@ class Compared:
     """One operation on both sides."""
 
     operation: Operation
-    changes: tuple[Change, ...]
+    changes: tuple[CostChange, ...]
     verdict: Verdict
 
 
@@ -149,7 +149,7 @@ def incomparable(before: Measurement, after: Measurement) -> str | None:
     return None
 
 
-def _verdict(operation: Operation, changes: Sequence[Change], why_not: str | None) -> Verdict:
+def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: str | None) -> Verdict:
     name = operation_text(operation)
     if why_not is not None:
         outcome = Outcome.PASS if "beside" in why_not else Outcome.INCONCLUSIVE
@@ -162,7 +162,7 @@ def _verdict(operation: Operation, changes: Sequence[Change], why_not: str | Non
     )
 
 
-def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[Change]:
+def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[CostChange]:
     both = (covariates(before.batches), covariates(after.batches))
     starts = _common_starts(before, after)
     whole = _cpu(before.demand, WORKING)
@@ -242,7 +242,7 @@ class _Rule:
 
 def _change(
     what: str, values: Sequence[Sequence[float]], ratio: Ratio | None, resource: Resource, rule: _Rule
-) -> Iterator[Change]:
+) -> Iterator[CostChange]:
     before, after = values
     if ratio is None:
         return
@@ -250,7 +250,7 @@ def _change(
     outcome = judge(ratio.value, ratio.low, ratio.high, rule.found, rule.same) if rule.judged else None
     if rule.only_fails and outcome is not Outcome.FAIL:
         outcome = None
-    yield Change(what, means[0], means[1], ratio, outcome, resource, rule.found)
+    yield CostChange(what, means[0], means[1], ratio, outcome, resource, rule.found)
 
 
 def _cpu(demand: Demand, roles: Sequence[Role]) -> float:

@@ -62,14 +62,15 @@ def measure(
         put = partial(load_in_passes, bench) if plan.passes else bench.load
         loaded = put(plan.load, idle, plan.stop)
         low = put(plan.low, idle, plan.stop) if plan.low else None
+    linear = "not asked: one load only"
+    if low:
+        linear = linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
     return Measurement(
         demand=demand_of(cluster, plan, loaded, image_key),
         batches=loaded.batches,
         lower=low.batches if low else (),
         stopped=loaded.stopped,
-        linearity=linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
-        if low
-        else "not asked: one load only",
+        linearity=linear,
         conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
     )
 

@@ -87,7 +87,7 @@ def measure_beside(
                 rest = rest or [bench.idle() for bench in benches]
                 loads = load_both(benches, plan, starts.load_s, rest)
             for own, loaded in zip(loaded_by_side, loads, strict=True):
-                own.append(replace(loaded, batches=tuple(replace(batch, start=number) for batch in loaded.batches)))
+                own.append(numbered(loaded, number))
             decided = decide(batches_of(loaded_by_side[0]), batches_of(loaded_by_side[1]), calibrated(before, after))
             reason = enough(starts, number + 1, decided)
     names = " and ".join(side.cluster.name for side in sides)
@@ -141,6 +141,11 @@ def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequenc
             bench.loaded(own, clients, plan.load, idle, f"{load_s:g} s of each start")
             for bench, own, clients, idle in zip(benches, looks, running, rest, strict=True)
         ]
+
+
+def numbered(loaded: Loaded, start: int) -> Loaded:
+    """The same load, with the number of its start in every batch."""
+    return replace(loaded, batches=tuple(replace(batch, start=start) for batch in loaded.batches))
 
 
 def batches_of(loads: Sequence[Loaded]) -> tuple[Batch, ...]:

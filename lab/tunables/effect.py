@@ -10,7 +10,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.place import Say
-from cephlab.lab.tunables.settings import Change, Outcome, Setting
+from cephlab.lab.tunables.settings import Outcome, Setting, SettingChange
 from cephlab.lab.tunables.tune import Target, apply, revert
 
 
@@ -18,7 +18,7 @@ from cephlab.lab.tunables.tune import Target, apply, revert
 class Effect:
     """Three measurements. before, after: without the tuning; what differs between these is due to the machine."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     before: Measurement
     tuned: Measurement
     after: Measurement

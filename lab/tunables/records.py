@@ -35,7 +35,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Record:
+class TuningRecord:
     """One applied tuning. number: order in which tunings of one target were applied."""
 
     tuning: str
@@ -52,15 +52,15 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[TuningRecord]:
         """In the order of applying."""
         paths = self.folder.glob("*.json") if self.folder.is_dir() else ()
         return sorted((_read(path) for path in paths), key=lambda record: record.number)
 
-    def get(self, tuning: str) -> Record | None:
+    def get(self, tuning: str) -> TuningRecord | None:
         return next((record for record in self.all() if record.tuning == tuning), None)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: TuningRecord) -> None:
         """Write it to the disk durably, before anything is changed."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         scratch = self.folder / f".{record.tuning}.{os.getpid()}"
@@ -85,7 +85,7 @@ class Records:
         return self.folder / f"{tuning}.json"
 
 
-def _to_json(record: Record) -> dict[str, Any]:
+def _to_json(record: TuningRecord) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "tuning": record.tuning,
@@ -105,12 +105,12 @@ def _to_json(record: Record) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> TuningRecord:
     try:
         raw = json.loads(path.read_text())
         if raw["schema"] != SCHEMA:
             raise LabBroken(f"{path} was written by another cephlab", f"schema {raw['schema']}, wanted {SCHEMA}")
-        return Record(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
+        return TuningRecord(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LabBroken(f"{path} is not a record of a tuning", str(error), "restore the settings by hand") from error
 

@@ -104,7 +104,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """What became of a setting in one place."""
 
     where: str

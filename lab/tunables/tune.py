@@ -9,8 +9,8 @@ from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 from cephlab.lab.tunables import machine as machines
 from cephlab.lab.tunables.machine import Machine, Seen, Write, current
 from cephlab.lab.tunables.options import CephOptions
-from cephlab.lab.tunables.records import Before, Record, Records
-from cephlab.lab.tunables.settings import Change, Finding, Kind, Outcome, Scope, Setting, State
+from cephlab.lab.tunables.records import Before, Records, TuningRecord
+from cephlab.lab.tunables.settings import Finding, Kind, Outcome, Scope, Setting, SettingChange, State
 
 MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
 
@@ -53,13 +53,13 @@ def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
     ]
 
 
-def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[Change]:
+def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[SettingChange]:
     """Set what differs. The state before goes to the disk first; a second call continues where the first one died."""
     findings = check(target, settings)
     old = target.records.get(tuning)
     number = old.number if old else target.records.next_number()
     before = _merged(old.before if old else (), _before(target, tuning, findings))
-    target.records.write(Record(tuning, number, tuple(before)))
+    target.records.write(TuningRecord(tuning, number, tuple(before)))
     changes = [change for site in target.sites for change in _apply_site(site, tuning, findings)]
     return changes + _apply_options(target, findings)
 
@@ -161,7 +161,7 @@ def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
 # Changing
 
 
-def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[Change]:
+def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[SettingChange]:
     mine = [finding for finding in findings if finding.where == site.machine.where]
     limits = [finding.setting for finding in mine if finding.setting.kind is Kind.LIMITS]
     refused = _write(site, tuning, _drifted(site, findings), limits)
@@ -191,7 +191,7 @@ def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence
     return refused
 
 
-def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True, waits: bool = False) -> Change:
+def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True, waits: bool = False) -> SettingChange:
     """What became of a setting, by its state now, not by what was asked for. refused: why, empty where it was not."""
     setting, outcome, why = before.setting, Outcome.REFUSED, refused or after.why or f"it is still {after.got}"
     if before.state is State.SET:
@@ -206,7 +206,7 @@ def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True
         outcome, why = Outcome.DONE, f"was {before.got}"
     elif waits and not refused:
         outcome, why = Outcome.WAITS, "daemons use it from their next start on"
-    return Change(before.where, setting, outcome, why)
+    return SettingChange(before.where, setting, outcome, why)
 
 
 def by_hand_text(setting: Setting) -> str:
@@ -218,11 +218,11 @@ def by_hand_text(setting: Setting) -> str:
     return setting.note or "no program sets it on a running machine"
 
 
-def _apply_options(target: Target, findings: Sequence[Finding]) -> list[Change]:
+def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingChange]:
     ceph = target.ceph
     if ceph is None:
         return [
-            Change(finding.where, finding.setting, Outcome.MISSING, finding.why)
+            SettingChange(finding.where, finding.setting, Outcome.MISSING, finding.why)
             for finding in findings
             if finding.setting.scope is Scope.CLUSTER
         ]

@@ -55,12 +55,9 @@ def serves(hosts: Sequence[Host]) -> bool:
         return False
     different = {host.name: host for host in hosts}.values()
     with Workers(max_workers=len(different)) as workers:
-        versions = set(workers.map(_version, different))
+        results = workers.map(lambda host: host.run(("fio", "--version"), timeout_s=_SHORT_S), different)
+        versions = {result.stdout.strip() for result in results}
     return len(versions) == 1
-
-
-def _version(host: Host) -> str:
-    return host.run(("fio", "--version"), timeout_s=_SHORT_S).stdout.strip()
 
 
 def run(jobs: Sequence[tuple[Host, FioJob]], *, timeout_s: float) -> ClientReport:

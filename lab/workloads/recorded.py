@@ -171,6 +171,8 @@ class RecordedLoad:
 
     def _config(self, index: int, mode: str, files: Mapping[str, PurePosixPath]) -> dict[str, Any]:
         load = self.load
+        final_s = round(_FINAL_S * self.cluster.patience)
+        limits = {"rados_osd_op_timeout": str(final_s)} if mode == "verify" else {}
         return {
             **asdict(load),
             "mode": mode,
@@ -179,15 +181,12 @@ class RecordedLoad:
             "clients": len(load.nodes),
             "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
             "first_version": (self._runs << _RUN_BITS) + 1,
-            "options": {**_OPTIONS, **load.options, **self._limits(mode)},
+            "options": {**_OPTIONS, **load.options, **limits},
             "connect_s": _START_S,
             "drain_s": _DRAIN_S,
             "log": str(files["log"]),
             "stop": str(files["stop"]),
         }
-
-    def _limits(self, mode: str) -> dict[str, str]:
-        return {"rados_osd_op_timeout": str(round(_FINAL_S * self.cluster.patience))} if mode == "verify" else {}
 
     def _finish(self, timeout_s: float) -> None:
         """Wait for every client's end and record its operations. LabBroken names the clients that do not end."""

@@ -44,7 +44,7 @@ def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time
     return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"}
 
 
-class Connection:
+class S3Connection:
     """One connection, kept open, as a client library keeps it."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Work:
         self.operations, self.waited_s, self.errors = 0, 0.0, 0
         self.words = ""
 
-    def one(self, connection: Connection, name: str, content: bytes) -> None:
+    def one(self, connection: S3Connection, name: str, content: bytes) -> None:
         """Put or get one object, and note it."""
         path = f"/{self.config['bucket']}/{name}"
         began = time.monotonic()
@@ -90,7 +90,7 @@ class Work:
 
     def loop(self, number: int, content: bytes) -> None:
         """One request after the other, until told to stop."""
-        connection = Connection(self.config)
+        connection = S3Connection(self.config)
         for name in self.names(number):
             if STOP.is_set():
                 return
@@ -114,13 +114,13 @@ class Work:
 
     def fill(self, content: bytes) -> None:
         """Make the bucket and every object once; an existing bucket stays."""
-        Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
+        S3Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
         with ThreadPoolExecutor(self.config["depth"]) as workers:
             list(workers.map(lambda first: self.share(first, content), range(self.config["depth"])))
 
     def share(self, first: int, content: bytes) -> None:
         """Put every depth-th object, from `first` on, over one connection."""
-        connection = Connection(self.config)
+        connection = S3Connection(self.config)
         for number in range(first, self.config["objects"], self.config["depth"]):
             connection.ask("PUT", f"/{self.config['bucket']}/o{number}", content)
 

@@ -20,7 +20,7 @@ from cephlab.lab.providers.host import HostProcess
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
 from cephlab.lab.telemetry import account_program, accounting
 from cephlab.lab.telemetry.accountants import Account, Teller, There, known_by
-from cephlab.lab.telemetry.accounting import HERE, Units
+from cephlab.lab.telemetry.accounting import HERE, KernelUnits
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.meter import Meter, accounted_by, busy_elsewhere_s, require_metered, runs_here
 from cephlab.lab.telemetry.readings import spent
@@ -197,7 +197,7 @@ def test_roles_of_a_guest_share_what_its_machine_spent_here_by_the_guests_clocks
 
 
 def test_a_kernel_is_busy_once_however_many_hosts_share_it() -> None:
-    busy_s = accounting.busy_of("cpu  100 0 100 900 9 1 1 1 50 0", Units(0.01, 4096))
+    busy_s = accounting.busy_of("cpu  100 0 100 900 9 1 1 1 50 0", KernelUnits(0.01, 4096))
     assert busy_s == pytest.approx(2.03)
     accounts = [Account(0.0, {}, {}, busy_s, boot) for boot in ("a", "a", "b")]
     assert busy_elsewhere_s(accounts) == pytest.approx(2 * busy_s)

@@ -24,7 +24,7 @@ from cephlab.lab.telemetry.passes import load_in_passes
 from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
 from cephlab.lab.telemetry.plan import LEAST_OBJECTS, SEQ, Plan
 from cephlab.lab.telemetry.readings import Reading
-from cephlab.lab.telemetry.reference import ReferencePace, Reference
+from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 
