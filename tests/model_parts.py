@@ -20,7 +20,7 @@ def disks(
     """rated: read_iops, write_iops, seq_read, seq_write, sync_latency, read_latency, shared_link."""
     kinds = {"iops": Measure.OPS, "seq": Measure.RATE, "lat": Measure.TIME, "link": Measure.RATE}
     given = {key: figure(value, next(k for part, k in kinds.items() if part in key)) for key, value in rated.items()}
-    return Disks(name, kind, role, count, figure(1e12, Measure.BYTES), **given)  # type: ignore[arg-type]
+    return Disks(name, kind, count, figure(1e12, Measure.BYTES), role, **given)  # type: ignore[arg-type]
 
 
 def machine(

@@ -1,4 +1,4 @@
-"""Assumptions: which unpublished figures a prediction rests on, and what it would be with other values."""
+"""Assumptions: the unpublished figures that a prediction rests on, and what it would be with other values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ HARDWARE = 2.0
 """An assumed figure of hardware is tried at half and at double: classes of disks and links differ by as much."""
 
 LOAD = 4.0
-"""A number of workers that the source does not state is tried at a quarter and at four times: even its order of
+"""A number of workers that the source does not state is tried at a quarter and at four times, as even its order of
 magnitude is unknown."""
 
 SMT_GAINS = (1.0, 1.5)
-"""The speed of a lone thread is worked out from that of its core. A second thread is tried as worth 0 and 0.5."""
+"""The speed of a lone thread is derived from that of its core. A second thread is tried as worth 0 and 0.5."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Rest:
 
 
 def rests(demands: Sequence[Demand], profile: Profile, figure: Published, ops: float) -> tuple[Rest, ...]:
-    """What a predicted rate rests on; ops: the prediction as it stands. Empty for a figure without a load."""
+    """What a predicted rate rests on; ops: that rate. Empty for a figure without a load."""
     shape = figure.shape
     if shape is None:
         return ()
@@ -57,7 +57,7 @@ def _of_hardware(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Ot
 
 
 def _of_threads(profile: Profile, shape: Shape) -> Iterator[tuple[str, list[_Other]]]:
-    """The gain of a second thread: the speed of a thread that has its core for itself is worked out from it."""
+    """The gain of a second thread, from which the speed of a thread alone on its core is derived."""
     for machine in (*profile.nodes, *profile.clients):
         if machine.threads_per_core > 1 and machine.thread_speed is None:
             ways = [(f"{gain:g}", _at_gain(profile, machine, gain), shape) for gain in SMT_GAINS]
@@ -74,10 +74,9 @@ def _at_gain(profile: Profile, machine: MachineClass, gain: float) -> Profile:
 
 def _of_load(profile: Profile, shape: Shape, assumed: Sequence[str]) -> Iterator[tuple[str, list[_Other]]]:
     for key in assumed:
-        value = getattr(shape, key)
-        changes: list[tuple[float, dict[str, Any]]] = [(other, {key: other}) for other in _others(key, value)]
-        ways = ((other, replace(shape, **change)) for other, change in changes)
-        yield f"{key} of {value:g}", [(f"{other:g}", profile, changed) for other, changed in ways]
+        value: Any = getattr(shape, key)
+        changes: list[dict[str, Any]] = [{key: other} for other in _others(key, value)]
+        yield f"{key} of {value:g}", [(f"{change[key]:g}", profile, replace(shape, **change)) for change in changes]
 
 
 def _others(key: str, value: float) -> tuple[float, ...]:
@@ -88,7 +87,7 @@ def _others(key: str, value: float) -> tuple[float, ...]:
 
 
 def _tried(demands: Sequence[Demand], others: Sequence[_Other]) -> Iterator[tuple[str, float]]:
-    """Each alternative that can be predicted at all."""
+    """The rate of each alternative that can be predicted."""
     for word, profile, shape in others:
         try:
             yield word, predict(demands, profile, shape).ops

@@ -1,4 +1,4 @@
-"""Databases over caches beside what a publication found: curves over threads, and agreed, not agreed or cannot say."""
+"""Compares databases over caches with a publication: curves over threads, and agreed, not agreed or cannot say."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _LEAST_SECONDS = 2
 
 
 def compared(events: Sequence[Event]) -> Beside | None:
-    """What runs of a history, or of several, say beside the paper; None where there is no run."""
-    known = runs(events)
-    if not known:
+    """Compare the runs of one history or several with the paper; None where there is no run."""
+    groups: dict[str, list[OltpRun]] = {}
+    for run in runs(events):
+        groups.setdefault(run.scenario, []).append(run)
+    if not groups:
         return None
     paper = load_findings(PAPER)
-    groups = _by_scenario(known)
     return Beside(
         title=TITLE,
         source=paper.title,
@@ -43,22 +44,15 @@ def compared(events: Sequence[Event]) -> Beside | None:
 
 
 def together(events: Sequence[Event], others: Iterable[tuple[str, Sequence[Event]]]) -> list[Event]:
-    """Events of one archive, and of others by the archive's name: runs of different archives are never compared."""
+    """Events of one archive and of others. Scenarios get the archive's name, so that archives are never mixed."""
     return [
         *events,
         *(replace(event, scenario=f"{event.scenario} of {name}") for name, more in others for event in more),
     ]
 
 
-def _by_scenario(known: Iterable[OltpRun]) -> dict[str, list[OltpRun]]:
-    groups: dict[str, list[OltpRun]] = {}
-    for run in known:
-        groups.setdefault(run.scenario, []).append(run)
-    return groups
-
-
 def _curves(group: Sequence[OltpRun]) -> Iterator[Line]:
-    """Lines over threads, of scenarios that have several counts."""
+    """Lines over threads, for caches that ran with several counts of threads."""
     order = [*NAMES, *sorted({run.cache for run in group} - set(NAMES))]
     ordered = sorted(group, key=lambda run: (order.index(run.cache), run.threads))
     for metric, panel in CURVES.items():
@@ -73,7 +67,7 @@ def _curves(group: Sequence[OltpRun]) -> Iterator[Line]:
 
 
 def judge(finding: PaperFinding, groups: Mapping[str, Sequence[OltpRun]]) -> Iterator[Judged]:
-    """One verdict for each scenario that has what the finding speaks of; one that says so where none has."""
+    """One verdict for each scenario with the runs that a finding needs; one CANNOT_SAY where there is none."""
     if finding.beyond:
         yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, finding.beyond)
         return
@@ -105,7 +99,7 @@ def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judge
 
 
 def agreement(measured: Interval, least: float | None, most: float | None) -> Agreement:
-    """Whether the whole interval is within the range, or outside of it."""
+    """AGREED when the whole interval is within the range, NOT_AGREED when it is outside."""
     if (least is None or measured.low > least) and (most is None or measured.high < most):
         return Agreement.AGREED
     if (least is not None and measured.high < least) or (most is not None and measured.low > most):
@@ -114,12 +108,13 @@ def agreement(measured: Interval, least: float | None, most: float | None) -> Ag
 
 
 def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) -> tuple[list[OltpRun], list[OltpRun]]:
-    """The runs of both sides, axis by axis; both empty where the group does not have them."""
+    """The runs of both sides, selected axis by axis; both empty where the group lacks them."""
     left, other = _matching(of, group), _matching(beside, group)
     for axis in AXES:
         if axis == "block_bytes" and of.cache != beside.cache:
-            continue  # what has no blocks is compared with all of them
-        chosen = _chosen((of.end(axis), beside.end(axis)), _on(axis, left), _on(axis, other))
+            continue  # a side without blocks is compared with all block sizes
+        values = ({getattr(run, axis) for run in side} for side in (left, other))
+        chosen = _chosen((of.end(axis), beside.end(axis)), *values)
         if chosen is None:
             return [], []
         left = [run for run in left if getattr(run, axis) == chosen[0]]
@@ -127,17 +122,13 @@ def _narrowed(of: ComparedSide, beside: ComparedSide, group: Sequence[OltpRun]) 
     return left, other
 
 
-def _on(axis: str, side: Sequence[OltpRun]) -> set[int]:
-    return {getattr(run, axis) for run in side}
-
-
 def _chosen(ends: tuple[End | None, End | None], left: set[int], other: set[int]) -> tuple[int, int] | None:
-    """The values of an axis on both sides: one that both have, or different ones where different ends are asked for."""
+    """The values of an axis to compare: one that both sides have, or different ones for different ends; else None."""
     if ends[0] != ends[1]:
         apart = (_end(ends[0], left), _end(ends[1], other)) if left and other else (0, 0)
         return apart if apart[0] != apart[1] else None
     common = left & other
-    # One count of threads alone is neither few nor many; the least that there is may stand for few.
+    # A single count of threads cannot be the highest of several; it can stand for the lowest.
     if not common or (ends[0] is End.HIGHEST and len(common) < _LEAST_COUNTS):
         return None
     value = _end(ends[0], common)
@@ -170,14 +161,12 @@ def _text(measured: Interval) -> str:
 
 
 def _needed(finding: PaperFinding) -> str:
-    """What a run would have to have for the finding to be judged."""
-    sides = [side for side in (finding.of, finding.beside) if side is not None]
-    return " and ".join(f"runs with {_wants(side)}" for side in sides)
-
-
-def _wants(side: ComparedSide) -> str:
-    words = [NAMES.get(side.cache, side.cache)]
-    words += [f"{end} {axis}" for axis in AXES if (end := side.end(axis))]
-    if side.evicts is not None:
-        words.append("evictions" if side.evicts else "no eviction")
-    return ", ".join(words)
+    """Which runs are missing to judge a finding."""
+    runs_of = []
+    for side in (finding.of, finding.beside):
+        if side is not None:
+            words = [NAMES.get(side.cache, side.cache), *(f"{end} {axis}" for axis in AXES if (end := side.end(axis)))]
+            if side.evicts is not None:
+                words.append("evictions" if side.evicts else "no eviction")
+            runs_of.append(f"runs with {', '.join(words)}")
+    return " and ".join(runs_of)

@@ -12,8 +12,8 @@ from cephlab.tuning.workload import Flow
 SOURCE = "Ceph's defaults: osd_op_num_shards, osd_op_num_threads_per_shard, ms_async_op_threads; one kv thread per OSD"
 
 SMT_GAIN = 1.25
-"""Assumed: a core with two busy threads does a quarter more than with one. So a thread that has its core for itself
-runs at core speed / 1.25. A profile that knows better gives `thread_speed`."""
+"""Assumed: a core with two busy threads does a quarter more than with one. So a thread alone on its core runs at core
+speed / 1.25. A profile can give a measured `thread_speed`."""
 
 _SSD_SHARDS, _SSD_THREADS = 8, 2
 _HDD_SHARDS, _HDD_THREADS = 5, 1
@@ -31,12 +31,12 @@ generator's own."""
 
 
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
-"""Threads that commit everything that waits in one go. They limit throughput, but no queue forms there."""
+"""Threads that commit everything that waits at once. They limit throughput, but no queue forms there."""
 
 
 @dataclass(frozen=True)
 class ThreadPool:
-    """Threads of one name in one daemon. seconds: how long an operation holds one of them, on this machine."""
+    """Threads of one name in one daemon. seconds: how long an operation occupies one of them, on this machine."""
 
     name: str
     threads: int
@@ -45,15 +45,14 @@ class ThreadPool:
 
     @property
     def ceiling(self) -> float:
-        """Operations a second of one daemon; the utilisation law for `threads` servers."""
+        """Operations a second of one daemon, by the utilisation law for `threads` servers."""
         return self.threads / self.seconds
 
 
 def thread_speed(machine: MachineClass) -> float:
-    """Points of one thread that has its core for itself.
+    """Points of a thread alone on its core.
 
-    A full thread pool leaves most of a machine idle, so its threads have neither a sibling nor others' memory traffic
-    beside them.
+    A full thread pool leaves most of a machine idle, so its threads compete with no sibling and no memory traffic.
     """
     if machine.thread_speed:
         return machine.thread_speed.value
@@ -78,9 +77,8 @@ def osd_pools(
 ) -> list[ThreadPool]:
     """The thread pools of one OSD, with their work per operation that it leads.
 
-    replica: shards that it stores for other leaders, per operation that it leads. before: chunks that it reads before a
-    write. A BlueStore read holds its op thread until the device answers; a write does not, as it is acknowledged by
-    the kv threads.
+    replica: shards that it stores for other leaders, per operation that it leads. before: chunks read before a write. A
+    read of BlueStore occupies its op thread until the device answers; a write does not, as kv threads acknowledge it.
     """
     speed = thread_speed(machine)
     price = work.primary.plus(work.replica.times(replica))

@@ -1,4 +1,4 @@
-"""Which measured demands a prediction starts from: a file, the newest of the user's, or the sets that are shipped."""
+"""Finds the demands for a prediction: in a given file, in the user's newest one, and in the sets that are shipped."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ SHIPPED = Path(__file__).with_name("demands")
 def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
     """(demands, where they are from). own: the folder that `cephlab measure` writes to.
 
-    What the user's newest file has not measured comes from what is shipped, of the release nearest to that file's;
-    where there is no such file all of it is, of the default release's (see `of_release`). Raises SpecError when the
-    file is not a demand file, or there is none at all.
+    Demands that the user's newest file lacks are taken from the shipped ones of the nearest release (see `of_release`);
+    without a file, all are shipped ones of the default release. SpecError when a file is not a demand file.
     """
     if chosen is not None:
         return demandfile.load(chosen), str(chosen)
@@ -31,7 +30,7 @@ def find_demands(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, .
 
 
 def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Demand, ...], str]:
-    """The same, with what is shipped of every release, for what is predicted of different ones."""
+    """As `find_demands`, with shipped demands of every release, for predictions about several releases."""
     if chosen is not None:
         return demandfile.load(chosen), str(chosen)
     path, measured, every = _known(own)
@@ -39,10 +38,10 @@ def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Dema
 
 
 def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
-    """Of each kind (operation, block size, protection) those of the release nearest to one, of two as near the newer.
+    """Demands of the nearest release, for each kind (operation, block size, protection); of two as near, the newer.
 
-    Releases differ: a client of Nautilus's or Octopus's pays twice for a large read, see docs/model.md. Emulated
-    measurements stay, and take no other away.
+    Releases differ: a client of Nautilus or Octopus pays twice for a large read, see docs/model.md. Emulated
+    measurements are kept and replace no others.
     """
     wanted = number_of(release) or _DEFAULT
 
@@ -58,15 +57,16 @@ def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
 
 
 def with_shipped(demands: Sequence[Demand]) -> tuple[Demand, ...]:
-    """Demands, and what is shipped of any release that they lack: for publications, see `of_release`."""
-    return (*demands, *missing_from(demands, _shipped()))
+    """Demands, and the shipped ones of any release that they lack, for publications: see `of_release`."""
+    shipped = [demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path)]
+    return (*demands, *missing_from(demands, shipped))
 
 
 def missing_from(measured: Sequence[Demand], others: Sequence[Demand]) -> tuple[Demand, ...]:
     """Those of `others` whose release, operation, block size and kind of protection were not measured.
 
-    One block size of an operation says nothing of another, so it takes none of them away; nor does an emulated
-    measurement, which predictions do not use.
+    One block size of an operation says nothing of another, so it replaces none. Nor does an emulated measurement, which
+    predictions do not use.
     """
     known = {(demand.release, _kind(demand)) for demand in measured if not demand.emulated}
     return tuple(demand for demand in others if (demand.release, _kind(demand)) not in known)
@@ -78,7 +78,7 @@ def _kind(demand: Demand) -> tuple[str, int, bool]:
 
 
 def _known(own: Path) -> tuple[Path | None, tuple[Demand, ...], tuple[Demand, ...]]:
-    """(the user's newest file, its demands, these and what is shipped); SpecError where there is none at all."""
+    """(the user's newest file, its demands, these and the shipped ones); SpecError where there is none at all."""
     path = max(own.glob("*.json"), key=lambda path: path.stat().st_mtime, default=None)
     measured = demandfile.load(path) if path else ()
     every = with_shipped(measured)
@@ -97,7 +97,7 @@ def _origin(path: Path | None, measured: Sequence[Demand], used: Sequence[Demand
 
 
 def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
-    """Operations, with the block size of those that were measured at another one."""
+    """Names of operations, with the block size where another one was measured."""
     known = {(demand.release, demand.operation.name) for demand in measured}
     releases = {demand.release for demand in measured} or {demand.release for demand in rest}
 
@@ -109,14 +109,10 @@ def _named(rest: Sequence[Demand], measured: Sequence[Demand]) -> str:
 
 
 def _ago(path: Path) -> str:
-    """How long a file has been there, in the largest unit that fits."""
+    """The age of a file, in the largest unit that fits."""
     seconds = max(0.0, time.time() - path.stat().st_mtime)
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         count = int(seconds // length)
         if count:
             return f"{count} {unit}{'s' if count > 1 else ''} ago"
     return "less than a minute ago"
-
-
-def _shipped() -> tuple[Demand, ...]:
-    return tuple(demand for path in sorted(SHIPPED.glob("*.json")) for demand in demandfile.load(path))

@@ -1,4 +1,4 @@
-"""Derivations: how a figure came about, step by step, with its numbers and where each formula is from."""
+"""Derivations: the arithmetic of a figure, step by step, with the source of each formula."""
 
 from __future__ import annotations
 

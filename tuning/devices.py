@@ -1,4 +1,4 @@
-"""Devices: how long one shard keeps a disk busy, and how long an operation waits for a disk that has nothing else."""
+"""Devices: how long one shard keeps a disk busy, and how long an operation waits for a disk that is idle otherwise."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SOURCE = "rated IOPS and bandwidth; BlueStore acknowledges what its log holds (b
 
 @dataclass(frozen=True)
 class Visit:
-    """What one shard does to one disk. busy_s: how long it keeps the disk busy; path_s: how long the operation waits.
+    """Visit of one shard to one disk. busy_s: time that the disk is busy; path_s: time that the operation waits.
 
-    alone_s: that wait when the disk has nothing else to do, which is at least the device's latency.
+    alone_s: that wait when the disk is idle otherwise, which is at least the device's latency.
     """
 
     busy_s: float
@@ -35,14 +35,14 @@ class Visit:
 
 
 def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
-    """One shard on one of `disks`, whether data or metadata. Rated figures that are missing limit nothing."""
+    """One shard on one of `disks`, of data or metadata. A missing rated figure is no limit."""
     if work.shape.flow is Flow.READ:
         return _read(disks, work)
     written = _write(disks, machine, work)
     if not work.shape.reads_first or disks.role is not DiskRole.DATA:
         return written
     before = _part(disks, work, 1.0, float(STRIPE_UNIT))
-    # k of the k + m shards are read; which disk holds one of those is chance.
+    # k of the k + m shards are read; whether a disk holds one of these is chance.
     share = work.shape.k / work.shape.copies
     return Visit(
         written.busy_s + share * before.busy_s,
@@ -61,9 +61,9 @@ def _read(disks: Disks, work: OperationWork) -> Visit:
 
 
 def _part(disks: Disks, work: OperationWork, count: float, size: float) -> Visit:
-    """So many reads of so many bytes altogether."""
+    """`count` reads of `size` bytes altogether."""
     busy, how = _affine(count, size, mechanics.read_iops(disks, work.shape), disks.seq_read)
-    # The extents of an object are read ahead of each other: one latency, then bytes.
+    # The extents of an object are read ahead: one latency, then bytes.
     alone = min(1.0, count) * mechanics.read_latency(disks, work.shape) + _beyond(size, count, disks.seq_read)
     return Visit(busy, busy, max(busy, alone), how)
 
@@ -72,21 +72,17 @@ def _write(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     count, size = _writes(work, data=disks.role is DiskRole.DATA, alone=not machine.metadata_disks)
     busy, how = _affine(count, size, disks.write_iops.value if disks.write_iops else 0.0, disks.seq_write)
     answer = disks.sync_latency.value if disks.sync_latency else 0.0
-    deferred = _deferred(machine, work)
+    rotates = all(disks.kind.rotates for disks in machine.data_disks)
+    deferred = rotates and work.shape.shard_bytes < DEFERRED_BYTES
     if disks.role is DiskRole.METADATA:
         return Visit(busy, busy, max(busy, answer), how)
     if machine.metadata_disks and deferred:
         return Visit(busy, 0.0, 0.0, f"{how}, after the answer")
     if deferred:
-        # Its log is on the same disk: one write of it is waited for, the rest follows later.
+        # Its log is on the same disk: the operation waits for one write to it, the rest follows later.
         once = busy / count if count else 0.0
         return Visit(busy, once, max(once, answer), how)
     return Visit(busy, busy, max(busy, answer + _beyond(size, count, disks.seq_write)), how)
-
-
-def _deferred(machine: MachineClass, work: OperationWork) -> bool:
-    rotates = all(disks.kind.rotates for disks in machine.data_disks)
-    return rotates and work.shape.shard_bytes < DEFERRED_BYTES
 
 
 def _beyond(size: float, count: float, bandwidth: Figure | None) -> float:
@@ -96,7 +92,7 @@ def _beyond(size: float, count: float, bandwidth: Figure | None) -> float:
 def _writes(work: OperationWork, *, data: bool, alone: bool) -> tuple[float, float]:
     """(operations, bytes) of one shard on its data device or on its metadata device.
 
-    Measured together on one device; of those, one write for each extent of data, and its bytes, belong to the data.
+    They were measured together on one device. One write for each extent, and its bytes, belong to the data.
     """
     shape = work.shape
     copies = shape.copies
@@ -111,10 +107,7 @@ def _writes(work: OperationWork, *, data: bool, alone: bool) -> tuple[float, flo
 
 
 def _affine(count: float, size: float, iops: float, bandwidth: Figure | None) -> tuple[float, str]:
-    """Seconds for I/O: each at the rated IOPS, its bytes beyond the first 4 KiB at the rated bandwidth.
-
-    IOPS are rated with 4 KiB, so the first 4 KiB of each I/O are in that figure already.
-    """
+    """Seconds for I/O: each at the rated IOPS, which include 4 KiB, and further bytes at the rated bandwidth."""
     seconds, parts = 0.0, []
     if iops:
         seconds += count / iops

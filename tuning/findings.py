@@ -1,4 +1,4 @@
-"""What a publication found about databases over caches, as data: what was compared, at which end of which axis."""
+"""Findings of a publication about databases over caches, as data: what was compared, at which end of which axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 from cephlab.tuning.tables import read_toml
 
@@ -15,7 +15,7 @@ AXES = ("threads", "rows", "block_bytes")
 
 
 class End(StrEnum):
-    """Of the values of an axis that were measured."""
+    """Which of the measured values of an axis."""
 
     LOWEST = "lowest"
     HIGHEST = "highest"
@@ -30,7 +30,7 @@ class Metric(StrEnum):
 
 
 class Direction(StrEnum):
-    """How one side was beside the other."""
+    """Whether one side did more or less than the other."""
 
     MORE = "more"
     LESS = "less"
@@ -38,7 +38,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True)
 class ComparedSide:
-    """One side of a comparison. An axis that is None is the same on both; evicts: whether the cache gave any up."""
+    """One side of a comparison. An axis that is None is the same on both; evicts: whether the cache evicted."""
 
     cache: str
     threads: End | None = None
@@ -52,9 +52,9 @@ class ComparedSide:
 
 @dataclass(frozen=True)
 class PaperFinding:
-    """One finding. where: section and conditions. wanted: how `of` was beside `beside`; least, most: where `of` was.
+    """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
-    beyond: why nothing that is measured can be held against it.
+    beyond: why no measurement can be compared with it.
     """
 
     name: str
@@ -75,22 +75,19 @@ class PaperFinding:
             raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
 
 
+@with_config(ConfigDict(extra="forbid"))  # an unknown key is a typing error; holds for the classes above, too
 @dataclass(frozen=True)
 class PaperFindings:
-    """All of one publication. note: what has to be known to read them beside other figures."""
+    """All of one publication. note: what a reader has to know to compare them with other figures."""
 
     title: str
     findings: tuple[PaperFinding, ...]
     note: str = ""
 
 
-for _part in (PaperFindings, PaperFinding, ComparedSide):
-    # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
-    setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
-
 _ADAPTER: TypeAdapter[PaperFindings] = TypeAdapter(PaperFindings)
 
 
 def load_findings(path: Path) -> PaperFindings:
-    """Read one file; SpecError names file, key, what was got and what was wanted."""
+    """Read one file; SpecError names file, key, got and wanted."""
     return read_toml(path, _ADAPTER.validate_python, "file of findings", "docs/dmcache.md says what they are")

@@ -1,4 +1,4 @@
-"""Imbalance: how much more than its share the busiest OSD gets, because placement groups are few and random."""
+"""Imbalance: how much more than its share the busiest OSD gets, as placement groups are few and random."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TARGET_PGS_PER_OSD = 100.0
 """mon_target_pg_per_osd: what Ceph's autoscaler aims at, copies counted; used where the profile names no pg_num."""
 
 UPMAP_MAX_DEVIATION = 5.0
-"""Ceph's balancer evens out the PGs of OSDs to within so many. It does not look at who leads them."""
+"""Ceph's balancer evens out the PGs of OSDs to within this number. It ignores which OSD leads a PG."""
 
 
 def busiest(profile: Profile, shape: Shape) -> float:
     """Load of the busiest OSD over the mean.
 
-    A read of a copy goes to the PG's leader, and no balancer evens out who leads. A write, or a read of k
-    shards, goes to several of the PG's OSDs, and Ceph's balancer keeps the number of PGs of each OSD even.
+    A read of a copy goes to the PG's leader, which no balancer evens out. A write, or a read of k shards, goes to
+    several OSDs of the PG, and Ceph's balancer evens out the PGs of each OSD.
     """
     osds = profile.osds
     if osds < 2:
@@ -33,14 +33,14 @@ def busiest(profile: Profile, shape: Shape) -> float:
 
 
 def pgs_per_osd(profile: Profile, shape: Shape) -> float:
-    """PGs that an OSD holds, whichever its part in them."""
+    """PGs that an OSD holds, as leader or not."""
     if profile.pgs is None:
         return TARGET_PGS_PER_OSD
     return profile.pgs * shape.copies / profile.osds
 
 
 def step(profile: Profile, shape: Shape) -> DerivationStep:
-    """How the busiest OSD's share came about."""
+    """The arithmetic of the busiest OSD's share."""
     held, over = pgs_per_osd(profile, shape), busiest(profile, shape)
     chosen = f"{profile.pgs} PGs" if profile.pgs else "as many PGs as the autoscaler chooses"
     if profile.osds < 2:
@@ -57,5 +57,5 @@ def step(profile: Profile, shape: Shape) -> DerivationStep:
 
 
 def _spread(expected: float, osds: int) -> float:
-    # An OSD cannot lead more than all that there is; the formula is for many balls.
+    # An OSD cannot lead more than everything; the formula assumes many PGs.
     return min(osds - 1.0, math.sqrt(2 * math.log(osds) / expected))

@@ -18,7 +18,7 @@ from cephlab.tuning.validate import TARGET_WORST, geometric_error, validate
 
 @dataclass(frozen=True)
 class Limit:
-    """What a metric has to be. low, high: in `unit`, None: open on that side; why: one sentence."""
+    """The range of a metric. low, high: in `unit`, None: open on that side; why: one sentence."""
 
     metric: str
     unit: str
@@ -29,7 +29,7 @@ class Limit:
 
 
 def throughput_limit(made: Prediction, factor: float) -> Limit:
-    """At least the predicted operations a second over `factor`, the model's own error (2.0: within a factor of two)."""
+    """At least the predicted operations a second over `factor`, the model's error (2.0: within a factor of two)."""
     low = made.ops / factor
     why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:g}"
     derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:g}", f"at least {low:,.0f} ops/s")
@@ -57,9 +57,9 @@ def _allowed(derivation: Derivation, how: str, value: str) -> Derivation:
 
 
 def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
-    """How far a prediction may be off before it is held against the hardware: the worst of validated ratios.
+    """The factor by which a prediction may be off: the worst of validated ratios, and never below `least`.
 
-    Never below `least`; 2.0 when nothing was validated, which is what the model promises.
+    2.0, which the model promises, when nothing was validated.
     """
     if geometric_error(ratios) is None:
         return TARGET_WORST
@@ -67,10 +67,10 @@ def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
 
 
 def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
-    """How far a prediction from these demands is trusted for figures of some kinds, as a factor.
+    """The factor by which predictions from these demands may be off, for some kinds of figures. find: profile by name.
 
-    What the model promises, or the worst of the published figures that it was compared with where that is further off:
-    with these demands those of their release, with what is shipped the others. find: a profile by its name.
+    It is the worst of all published figures, or what the model promises if that is more. Figures of other releases are
+    predicted with shipped demands.
     """
     validation = validate(with_shipped(demands), load_references(), find)
     return trusted_factor(

@@ -24,7 +24,7 @@ RATED_DEPTH = 16
 def read_iops(disks: Disks, shape: Shape) -> float:
     """Random reads a second of one disk, when the data lies on `shape.span` of it; 0 when not rated.
 
-    With n in flight a disk picks the nearest: the turn costs 1 / (n + 1) of a round, not half of one.
+    With n in flight a disk picks the nearest: waiting for the turn costs 1 / (n + 1) of a round, not half of one.
     """
     if disks.read_iops is None:
         return 0.0
@@ -34,7 +34,7 @@ def read_iops(disks: Disks, shape: Shape) -> float:
 
 
 def read_latency(disks: Disks, shape: Shape) -> float:
-    """Seconds of one random read alone; where it is not published the least it can be, 1 / IOPS; 0 without both."""
+    """Seconds of one random read alone; 1 / IOPS, the least it can be, where it is not published; 0 without both."""
     if disks.read_latency is None:
         rate = read_iops(disks, shape)
         return 1 / rate if rate else 0.0
@@ -44,7 +44,7 @@ def read_latency(disks: Disks, shape: Shape) -> float:
 
 
 def steps(machine: MachineClass, shape: Shape) -> Iterator[DerivationStep]:
-    """What a span of less than the whole disk makes of the rated figures of a machine's rotating disks."""
+    """How a span of less than the whole disk changes the rated figures of a machine's rotating disks."""
     for disks in machine.data_disks:
         if disks.kind.rotates and disks.read_iops and shape.span < 1 and shape.flow is Flow.READ:
             least = SETTLE_S + TURN_S / (RATED_DEPTH + 1)
@@ -58,5 +58,5 @@ def steps(machine: MachineClass, shape: Shape) -> Iterator[DerivationStep]:
 
 
 def _closer(rated_s: float, least_s: float, span: float) -> float:
-    """The part of an access that is seeking shrinks with the square root of the distance."""
+    """Seconds of an access on a part of the disk: seeking shrinks with the square root of the distance."""
     return min(rated_s, least_s) + max(0.0, rated_s - least_s) * math.sqrt(span)

@@ -19,10 +19,10 @@ from cephlab.tuning.workload import Shape
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a profile should deliver. utilisation: resource -> share of it in use at `ops`, of the busiest of equals.
+    """What a profile should deliver. utilisation: resource -> share in use at `ops`, of the busiest of equal ones.
 
-    ops: operations a second with the shape's load; latency_s: mean; ceiling: the most at any load. unloaded_s: latency
-    of one operation alone, which latency_s is for a single client with one in flight.
+    ops: operations a second with the shape's load; latency_s: mean; ceiling: the most at any load; unloaded_s: latency
+    of a single operation.
     """
 
     profile: str
@@ -47,10 +47,7 @@ class Prediction:
 
 
 def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Prediction:
-    """Throughput and latency of a shape on a profile.
-
-    SpecError when no demand can speak for the shape, or when the cluster cannot hold or serve it.
-    """
+    """Predict throughput and latency of a shape on a profile; SpecError without a fitting demand, disks or gateway."""
     loads = placement.loads(profile, shape)
     work = with_reread(demands, work_for(demands, shape))
     limits = ceilings(profile, work)
@@ -58,7 +55,7 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
     stations = _stations(limits)
     point = mva.solve(stations, unloaded.seconds, shape.in_flight)
     batches = [ceiling.ops for ceiling in limits if ceiling.kind is CeilingKind.BATCHES]
-    # A batch thread forms no queue (see BATCHES), but no more than its ceiling gets through it.
+    # No queue forms at a batch thread (see BATCHES), but its ceiling limits throughput.
     ops = min([point.throughput, *batches])
     latency = shape.in_flight / ops
     bottleneck = _bottleneck(limits, ops)
@@ -99,9 +96,9 @@ def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
 
 
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
-    """The busiest of equal resources is a station of its own; the others share the rest of the load evenly.
+    """The busiest of equal resources as one station; the others share the rest evenly.
 
-    The busiest one decides the throughput, and with the mean alone the queue there would be missed.
+    The busiest one decides the throughput, and the mean alone would hide its queue.
     """
     whole = ceiling.seconds * ceiling.copies
     waited = ceiling.path_s / whole  # the share of the work that the operation itself waits for
@@ -118,7 +115,7 @@ def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
 def _queues(
     limits: Sequence[Ceiling], stations: Sequence[mva.Station], alone_s: float, point: mva.Point, shape: Shape
 ) -> Iterator[DerivationStep]:
-    """The demands that go into the queues, the bounds on what comes out, and the waits that do."""
+    """Demands that go into the queueing model, bounds on its result, and the waits that result."""
     for ceiling in limits:
         if ceiling.kind is not CeilingKind.BATCHES:
             whole = ceiling.seconds * ceiling.copies
@@ -154,7 +151,7 @@ def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
 
 
 def _unknown(profile: Profile, work: OperationWork) -> tuple[str, ...]:
-    """What the figures leave out, as sentences."""
+    """Sentences on what the figures leave out."""
     sentences = [*work.doubts, *placement.doubts(profile, work.shape), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
         sentences.append("CPU of the gateways: not measured, so it is no limit here.")

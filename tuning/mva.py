@@ -21,10 +21,10 @@ _HALVINGS = 100
 
 @dataclass(frozen=True)
 class Station:
-    """Equal servers, each with a queue of its own. seconds: demand of an operation at EACH of them.
+    """Equal servers, each with its own queue. seconds: demand of an operation at EACH of them.
 
-    wait: the part of `seconds` that the operation waits for; None: all of it. The rest is work for its other shards: it
-    keeps the server busy while the operation waits elsewhere.
+    wait: the part of `seconds` that the operation waits for; None: all of it. The rest is work for its other shards,
+    which keeps the server busy while the operation waits elsewhere.
     """
 
     name: str

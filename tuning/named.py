@@ -1,4 +1,4 @@
-"""Named tunings: files that say which settings a paper's cluster had, each with its place in the paper."""
+"""Named tunings: files with the settings of a paper's cluster, each with its place in the paper."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.tunables.settings import Kind, Setting
-from cephlab.tuning.tables import Text, TomlTable, read_toml
+from cephlab.tuning.tables import Text, TomlTable, read_toml, refuse_twice
 
 FOLDER = Path(__file__).with_name("tunings")
 
@@ -24,7 +24,7 @@ _KEYS = {
     Kind.CMDLINE: (re.compile(r"[a-z][\w.,=-]*"), "one word of the kernel's command line"),
     Kind.CEPH: (re.compile(r"[a-z][a-z0-9_/]+"), "an option of Ceph with underscores"),
 }
-"""What a key of each kind looks like. A path with a .. in it must not pass."""
+"""What a key of each kind looks like. A path with .. is refused."""
 
 _SECTION = re.compile(r"global|mon|mgr|osd|mds|client(\.[\w.-]+)?")
 
@@ -65,12 +65,8 @@ class _TuningFile(TomlTable):
 
     @model_validator(mode="after")
     def _once(self) -> _TuningFile:
-        seen: set[tuple[str, str, str]] = set()
-        for setting in self.settings:
-            place = (setting.kind.value, setting.section, setting.key)
-            if place in seen:
-                raise ValueError(f"{setting.kind} {setting.section} {setting.key} is set twice".replace("  ", " "))
-            seen.add(place)
+        places = [f"{setting.kind} {setting.section} {setting.key}".replace("  ", " ") for setting in self.settings]
+        refuse_twice("settings", places)
         return self
 
 
@@ -85,12 +81,12 @@ class Tuning:
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """Those that ship with cephlab."""
+    """Names of the tunings that ship with cephlab."""
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 
 def load(name: str, folder: Path = FOLDER) -> Tuning:
-    """A tuning by name, or by the path of a TOML file; SpecError for one that there is not."""
+    """A tuning by name, or by the path of a TOML file; SpecError for an unknown name."""
     path = Path(name)
     if path.suffix == ".toml":
         return read(path)
@@ -104,7 +100,7 @@ def load(name: str, folder: Path = FOLDER) -> Tuning:
 
 
 def read(path: Path) -> Tuning:
-    """A tuning file; SpecError names file, key, got and wanted."""
+    """Read a tuning file; SpecError names file, key, got and wanted."""
     file = read_toml(path, _TuningFile.model_validate, "tuning", "see docs/tuning.md for the keys")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", path.stem):
         raise SpecError(f"{path.stem!r} cannot name a tuning", "wanted: a-z, 0-9 and -", "rename the file")

@@ -1,4 +1,4 @@
-"""Runs of sysbench in a history: what each second of them did, and what was between the database and its disks."""
+"""Runs of sysbench in a history: what each second did, and which cache was between the database and its disks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from cephlab.lab.history.history import Event
 
 WARM_S = 2
-"""Seconds of each run that do not count: buffer pool and cache are cold."""
+"""Seconds of each run that do not count, as buffer pool and cache are cold."""
 KIND = "oltp"
 
 Look = Mapping[str, Any]
@@ -20,8 +20,8 @@ Look = Mapping[str, Any]
 class OltpRun:
     """One run. scenario: with the archive's name, where there are several; cache: none, tier, or a mode of dm-cache.
 
-    tps, p95_ms, hits: second by second; hits as a share of accesses, empty without a cache. evicted: what the cache
-    gave up for lack of room; block_bytes: of dm-cache, else 0.
+    tps, p95_ms, hits: second by second; hits as a share of accesses, empty without a cache. evicted: how much the cache
+    evicted; block_bytes: of dm-cache, else 0.
     """
 
     scenario: str
@@ -36,14 +36,14 @@ class OltpRun:
 
 
 def runs(events: Sequence[Event]) -> list[OltpRun]:
-    """Every run that says what was between; those of histories that do not are left out."""
+    """Every run whose event names the cache; older histories do not name it."""
     ended = []
     looks: dict[tuple[str, str], list[Event]] = {}
     for event in events:
         if event.kind in _COUNTS:
             looks.setdefault((event.scenario, event.data["stand"]), []).append(event)
         elif event.kind == KIND and "cache" in event.data:
-            # Labels come again in another round: what was looked at before belongs to this run alone.
+            # Labels repeat in the next round: counters that were read so far belong to this run alone.
             ended.append(_run(event, looks.pop((event.scenario, event.data["stand"]), [])))
     return ended
 

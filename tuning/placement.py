@@ -1,4 +1,4 @@
-"""Placement: which share of operations, shards and bytes falls on each machine, as CRUSH and the protocol have it."""
+"""Placement: the share of operations, shards and bytes of each machine, by CRUSH and Ceph's protocol."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SOURCE = "CRUSH: leads in proportion to capacity, copies on different hosts (Wei
 
 @dataclass(frozen=True)
 class MachineLoad:
-    """What one client operation, on average, puts on ONE machine of a class.
+    """The average load of one client operation on ONE machine of a class.
 
-    count: machines with this load. Nodes that carry a client differ from those that do not, where there are fewer
-    clients than nodes. primary: chance that its OSDs lead the operation. replica: expected number of further shards
-    there. gateway: chance that its gateways serve it. client: chance that it comes from this machine.
+    count: machines with this load; with fewer clients than nodes, nodes with a client differ from others. primary:
+    chance that its OSDs lead the operation. replica: expected number of further shards there. gateway: chance that its
+    gateways serve it. client: chance that it comes from this machine.
     """
 
     machine: MachineClass
@@ -33,10 +33,10 @@ class MachineLoad:
 
 
 def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
-    """One entry per class of nodes, two where only some of the class carry a client.
+    """One entry per class of nodes, two where only some of the class have a client.
 
-    A machine leads in proportion to its capacity, as CRUSH draws the first OSD so. SpecError where the cluster has
-    fewer OSDs than the shape wants copies, or no gateway for objects.
+    A machine leads in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has fewer
+    OSDs than the shape has copies, or no gateway for objects.
     """
     _possible(profile, shape)
     total = profile.weight
@@ -75,7 +75,7 @@ def _possible(profile: Profile, shape: Shape) -> None:
 
 
 def _parties(profile: Profile, machine: MachineClass, clients: int) -> Iterator[tuple[str, float, float]]:
-    """(name, machines, chance that an operation comes from one of them) of those with a client and those without."""
+    """(name, machines, chance that an operation comes from one of them) of nodes with and without a client."""
     if not profile.clients_on_nodes:
         yield machine.name, machine.count, 0.0
         return
@@ -89,7 +89,7 @@ def _parties(profile: Profile, machine: MachineClass, clients: int) -> Iterator[
 def _held(profile: Profile, copies: int) -> list[float]:
     """Expected copies of an object on ONE machine of each class: by capacity, up to what a machine may hold.
 
-    CRUSH puts copies on different hosts: a machine holds one at most, or one on each OSD where copies outnumber the
+    CRUSH puts copies on different hosts: a machine holds at most one, or one on each OSD if there are more copies than
     machines. What a machine cannot hold goes to the others by their capacity, until all fits (water-filling).
     """
     nodes = profile.nodes
@@ -107,7 +107,7 @@ def _held(profile: Profile, copies: int) -> list[float]:
 
 
 def doubts(profile: Profile, shape: Shape) -> list[str]:
-    """What CRUSH would not do with its default rule, as sentences."""
+    """Sentences on what CRUSH would not do with its default rule."""
     hosts = sum(machine.count for machine in profile.nodes if machine.osds)
     if shape.copies <= hosts:
         return []
@@ -118,7 +118,7 @@ def doubts(profile: Profile, shape: Shape) -> list[str]:
 
 
 def shards_read(shape: Shape) -> int:
-    """OSDs that a read asks: one copy, or k shards."""
+    """Number of OSDs that a read asks: one copy, or k shards."""
     return shape.k or 1
 
 
@@ -130,7 +130,7 @@ def replica_share(load: MachineLoad, shape: Shape) -> float:
 
 
 def reread_share(load: MachineLoad, shape: Shape) -> float:
-    """Chunks that are read on this machine before a part of a stripe can be written: k for each such operation."""
+    """Chunks read on this machine before part of a stripe can be written: k for each such operation."""
     return (load.primary + load.replica) * shape.k / shape.copies if shape.reads_first else 0.0
 
 
@@ -150,10 +150,7 @@ class Wire:
 
 
 def wire(load: MachineLoad, work: OperationWork) -> Wire:
-    """Structural traffic: each hop carries the payload once, plus the measured bytes beyond it.
-
-    A hop between two parts on one machine does not reach the wire.
-    """
+    """Traffic of one operation: each hop between machines carries the payload once, plus the measured extra bytes."""
     shape = work.shape
     payload, extra = float(shape.block_bytes), work.client.wire
     lead = load.primary
@@ -183,7 +180,7 @@ def wire(load: MachineLoad, work: OperationWork) -> Wire:
 
 
 def steps(parties: Sequence[MachineLoad], shape: Shape) -> Iterator[DerivationStep]:
-    """How the shares came about."""
+    """The arithmetic of the shares."""
     total = sum(load.count * load.machine.weight for load in parties)
     for load in parties:
         held = load.primary + load.replica

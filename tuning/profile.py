@@ -1,13 +1,17 @@
-"""Profiles: what the machines of a cluster are, each figure with its source."""
+"""Profiles: what the machines of a cluster are, each figure with its source, and how a file writes each value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from cephlab.lab.spec.arch import Arch
-from cephlab.tuning.units import Measure, show
+from cephlab.tuning.tables import Count, Text, TomlTable
+from cephlab.tuning.units import Measure, parse, show
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,32 @@ class Figure:
         return replace(self, value=self.value * factor)
 
 
+class _FigureTable(TomlTable):
+    value: Text
+    source: Text
+
+
+def _read_as(kind: Measure) -> BeforeValidator:
+    """How pydantic reads a figure of a file."""
+
+    def read(raw: Any) -> Figure:
+        if not isinstance(raw, dict):
+            raise ValueError('{ value = "figure unit", source = "where it is from" }')
+        table = _FigureTable.model_validate(raw)
+        return Figure(parse(table.value, kind), kind, table.source)
+
+    return BeforeValidator(read)
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+BytesFigure = Annotated[Figure, _read_as(Measure.BYTES)]
+RateFigure = Annotated[Figure, _read_as(Measure.RATE)]
+TimeFigure = Annotated[Figure, _read_as(Measure.TIME)]
+OpsFigure = Annotated[Figure, _read_as(Measure.OPS)]
+SpeedFigure = Annotated[Figure, _read_as(Measure.SPEED)]
+PowerFigure = Annotated[Figure, _read_as(Measure.POWER)]
+
+
 class DiskKind(StrEnum):
     """How a device moves data; decides which of Ceph's defaults apply."""
 
@@ -43,7 +73,7 @@ class DiskKind(StrEnum):
 
 
 class DiskRole(StrEnum):
-    """What lies on a disk: objects, or the RocksDB and write-ahead log of OSDs whose objects lie elsewhere."""
+    """What a disk holds: objects, or the RocksDB and write-ahead log of OSDs whose objects are on other disks."""
 
     DATA = "data"
     METADATA = "metadata"
@@ -58,46 +88,46 @@ class Disks:
     shared_link: of the cable or controller that all of them share in their node.
     """
 
-    name: str
+    name: Name
     kind: DiskKind
-    role: DiskRole
-    count: int
-    size: Figure
-    osds_per_disk: int = 1
-    read_iops: Figure | None = None
-    write_iops: Figure | None = None
-    seq_read: Figure | None = None
-    seq_write: Figure | None = None
-    sync_latency: Figure | None = None
-    read_latency: Figure | None = None
-    shared_link: Figure | None = None
+    count: Count
+    size: BytesFigure
+    role: DiskRole = DiskRole.DATA
+    osds_per_disk: Count = 1
+    read_iops: OpsFigure | None = None
+    write_iops: OpsFigure | None = None
+    seq_read: RateFigure | None = None
+    seq_write: RateFigure | None = None
+    sync_latency: TimeFigure | None = None
+    read_latency: TimeFigure | None = None
+    shared_link: RateFigure | None = None
 
 
 @dataclass(frozen=True)
 class MachineClass:
     """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model.md).
 
-    thread_speed: points of one thread while the others rest; None: worked out from core_speed (tuning/daemons.py).
-    bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links that only OSDs use
-    among themselves; None: they share `bandwidth`. power_loaded, power_idle: of one machine at its plug.
+    thread_speed: points of one thread while the others rest; None: derived from core_speed (tuning/daemons.py).
+    bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;
+    None: they share `bandwidth`. power_loaded, power_idle: of one machine at its plug.
     """
 
-    name: str
-    count: int
+    name: Name
+    count: Count
     arch: Arch
-    cores: int
-    threads_per_core: int
-    core_speed: Figure
-    memory: Figure
-    bandwidth: Figure
+    cores: Count
+    threads_per_core: Annotated[int, Field(ge=1, le=8, strict=True)]
+    core_speed: SpeedFigure
+    memory: BytesFigure
+    bandwidth: RateFigure
     disks: tuple[Disks, ...] = ()
-    thread_speed: Figure | None = None
-    cluster_bandwidth: Figure | None = None
-    gateways: int = 0
-    crc32c: Figure | None = None
-    ec_encode: Figure | None = None
-    power_loaded: Figure | None = None
-    power_idle: Figure | None = None
+    thread_speed: SpeedFigure | None = None
+    cluster_bandwidth: RateFigure | None = None
+    gateways: Annotated[int, Field(ge=0, strict=True)] = 0
+    crc32c: RateFigure | None = None
+    ec_encode: RateFigure | None = None
+    power_loaded: PowerFigure | None = None
+    power_idle: PowerFigure | None = None
 
     @property
     def points(self) -> float:
@@ -130,19 +160,18 @@ class Threads:
     None where Ceph chooses by the kind of disk.
     """
 
-    osd_shards: int | None = None
-    threads_per_shard: int | None = None
-    messenger: int = 3
+    osd_shards: Count | None = None
+    threads_per_shard: Count | None = None
+    messenger: Count = 3
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A cluster and who loads it. clients_on_nodes: the load runs on the storage nodes themselves.
+    """A cluster and its clients. clients_on_nodes: the load runs on the storage nodes themselves.
 
-    rtt: of one small message and its answer between two hosts. uplink: of the way between clients and cluster (switch
-    uplink, load balancer), one direction; None: nothing narrower than the machines' own links.
-    pgs: pg_num of the pool that is loaded; None: as Ceph's autoscaler would choose.
-    missing: what was not published, as sentences.
+    rtt: of one small message and its answer between two hosts. uplink: between clients and cluster (switch uplink, load
+    balancer), one direction; None: nothing is narrower than the machines' own links. pgs: pg_num of the loaded pool;
+    None: as Ceph's autoscaler would choose. missing: what was not published, as sentences.
     """
 
     name: str
@@ -171,7 +200,7 @@ class Profile:
         return sum(machine.count * machine.weight for machine in self.nodes)
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
-        """(place, figure) of every figure, for a reader who wants the sources."""
+        """(place, figure) of every figure."""
         yield "network.rtt", self.rtt
         if self.uplink:
             yield "network.uplink", self.uplink
@@ -181,24 +210,23 @@ class Profile:
                 yield from _figures(f"{machine.name}.{disks.name}", disks)
 
 
+_Thing = TypeVar("_Thing", MachineClass, Disks)
+
+
 def scaled(profile: Profile, place: str, factor: float) -> Profile:
-    """The profile with one of its `figures` times a factor; place: as `figures` has it."""
+    """The profile with one figure times a factor. place: as in `Profile.figures`."""
     key = place.rpartition(".")[2]
     if place == "network.rtt":
         return replace(profile, rtt=profile.rtt.times(factor))
     if place == "network.uplink" and profile.uplink:
         return replace(profile, uplink=profile.uplink.times(factor))
 
+    def scaled_at(where: str, thing: _Thing) -> _Thing:
+        return replace(thing, **{key: getattr(thing, key).times(factor)}) if place == f"{where}.{key}" else thing
+
     def changed(machine: MachineClass) -> MachineClass:
-        if place == f"{machine.name}.{key}":
-            return replace(machine, **{key: getattr(machine, key).times(factor)})
-        disks = tuple(
-            replace(known, **{key: getattr(known, key).times(factor)})
-            if place == f"{machine.name}.{known.name}.{key}"
-            else known
-            for known in machine.disks
-        )
-        return replace(machine, disks=disks)
+        disks = tuple(scaled_at(f"{machine.name}.{disks.name}", disks) for disks in machine.disks)
+        return scaled_at(machine.name, replace(machine, disks=disks))
 
     nodes, clients = tuple(map(changed, profile.nodes)), tuple(map(changed, profile.clients))
     return replace(profile, nodes=nodes, clients=clients)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 
 from cephlab.tuning.profile import Figure, Profile
 from cephlab.tuning.units import Measure
@@ -20,7 +19,7 @@ _UNIT = {
 
 
 def to_toml(profile: Profile) -> str:
-    """The file's text; `load_profile` reads it back to an equal profile, figures to three decimals."""
+    """The file's text. `load_profile` reads an equal profile from it, with figures to three decimals."""
     lines = [f"name = {_text(profile.name)}", f"title = {_text(profile.title)}"]
     if profile.clients_on_nodes:
         lines.append("clients_on_nodes = true")
@@ -43,15 +42,12 @@ def to_toml(profile: Profile) -> str:
 
 
 def _plain(thing: object) -> Iterator[str]:
-    """One line for each value of a dataclass that is not a table of its own."""
-    for field in fields(thing):  # type: ignore[arg-type]
-        value = getattr(thing, field.name)
-        if value is None or isinstance(value, tuple):
-            continue
+    """One line for each value of a dataclass, except for tables."""
+    for key, value in vars(thing).items():
         if isinstance(value, Figure):
-            yield f"{field.name} = {_figure(value)}"
-        else:
-            yield f"{field.name} = {_text(str(value)) if isinstance(value, str) else value}"
+            yield f"{key} = {_figure(value)}"
+        elif value is not None and not isinstance(value, tuple):
+            yield f"{key} = {_text(value) if isinstance(value, str) else value}"
 
 
 def _figure(figure: Figure) -> str:

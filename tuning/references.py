@@ -1,4 +1,4 @@
-"""Published figures of clusters that others measured, with their conditions: what the model is held against."""
+"""Figures that others published of their clusters, with their conditions: what the model is compared with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
@@ -38,37 +38,83 @@ class FigureKind(StrEnum):
         return self in (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
 
 
-@dataclass(frozen=True)
-class Rebuild:
-    """What had to be copied. data_bytes: on each node lost; nodes: of the cluster, None: all of the profile.
+class _Load(TomlTable):
+    op: Text
+    bs: Text
+    clients: Count
+    depth: Count
+    replicas: Count = 3
+    ec: str = ""
+    hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
+    span: Annotated[float, Field(gt=0, le=1)] = 1.0
+    assumed: tuple[Literal["clients", "depth", "replicas", "hit_ratio", "span"], ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        k, m = parse_ec(self.ec)
+        return Shape(
+            self.op, parse_block(self.bs), self.clients, self.depth, self.replicas, k, m, self.hit_ratio, self.span
+        )
+
+    @model_validator(mode="after")
+    def _known(self) -> _Load:
+        _ = self.shape  # SpecError where the operation, the block size or the code is not one
+        return self
+
+
+def _is_amount(text: str) -> str:
+    parse(text, Measure.BYTES)
+    return text
+
+
+class Rebuild(TomlTable):
+    """What had to be copied. bytes: on each node lost; nodes: of the cluster, None: all of the profile.
 
     share: of disks and network that recovery gets beside the clients.
     """
 
-    data_bytes: float
-    nodes_lost: int = 1
-    nodes: int | None = None
-    share: float = 1.0
+    bytes: Annotated[Text, AfterValidator(_is_amount)]
+    nodes_lost: Count = 1
+    nodes: Count | None = None
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    assumed: tuple[Literal["bytes", "share"], ...] = ()
+
+    @property
+    def data_bytes(self) -> float:
+        return parse(self.bytes, Measure.BYTES)
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(TomlTable):
     """One figure. unit: as written; where: place in the source and conditions.
 
-    shape or rebuild: what the model predicts to compare with; beyond: why it cannot speak to the figure. assumed: what
-    of the load (or of what was rebuilt) the source does not say.
+    load or recovery: what the model predicts to compare with; beyond: why it cannot speak to the figure.
     """
 
-    name: str
+    name: Text
     kind: FigureKind
     value: float
-    unit: str
-    where: str
-    shape: Shape | None = None
-    rebuild: Rebuild | None = None
+    unit: Text
+    where: Text
+    load: _Load | None = None
+    recovery: Rebuild | None = None
     beyond: str = ""
     note: str = ""
-    assumed: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Published:
+        if sum((self.load is not None, self.recovery is not None, bool(self.beyond))) != 1:
+            raise ValueError(f"{self.name}: exactly one of load, recovery and beyond")
+        return self
+
+    @property
+    def shape(self) -> Shape | None:
+        return self.load.shape if self.load else None
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What the source does not say of the load, or of what was rebuilt."""
+        told = self.load or self.recovery
+        return told.assumed if told else ()
 
 
 @dataclass(frozen=True)
@@ -86,80 +132,18 @@ class Publication:
     release: str = DEFAULT_RELEASE
 
 
-class _Load(TomlTable):
-    op: Text
-    bs: Text
-    clients: Count
-    depth: Count
-    replicas: Count = 3
-    ec: str = ""
-    hit_ratio: Annotated[float, Field(ge=0, le=1)] = 0.0
-    span: Annotated[float, Field(gt=0, le=1)] = 1.0
-    assumed: tuple[Literal["clients", "depth", "replicas", "hit_ratio", "span"], ...] = ()
-
-    def build(self) -> Shape:
-        k, m = parse_ec(self.ec)
-        return Shape(
-            self.op, parse_block(self.bs), self.clients, self.depth, self.replicas, k, m, self.hit_ratio, self.span
-        )
-
-
-class _Rebuild(TomlTable):
-    bytes: Text
-    nodes_lost: Count = 1
-    nodes: Count | None = None
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    assumed: tuple[Literal["bytes", "share"], ...] = ()
-
-    def build(self) -> Rebuild:
-        return Rebuild(parse(self.bytes, Measure.BYTES), self.nodes_lost, self.nodes, self.share)
-
-
-class _Published(TomlTable):
-    name: Text
-    kind: FigureKind
-    value: float
-    unit: Text
-    where: Text
-    load: _Load | None = None
-    recovery: _Rebuild | None = None
-    beyond: str = ""
-    note: str = ""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> _Published:
-        if sum((self.load is not None, self.recovery is not None, bool(self.beyond))) != 1:
-            raise ValueError(f"{self.name}: exactly one of load, recovery and beyond")
-        return self
-
-    def build(self) -> Published:
-        return Published(
-            name=self.name,
-            kind=self.kind,
-            value=self.value,
-            unit=self.unit,
-            where=self.where,
-            shape=self.load.build() if self.load else None,
-            rebuild=self.recovery.build() if self.recovery else None,
-            beyond=self.beyond,
-            note=self.note,
-            assumed=(self.load.assumed if self.load else ()) + (self.recovery.assumed if self.recovery else ()),
-        )
-
-
 class _Reference(TomlTable):
     title: Text
     profile: Text
     release: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")] = DEFAULT_RELEASE
     lost: tuple[Text, ...] = ()
-    figures: Annotated[tuple[_Published, ...], Field(min_length=1)]
+    figures: Annotated[tuple[Published, ...], Field(min_length=1)]
 
 
 def load_reference(path: Path) -> Publication:
-    """Read one reference file; SpecError names file, key, what was got and what was wanted."""
+    """Read one reference file; SpecError names file, key, got and wanted."""
     read = read_toml(path, _Reference.model_validate, "reference", "docs/model.md shows a whole one")
-    figures = tuple(figure.build() for figure in read.figures)
-    return Publication(path.stem, read.title, read.profile, figures, read.lost, read.release)
+    return Publication(name=path.stem, **vars(read))
 
 
 def load_references(folder: Path = SHIPPED) -> tuple[Publication, ...]:

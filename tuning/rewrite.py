@@ -15,9 +15,9 @@ SOURCE = "ECBackend reads the k chunks of a stripe that is written in part; osd_
 
 
 def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork:
-    """The same work with the price of a chunk that is read before, where the shape has to; a doubt where unknown.
+    """Add the price of chunks that must be read before the write, or a doubt where it was not measured.
 
-    A chunk costs what a random read of its size costs the OSD that leads it.
+    A chunk costs as much as a random read of its size costs the leading OSD.
     """
     shape = work.shape
     if not shape.reads_first:

@@ -1,4 +1,4 @@
-"""What measurements with several clients say of scaling: the universal scalability law, where there are enough."""
+"""Scaling by measurements with several clients: the universal scalability law, where there are enough."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Scaling:
 def scaling(folder: Path, profile: Profile, shape: Shape) -> Scaling:
     """The law for a shape from the measurements of a folder (`cephlab measure --clients N` puts them there).
 
-    Its parameters hold for the machines that they were measured on and for no others: for hardware that is not there
-    the model's own queues say what clients do to each other.
+    Its parameters hold only for the measured machines. For other hardware the model's queues predict how clients slow
+    each other down.
     """
     if profile.name != THIS_MACHINE:
         return Scaling(None, f"its parameters are those of machines that were measured, and {profile.name} was not")
@@ -62,7 +62,7 @@ def scaling(folder: Path, profile: Profile, shape: Shape) -> Scaling:
 
 
 def measured_points(measured: Iterable[Measurement], shape: Shape) -> list[tuple[float, float]]:
-    """(clients, operations a second) of what was measured as the shape wants it but for the number of clients."""
+    """(clients, operations a second) of measurements that differ from the shape only in the number of clients."""
     wanted = shape.as_operation()
     return [
         (float(measurement.demand.operation.clients), float(measurement.conditions["iops"]))
@@ -80,7 +80,7 @@ def measured_points(measured: Iterable[Measurement], shape: Shape) -> list[tuple
 
 
 def _measured(folder: Path) -> list[Measurement]:
-    """Every measurement of a folder; files of another cephlab are passed over."""
+    """Every measurement of a folder; files of other versions of cephlab are skipped."""
     measurements: list[Measurement] = []
     for path in sorted(folder.glob("*.json")):
         try:

@@ -1,16 +1,16 @@
-"""What the TOML files of this folder have in common: strict tables, and one way to read and to refuse them."""
+"""TOML files of this folder: strict tables, and how a file that does not fit is refused."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.specfile import explain
+from cephlab.lab.spec.specfile import explain, load_toml
 
 T = TypeVar("T")
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -18,18 +18,21 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class TomlTable(BaseModel):
-    """A table of a file. An unknown key is refused: it is a typing error."""
+    """A table of a file. An unknown key is refused, as it is a typing error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def refuse_twice(what: str, names: Sequence[str]) -> None:
+    """ValueError where a name stands more than once."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
+
+
 def read_toml(path: Path, build: Callable[[Any], T], what: str, hint: str = "") -> T:
-    """What a file says. what: what it should be, e.g. profile. SpecError names file, key, got and wanted."""
+    """Build a value from a file. what: what the file should be, e.g. profile. SpecError names file, key and reason."""
     try:
-        return build(tomllib.loads(path.read_text()))
-    except OSError as error:
-        raise SpecError(f"the {what} {path} cannot be read", str(error), hint) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
+        return build(load_toml(path, hint))
     except ValidationError as error:
         raise SpecError(f"{path} is not a {what}", explain(error), hint) from None

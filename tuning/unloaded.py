@@ -1,4 +1,4 @@
-"""Latency of one operation that has the cluster for itself, stage after stage; shards beside each other count once."""
+"""Latency of one operation alone on the cluster, stage after stage; parallel shards count once."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _client_parts(profile: Profile, work: OperationWork) -> list[tuple[float, fl
 
 
 def _shard_s(machine: MachineClass, work: OperationWork) -> float:
-    """What a further shard adds to the latency: its message, as the leader stores or reads its own shard meanwhile.
+    """What another shard adds to the latency: its message, as the leader handles its own shard in the meantime.
 
-    A demand that is not split by thread does not say what runs in parallel: then all of its CPU counts.
+    A demand that is not split by thread does not show what runs in parallel: then all of its CPU counts.
     """
     price = work.replica
     return price.threads.get(_MESSENGER, price.cpu) / thread_speed(machine)
@@ -88,7 +88,7 @@ def _device_s(machine: MachineClass, work: OperationWork) -> float:
 
 
 def _front_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) -> float:
-    """The payload between client and leader, and by the gateway: each hop at the narrower of its two ends."""
+    """The payload between client, gateway and leader: each hop at the narrower of its two ends."""
     shape, share = work.shape, goodput(profile.mtu_bytes)
     node = min(load.machine.bandwidth.value for load in loads)
     local = sum(load.count * load.primary * (load.gateway if shape.through_gateway else load.client) for load in loads)
@@ -102,7 +102,7 @@ def _front_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) ->
 
 
 def _back_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) -> float:
-    """Shards between the leader and the others: all of them through the leader's one link."""
+    """Shards between the leader and the others, all through the leader's link."""
     shape = work.shape
     others = shape.awaited - 1
     amount = others * shape.shard_bytes

@@ -1,4 +1,4 @@
-"""The universal scalability law, fitted to measured throughput against clients: where contention makes more be less."""
+"""The universal scalability law, fitted to measured throughput against clients: where more clients do less."""
 
 from __future__ import annotations
 
@@ -39,11 +39,10 @@ class Scalability:
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Scalability:
-    """Fit to (clients, operations a second) by least squares of N / X; no parameter is below zero.
+    """Fit to (clients, operations a second) by least squares of N / X; SpecError for too few numbers of clients.
 
-    N / X = 1/l + s/l (N - 1) + k/l N (N - 1) is linear in its three coefficients. A fit with a negative one has no
-    meaning, so fits with fewer terms are tried too. Raises SpecError for fewer than LEAST_POINTS different numbers of
-    clients: they do not support a law with three parameters.
+    N / X = 1/l + s/l (N - 1) + k/l N (N - 1) is linear in its three coefficients. A negative one has no meaning, so
+    fits with fewer terms are tried too.
     """
     if len({n for n, _ in points}) < LEAST_POINTS:
         raise SpecError(
@@ -57,7 +56,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Scalability:
 
 
 def _solved(points: Sequence[tuple[float, float]], terms: tuple[int, ...]) -> Scalability | None:
-    """The law with these terms: 0 for 1, 1 for N - 1, 2 for N (N - 1); None where it makes no law."""
+    """The law with these terms: 0 for 1, 1 for N - 1, 2 for N (N - 1); None where the fit is no law."""
     rows = [[(1.0, n - 1, n * (n - 1))[term] for term in terms] for n, _ in points]
     values = [n / x for n, x in points]
     coefficients = dict(zip(terms, numpy.linalg.lstsq(rows, values)[0].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Validation: what the model says of clusters that others measured, beside what they published."""
+"""Validation: compares the model's predictions with figures that others published of their clusters."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TARGET_WORST = 2.0
 
 @dataclass(frozen=True)
 class Comparison:
-    """One figure. predicted: in the figure's unit, None where the model cannot speak to it; why: then.
+    """One figure. predicted: in the figure's unit, None where the model cannot predict it; why: the reason for None.
 
-    rests: assumptions that carry the prediction, with what it would be without them, in the figure's unit too; only
-    where `validate` was asked for them.
+    rests: assumptions that carry the prediction, with what it would be without them, also in the figure's unit; empty
+    unless `validate` was asked for them.
     """
 
     reference: str
@@ -49,22 +49,16 @@ class Validation:
     comparisons: tuple[Comparison, ...]
 
     def of(self, kinds: Sequence[FigureKind]) -> list[Comparison]:
-        """Those that have a prediction, of some kinds."""
-        return [
-            comparison
-            for comparison in self.comparisons
-            if comparison.ratio is not None and comparison.figure.kind in kinds
-        ]
+        """Comparisons of some kinds that have a prediction."""
+        return [each for each in self.comparisons if each.ratio is not None and each.figure.kind in kinds]
 
     def error(self, kinds: Sequence[FigureKind]) -> float | None:
         """Geometric mean of how far predictions are off, as a factor of 1 or more; None when there are none."""
-        return geometric_error([comparison.ratio for comparison in self.of(kinds) if comparison.ratio])
+        return geometric_error([each.ratio for each in self.of(kinds) if each.ratio])
 
     def error_without(self, kinds: Sequence[FigureKind]) -> float | None:
-        """The same of those that rest on no assumption."""
-        return geometric_error(
-            [comparison.ratio for comparison in self.of(kinds) if comparison.ratio and not comparison.rests]
-        )
+        """As `error`, of predictions that rest on no assumption."""
+        return geometric_error([each.ratio for each in self.of(kinds) if each.ratio and not each.rests])
 
     def meets(self, kinds: Sequence[FigureKind]) -> bool | None:
         """Whether mean and worst are within the target; None where nothing could be predicted."""
@@ -74,16 +68,15 @@ class Validation:
         return error < TARGET_ERROR and worst <= TARGET_WORST
 
     def worst(self, kinds: Sequence[FigureKind]) -> float | None:
-        """The largest factor."""
-        factors = [max(comparison.ratio, 1 / comparison.ratio) for comparison in self.of(kinds) if comparison.ratio]
-        return max(factors, default=None)
+        """The largest factor by which a prediction is off."""
+        return max((max(each.ratio, 1 / each.ratio) for each in self.of(kinds) if each.ratio), default=None)
 
 
 RATES = (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
 
 
 def geometric_error(ratios: Sequence[float]) -> float | None:
-    """exp of the mean of |log ratio|: 1.25 means that a prediction is off by a quarter, whichever way."""
+    """exp of the mean of |log ratio|: 1.25 means that predictions are off by a quarter, in either direction."""
     if not ratios:
         return None
     return math.exp(sum(abs(math.log(ratio)) for ratio in ratios) / len(ratios))
@@ -96,7 +89,7 @@ def validate(
     *,
     sensitivity: bool = False,
 ) -> Validation:
-    """Compare every figure, each publication's with the demands of the release nearest to its own.
+    """Compare every figure. Each publication is predicted with demands of the release nearest to its own.
 
     profile_of: a profile by name; sensitivity: also say what each rate rests on.
     """
@@ -122,14 +115,10 @@ def _resting(demands: Sequence[Demand], profile: Profile, comparison: Comparison
 
 
 def _compare(
-    demands: Sequence[Demand],
-    name: str,
-    profile: Profile,
-    figure: Published,
-    made: dict[Shape, Prediction | SpecError],
+    demands: Sequence[Demand], name: str, profile: Profile, figure: Published, made: dict[Shape, Prediction | SpecError]
 ) -> Comparison:
-    if figure.rebuild is not None:
-        lost = figure.rebuild
+    if figure.recovery is not None:
+        lost = figure.recovery
         again = recovery_time(profile, lost.data_bytes, nodes_lost=lost.nodes_lost, nodes=lost.nodes, share=lost.share)
         return Comparison(name, figure, again.seconds, again.limit, "")
     if figure.shape is None:
@@ -154,7 +143,6 @@ def _value(made: Prediction, figure: Published) -> float:
     if figure.kind is FigureKind.ALONE:
         return made.unloaded_s
     if figure.kind is FigureKind.CPU:
-        return max(
-            share for name, share in made.utilisation.items() if name.endswith(": CPU") and "clients" not in name
-        )
+        nodes = [name for name in made.utilisation if name.endswith(": CPU") and "clients" not in name]
+        return max(made.utilisation[name] for name in nodes)
     return made.ops

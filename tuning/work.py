@@ -1,4 +1,4 @@
-"""What an operation asks of hardware that is not there yet: demands in machine-independent units, for a given shape."""
+"""What an operation will cost on other hardware: demands in machine-independent units, for a given shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cephlab.tuning.workload import FLOWS, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
-"""A block this many times beyond the measured ones is called extrapolated."""
+"""A block so many times larger or smaller than the measured ones is called extrapolated."""
 LOADED = "load generator"
 """A load generator's first thread, whichever dynamic loader started it."""
 
@@ -57,8 +57,8 @@ def _combine(left: Price, right: Price, a: float, b: float) -> Price:
 class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
-    doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe has to be read before
-    it can be written (tuning/rewrite.py); None: nothing is read, or that was not measured.
+    doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe must be read before
+    it is written (tuning/rewrite.py); None: nothing is read, or it was not measured.
     """
 
     shape: Shape
@@ -72,10 +72,10 @@ class OperationWork:
 
 
 def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
-    """Fit measured demands to a shape.
+    """Fit measured demands to a shape; SpecError when no measured demand fits.
 
-    Demands of the same operation are used, those of the same protection (copies or EC) before others; between two block
-    sizes a straight line is drawn. Raises SpecError when nothing measured can speak for the shape.
+    Demands of the same operation are used, of the same protection (copies or EC) if possible; between two block sizes a
+    straight line is drawn.
     """
     chosen = _choose(demands, shape, shape.block_bytes)
     merged = _merge(chosen, shape.block_bytes)
@@ -97,7 +97,7 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
 
 
 def _shard(demands: Sequence[Demand], shape: Shape) -> tuple[tuple[str, ...], Price]:
-    """(doubts, price) of one shard of an erasure code that was not measured: that of a copy of its size."""
+    """(doubts, price) of one shard of an erasure code that was not measured: the price of a copy of its size."""
     size = int(shape.shard_bytes)
     chosen = _choose(demands, shape, size)
     first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
@@ -148,9 +148,9 @@ def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
 
 
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """Demands that can speak for a block size: those of the same operation.
+    """Demands to use for a block size: of the same operation.
 
-    Where these do not suffice, random ones stand in for sequential ones and the other way round.
+    Where these do not suffice, random ones stand in for sequential ones, and the other way round.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
@@ -171,7 +171,7 @@ def _kin(demand: Demand, shape: Shape) -> bool:
 
 
 def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
-    """The block sizes to draw a line through: the very one, its neighbours, or the two outermost on that side."""
+    """The block sizes to draw a line through: the wanted one, its neighbours, or the two largest or smallest."""
     if wanted in sizes:
         return [wanted]
     if len(sizes) < 2:
@@ -186,9 +186,9 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
 
 
 def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
-    """The demand at a block size that is closest to a shape: by operation, protection, and number of copies.
+    """The demand of a block size that is closest to a shape: by operation, protection, and number of copies.
 
-    Of equals it is the one with the most in flight, as a loaded cluster has.
+    Of equal ones it is the one with the most in flight, like a loaded cluster.
     """
     fitting = [demand for demand in usable if demand.operation.block_bytes == size]
 
@@ -224,7 +224,7 @@ def _price(demand: Demand, role: Role) -> Price:
 
 
 def _threads(measured: Mapping[str, float], speed: float) -> dict[str, float]:
-    """Points by thread. A dynamic loader gives its own name, as glibc spells it, to the program's first thread."""
+    """Points by thread. A program that a dynamic loader started has the loader's name on its first thread."""
     points: dict[str, float] = {}
     for name, seconds in measured.items():
         known = LOADED if name.startswith("ld-") else name
@@ -237,7 +237,7 @@ def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shap
         DerivationStep(
             "measured",
             "",
-            f"{d.operation.name} {d.operation.block_bytes} B, {_protection(d)}, depth {d.operation.depth}, "
+            f"{d.operation.name} {d.operation.block_bytes} B, {d.operation.protection}, depth {d.operation.depth}, "
             f"Ceph {d.release} on {d.arch} at {d.core_speed:.2f} points per CPU: client {_us(d, Role.CLIENT)}, "
             f"primary {_us(d, Role.PRIMARY)}, all replicas {_us(d, Role.REPLICA)}, gateway {_us(d, Role.GATEWAY)}",
         )
@@ -255,11 +255,6 @@ def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shap
                 )
             )
     return Derivation(tuple(steps))
-
-
-def _protection(demand: Demand) -> str:
-    operation = demand.operation
-    return f"EC {operation.k}+{operation.m}" if operation.k else f"{operation.replicas} copies"
 
 
 def _us(demand: Demand, role: Role) -> str:

@@ -1,4 +1,4 @@
-"""Workload shapes: what is asked of a cluster, by whom and how much of it at a time."""
+"""Workload shapes: which operation a cluster does, for how many clients, and how many at a time."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.telemetry.demand import Operation
+from cephlab.lab.telemetry.describe import size_text
 
 
 class Flow(StrEnum):
@@ -36,11 +37,11 @@ STRIPE_UNIT = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of operation under a steady load; SpecError for an operation that the model does not know.
+    """One kind of operation under a steady load; SpecError for an operation that is not in FLOWS.
 
     block_bytes: of one operation. replicas, or k and m of an erasure code. clients: load generators (processes), each
     with `depth` operations in flight. hit_ratio: share of reads that an OSD answers from its own memory.
-    span: share of each disk that the touched data lies on.
+    span: share of each disk that holds the data in use.
     """
 
     operation: str
@@ -74,11 +75,11 @@ class Shape:
     @property
     def copies(self) -> int:
         """OSDs that one write reaches."""
-        return self.k + self.m if self.k else self.replicas
+        return self.as_operation().shards
 
     @property
     def shard_bytes(self) -> float:
-        """What one of those OSDs stores: all of the block, or its chunk of each stripe that the block touches."""
+        """What one of these OSDs stores: the whole block, or its chunk of each stripe that the block touches."""
         if not self.k:
             return float(self.block_bytes)
         return float(-(-self.block_bytes // (self.k * STRIPE_UNIT)) * STRIPE_UNIT)
@@ -94,11 +95,11 @@ class Shape:
 
     @property
     def protection(self) -> str:
-        return f"EC {self.k}+{self.m}" if self.k else f"{self.replicas} copies"
+        return self.as_operation().protection
 
     @property
     def awaited(self) -> int:
-        """Shards that work on one operation beside each other and are all waited for."""
+        """Shards that work on one operation in parallel and are all waited for."""
         return self.copies if self.flow is Flow.WRITE else self.k or 1
 
     def as_operation(self) -> Operation:
@@ -106,18 +107,11 @@ class Shape:
 
     def __str__(self) -> str:
         return (
-            f"{self.operation} of {_block(self.block_bytes)}, {self.protection}, "
+            f"{self.operation} of {size_text(self.block_bytes)}, {self.protection}, "
             f"{self.clients} client(s) with {self.depth} in flight each"
             + (f", {self.hit_ratio:.4g} of reads from memory" if self.hit_ratio else "")
             + (f", on {self.span:.4g} of each disk" if self.span < 1 else "")
         )
-
-
-def _block(block_bytes: int) -> str:
-    for unit, size in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if block_bytes % size == 0:
-            return f"{block_bytes // size} {unit}"
-    return f"{block_bytes} B"
 
 
 _BLOCK = re.compile(r"([1-9][0-9]*)\s*([kKmM]?)(?:i?[bB])?")
@@ -128,7 +122,7 @@ def parse_block(text: str) -> int:
     """Bytes of "4k", "64KiB", "4M" or "4096", in powers of two as fio has them; SpecError otherwise."""
     match = _BLOCK.fullmatch(text.strip())
     if not match:
-        raise SpecError("the block size is not one", f"got {text!r}, wanted such as 4k, 64k or 4M")
+        raise SpecError("the block size does not fit", f"got {text!r}, wanted such as 4k, 64k or 4M")
     return int(match[1]) << {"": 0, "k": 10, "m": 20}[match[2].lower()]
 
 
@@ -138,5 +132,5 @@ def parse_ec(text: str) -> tuple[int, int]:
         return 0, 0
     match = _EC.fullmatch(text.strip())
     if not match:
-        raise SpecError("the erasure code is not one", f"got {text!r}, wanted such as 4+2")
+        raise SpecError("the erasure code does not fit", f"got {text!r}, wanted such as 4+2")
     return int(match[1]), int(match[2])

@@ -13,7 +13,7 @@ from cephlab.lab.faults.network import Partition, PartitionOneWay, SlowNetwork
 from cephlab.lab.faults.nodes import KillNode
 from cephlab.lab.faults.power import PowerCut
 from cephlab.lab.faults.resources import MemorySqueeze, SlowDisk
-from cephlab.lab.faults.schedule import Pace, Step, plan, thrash
+from cephlab.lab.faults.schedule import Pace, ThrashStep, plan, thrash
 
 _KINDS: tuple[type[Fault], ...] = (
     KillDaemon,
@@ -38,7 +38,7 @@ _KINDS: tuple[type[Fault], ...] = (
 )
 
 FAULTS: Mapping[str, type[Fault]] = {kind.name: kind for kind in _KINDS}
-"""Every fault there is, by name."""
+"""Every fault by its name."""
 
 __all__ = [
     "FAULTS",
@@ -46,7 +46,7 @@ __all__ = [
     "Layout",
     "Pace",
     "Sign",
-    "Step",
+    "ThrashStep",
     "Window",
     "inflict",
     "layout_of",

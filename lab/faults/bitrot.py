@@ -17,9 +17,9 @@ _SCAN_S = 120.0
 def flip_bit(host: Host, disk: str, contents: Sequence[bytes], *, patience: float = 1.0) -> tuple[int, ...]:
     """Flip the lowest bit of the first byte of every block on a disk that begins like one of the contents.
 
-    contents: at least NEEDLE_BYTES each, as they were written at the beginning of a block. The disk may be in use.
-    Every block, because freed ones keep their content: an earlier run of the same seed may have left some.
-    Returns the offsets on the disk; LabBroken when no block begins so. Not undone: a repair by Ceph is what heals it.
+    contents: at least NEEDLE_BYTES each, as written at the beginning of a block. The disk may be in use. All such
+    blocks are hit: freed ones keep their content, perhaps from an earlier run with the same seed. Returns the offsets
+    on the disk; LabBroken when no block begins so. Only a repair by Ceph undoes it.
     """
     short = [content for content in contents if len(content) < NEEDLE_BYTES]
     if short:

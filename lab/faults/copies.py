@@ -1,4 +1,4 @@
-"""One copy of an object that is damaged where Ceph does not look: rotten on the disk, missing, or unreadable."""
+"""Damage to one copy of an object that Ceph does not notice by itself: bit rot, a missing copy, an unreadable one."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
-from cephlab.lab.faults.daemons import NOTHING
-from cephlab.lab.faults.fault import Finding, Layout, Sign, look_for
+from cephlab.lab.faults.fault import Aftermath, Fault, Layout, Sign, look_for
 from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, repair
-from cephlab.lab.spec.clusterspec import Capability
 
 CANARY_POOL = "canary"
 CANARY = "canary"
@@ -28,14 +26,13 @@ CANARY_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
-class OneCopy:
-    """What the faults of a single copy have in common.
+class OneCopy(Fault):
+    """A fault of one copy of an object.
 
-    pool, object: of a replicated pool; without them the fault brings an object of its own in a pool of its own.
-    copy: 0 is the primary's, 1 the first replica's, and so on. seed: of the own object's content.
+    pool, object: of a replicated pool; by default the fault makes its own pool and object. copy: 0 is the primary's, 1
+    the first replica's, and so on. seed: of that object's content.
     """
 
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     copy: int = 0
     pool: str = CANARY_POOL
     object: str = CANARY
@@ -51,12 +48,12 @@ class OneCopy:
         return cls(copy=rng.randrange(copies), seed=rng.randrange(1 << 30)) if copies > 1 else None
 
     def nodes(self, layout: Layout) -> frozenset[str]:
-        """None: which OSD has the copy is known only once the object is there, and nothing of it stops working."""
+        """None: no OSD stops working, and which one has the copy is known only once the object exists."""
         return frozenset()
 
     @contextmanager
     def prey(self, cluster: Cluster) -> Iterator[bytes]:
-        """The object, with its content; made and removed here where it is the fault's own."""
+        """The object's content. The fault's own object is made before and removed after the block."""
         if self.pool != CANARY_POOL:
             yield cluster.client.read(self.pool, self.object)
             return
@@ -66,13 +63,13 @@ class OneCopy:
             cluster.client.write_full(self.pool, self.object, content)
             yield content
 
-    def findings(self, cluster: Cluster, before: bytes) -> Iterator[Finding]:
-        """The copies agree with each other and with what was written, by a scrub that the repair has no part in."""
+    def aftermath(self, cluster: Cluster, before: bytes) -> Iterator[Aftermath]:
+        """Whether the copies agree with each other and with what was written, by a scrub apart from the repair."""
         scrubbed = deep_scrub(cluster, self.pool)
         damaged = rados_json(cluster, "list-inconsistent-pg", self.pool)
-        yield Finding(f"PGs of {self.pool} whose copies differ once they are mended", damaged, [], len(scrubbed))
+        yield Aftermath(f"PGs of {self.pool} whose copies still differ after the repair", damaged, [], len(scrubbed))
         got, wanted = (sha256(data).hexdigest() for data in (cluster.client.read(self.pool, self.object), before))
-        yield Finding(f"sha256 of {self.pool}/{self.object} once it is mended", got, wanted)
+        yield Aftermath(f"sha256 of {self.pool}/{self.object} after the repair", got, wanted)
 
     def place(self, cluster: Cluster) -> tuple[str, str]:
         """(PG, OSD daemon) of the copy."""
@@ -83,15 +80,15 @@ class OneCopy:
         return str(mapping["pgid"]), f"osd.{acting[self.copy]}"
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Deep-scrub blames this copy and no other."""
+        """Deep-scrub reports errors of this copy."""
         pgid, daemon = self.place(cluster)
         deep_scrub(cluster, self.pool)
         errors = blamed(cluster, pgid).get(self.object, {})
-        return Sign(f"errors that deep-scrub holds against {daemon}", len(errors.get(daemon.partition(".")[2], ())))
+        return Sign(f"errors that deep-scrub reports of {daemon}", len(errors.get(daemon.partition(".")[2], ())))
 
 
 class BitRot(OneCopy):
-    """A bit flips on the disk below one copy. It is healed by Ceph's own repair, as nothing else can."""
+    """A bit flips on the disk below one copy. Only Ceph's own repair can heal it."""
 
     name: ClassVar[str] = "bit-rot"
 
@@ -110,7 +107,7 @@ class BitRot(OneCopy):
 
 
 class MissingObject(OneCopy):
-    """One copy is gone from its OSD's store, and the OSD does not know. It is healed by Ceph's own repair."""
+    """One copy is gone from its OSD's store, and the OSD does not know. Ceph's own repair heals it."""
 
     name: ClassVar[str] = "missing-object"
 
@@ -130,16 +127,16 @@ class MissingObject(OneCopy):
 
 
 class ReadErrors(OneCopy):
-    """The disk answers EIO where the primary's copy is: BlueStore's own fault injection, as a bad sector looks to it.
+    """Reading the primary's copy gives EIO, as from a bad sector, by BlueStore's own fault injection.
 
-    As with a disk that has spare sectors, writing the copy anew makes it readable.
+    Writing the copy again makes it readable, as on a disk with spare sectors.
     """
 
     name: ClassVar[str] = "read-errors"
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        # Clients read the primary's copy, so that is where an unreadable one is met.
+        # Clients read the primary's copy, so only an unreadable primary copy is noticed.
         return cls(seed=rng.randrange(1 << 30)) if _copies(layout) > 1 else None
 
     @contextmanager
@@ -154,12 +151,12 @@ class ReadErrors(OneCopy):
             client.command(name, "config set", var=_INJECT, val=["false"])
 
     def sign(self, cluster: Cluster) -> Sign:
-        """The read is served all the same, from another copy, and the OSD counts a copy that it mended."""
+        """The read is served from another copy, and the OSD counts a copy that it repaired."""
         _, name = self.place(cluster)
         before = repaired(cluster, name)
         cluster.client.read(self.pool, self.object)
         return look_for(
-            f"copies that {name} mended after a read error",
+            f"copies that {name} repaired after a read error",
             lambda: repaired(cluster, name) - before,
             patience=cluster.patience,
         )
@@ -171,9 +168,9 @@ _HEARD_S = 30.0
 
 
 def repaired(cluster: Cluster, osd: str) -> int:
-    """Copies that an OSD has mended because it could not read them, since it was started.
+    """How many copies an OSD has repaired since it started, because it could not read them.
 
-    A manager that has just started has not heard of every OSD yet, so this waits.
+    Waits for the manager: one that has just started has not heard from every OSD yet.
     """
     number = int(osd.partition(".")[2])
 
@@ -181,14 +178,10 @@ def repaired(cluster: Cluster, osd: str) -> int:
         stats = cluster.client.mgr("pg dump", dumpcontents=["osds"])["osd_stats"]
         return [int(entry["num_shards_repaired"]) for entry in stats if entry["osd"] == number]
 
-    return clock.wait(
-        counts,
-        bool,
-        what=f"the manager's statistics of {osd}",
-        timeout_s=_HEARD_S * cluster.patience,
-    )[0]
+    what = f"the manager's statistics of {osd}"
+    return clock.wait(counts, bool, what=what, timeout_s=_HEARD_S * cluster.patience)[0]
 
 
 def _copies(layout: Layout) -> int:
-    """Copies of an own object: one on each node with an OSD, three at most."""
+    """Copies of the fault's own object: one on each node with an OSD, three at most."""
     return min(3, len({layout.node_of(name) for name in layout.daemons("osd")}))

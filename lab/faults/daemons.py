@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -16,23 +16,20 @@ from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
 from cephlab.lab.faults.processes import stopped
 from cephlab.lab.services import SERVICES, service_of
-from cephlab.lab.spec.clusterspec import Capability
 
 _LOOK_S = 0.5
 
-NOTHING: frozenset[Capability] = frozenset()
 _MAJORITY = 3
-"""With this many monitors or more, one may be away and the others still answer."""
+"""With this many monitors or more, one can be lost and the others still have a quorum."""
 
 
 @dataclass(frozen=True)
-class OneDaemon:
-    """What the faults of a single daemon have in common: their target, and that the cluster misses it."""
+class OneDaemon(Fault):
+    """A fault of one daemon, proved when the cluster misses that daemon."""
 
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     daemon: str
 
     @property
@@ -55,13 +52,8 @@ class KillDaemon(OneDaemon):
 
     name: ClassVar[str] = "kill-daemon"
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
-        try:
-            cluster.kill(self.daemon)
-            yield
-        finally:
-            cluster.start(self.daemon)
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        return until_healed(lambda: cluster.kill(self.daemon), lambda: cluster.start(self.daemon))
 
 
 class StopDaemon(OneDaemon):
@@ -69,13 +61,8 @@ class StopDaemon(OneDaemon):
 
     name: ClassVar[str] = "stop-daemon"
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
-        try:
-            cluster.stop(self.daemon)
-            yield
-        finally:
-            cluster.start(self.daemon)
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        return until_healed(lambda: cluster.stop(self.daemon), lambda: cluster.start(self.daemon))
 
 
 class PauseDaemon(OneDaemon):
@@ -83,21 +70,15 @@ class PauseDaemon(OneDaemon):
 
     name: ClassVar[str] = "pause-daemon"
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
-        try:
-            cluster.pause(self.daemon)
-            yield
-        finally:
-            cluster.resume(self.daemon)
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        return until_healed(lambda: cluster.pause(self.daemon), lambda: cluster.resume(self.daemon))
 
 
 @dataclass(frozen=True)
-class KillTogether:
+class KillTogether(Fault):
     """SIGKILL to several daemons within a few milliseconds, before any of them can tell another."""
 
     name: ClassVar[str] = "kill-together"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     daemons: tuple[str, ...]
 
     @property
@@ -114,13 +95,8 @@ class KillTogether:
     def nodes(self, layout: Layout) -> frozenset[str]:
         return frozenset(layout.node_of(name) for name in self.daemons)
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
-        try:
-            kill_at_once(cluster, self.daemons)
-            yield
-        finally:
-            start_at_once(cluster, self.daemons)
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        return until_healed(lambda: kill_at_once(cluster, self.daemons), lambda: start_at_once(cluster, self.daemons))
 
     def sign(self, cluster: Cluster) -> Sign:
         daemons = [cluster.daemon(name) for name in self.daemons]
@@ -135,8 +111,7 @@ class KillTogether:
 class KillEverything(KillTogether):
     """SIGKILL to every daemon of the cluster within a few milliseconds.
 
-    The machines stay up, so that what was written to their files is there afterwards: a crash of all of Ceph at
-    once, not a power cut.
+    The machines stay up and keep what was written to their files: all of Ceph crashes at once, but no power is cut.
     """
 
     name: ClassVar[str] = "kill-everything"
@@ -188,34 +163,34 @@ class FlappingOsd(OneDaemon):
             trouble.append(error)
 
     def _come_back(self, cluster: Cluster, before: int, done: threading.Event) -> None:
-        """Wait until the map has it up again. On a busy machine the next kill would come before that."""
+        """Wait until the OSD map has it up again. Otherwise, on a busy machine, the next kill would come too early."""
         deadline = Deadline.after(self.back_s * cluster.patience)
         while not (done.is_set() or deadline.passed() or osd_entry(cluster, self.daemon)["up_from"] > before):
             deadline.pause(_LOOK_S)
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Times that the map was changed because it went down: its `down_at` moves on with each."""
+        """How often the OSD map marked it down: each time sets a new `down_at`."""
         seen: set[int] = set()
 
         def flaps() -> int:
             seen.add(int(osd_entry(cluster, self.daemon)["down_at"]))
             return len(seen) - 1
 
-        return look_for("times that the map has it down anew", flaps, least=self.least_flaps, patience=cluster.patience)
+        return look_for("times that the map marked it down", flaps, least=self.least_flaps, patience=cluster.patience)
 
 
 def spare_daemons(layout: Layout) -> list[str]:
-    """Daemons whose loss a cluster should bear: all, except monitors that the majority needs."""
+    """Daemons that a cluster should be able to lose: all, except monitors that the majority needs."""
     mons = layout.daemons("mon")
     kinds = [kind for kind in SERVICES if kind != "mon"]
     return [*(name for kind in kinds for name in layout.daemons(kind)), *(mons if len(mons) >= _MAJORITY else [])]
 
 
 def missed(cluster: Cluster, daemon: str) -> Sign:
-    """The sign that the cluster misses a daemon: down in the OSD map, or out of the quorum.
+    """Proof that the cluster misses a daemon: it is down in the OSD map, or out of the quorum.
 
-    Where that cannot be asked, because no majority of monitors runs or because the cluster keeps no account of daemons
-    of the kind, that its process is not at work.
+    Without a majority of monitors, or for daemons that Ceph does not track, the proof is that its process is not at
+    work.
     """
     service, ident = service_of(daemon), daemon.partition(".")[2]
     if not decides(cluster) or service.lost(cluster.client, ident) is None:
@@ -228,7 +203,7 @@ def missed(cluster: Cluster, daemon: str) -> Sign:
 
 
 def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
-    """The sign that the OSD map has these down. Without a quorum: that their processes are not at work."""
+    """Proof that the OSD map has these down; without a quorum, that their processes are not at work."""
     if not decides(cluster):
         return idle(cluster, osds)
     return look_for(
@@ -240,7 +215,7 @@ def down(cluster: Cluster, osds: Sequence[str]) -> Sign:
 
 
 def idle(cluster: Cluster, names: Sequence[str]) -> Sign:
-    """The sign that none of these daemons is at work, by the kernels that they run on."""
+    """Proof by their hosts' kernels that none of these daemons is at work."""
     return look_for(
         "processes not at work",
         lambda: sum(not at_work(cluster, name) for name in names),
@@ -273,7 +248,7 @@ def osd_entry(cluster: Cluster, daemon: str) -> dict[str, int]:
 
 
 def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """SIGKILL to all of them before any end is waited for."""
+    """SIGKILL to all of them; only then wait for each to end."""
     daemons = [cluster.daemon(name) for name in names]
     for daemon in daemons:
         daemon.wanted = Wanted.STOPPED
@@ -287,13 +262,13 @@ def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """Start all of them together, as a machine room does when its power is back."""
+    """Start all of them together, as when the power of a machine room comes back."""
     each_at_once([cluster.daemon(name).start for name in names])
     cluster.daemons_changed()
 
 
 def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
-    """Call all of them side by side; the first error is raised when all have ended."""
+    """Call all of them in parallel; the first error is raised when all have ended."""
     with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
         for future in [pool.submit(verb) for verb in verbs]:
             future.result()

@@ -23,7 +23,7 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the daemons of a cluster are: all that the choice of a target may depend on. nodes: node -> daemons."""
+    """Where the daemons of a cluster are. A target is chosen by this alone. nodes: node -> daemons."""
 
     nodes: Mapping[str, tuple[str, ...]]
     client_node: str = ""
@@ -38,7 +38,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Sign:
-    """What shows that a fault really happened: `got` of something of which `least` proves it."""
+    """What shows that a fault happened. got: how much of it was seen; least: how much proves the fault."""
 
     what: str
     got: float
@@ -46,8 +46,8 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A fact about what a healed fault has left, next to what it must be. of: as in `Recorder.observe`."""
+class Aftermath:
+    """What a healed fault left, next to what it must be. of: as in `Recorder.observe`."""
 
     what: str
     got: Any
@@ -56,20 +56,20 @@ class Finding:
 
 
 class Fault(Protocol):
-    """One way to break something of a cluster, aimed at a target; a frozen value that can be inflicted many times."""
+    """One way to break a target in a cluster. A frozen value that can be inflicted many times."""
 
     name: ClassVar[str]
-    needs: ClassVar[frozenset[Capability]]
+    needs: ClassVar[frozenset[Capability]] = frozenset()
     """What the provider must be able to do."""
 
     @property
     def target(self) -> str:
-        """What is struck, in words."""
+        """What is struck, for a reader."""
         ...
 
     @classmethod
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        """A target chosen by `rng` alone; None where the layout has none for it."""
+        """Choose a target by `rng` alone; None where the layout has none."""
         ...
 
     def nodes(self, layout: Layout) -> frozenset[str]:
@@ -77,34 +77,34 @@ class Fault(Protocol):
         ...
 
     def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
-        """Broken inside; leaving undoes the cause, on every way out. What Ceph then has to mend is not waited for."""
+        """Broken inside the block. Leaving it undoes the cause, and does not wait for Ceph to recover."""
         ...
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Look, for a while, for what shows that it happened. Called inside `broken`."""
+        """Look for proof of the fault, for a while. Called inside `broken`."""
         ...
 
 
 @runtime_checkable
 class Examined(Protocol):
-    """What a fault has beyond the rest whose harm outlives its cause, until Ceph has mended it.
+    """A fault whose harm outlives its cause, until Ceph has mended it.
 
-    Its prey is there before it is broken and stays until it was looked at: removed with the fault, it would take with
-    it whatever was not mended.
+    Its prey exists before the fault and until it was examined. If it went with the fault, so would damage that was not
+    mended.
     """
 
     def prey(self, cluster: Cluster) -> AbstractContextManager[bytes]:
         """What is struck, with its content."""
         ...
 
-    def findings(self, cluster: Cluster, before: bytes) -> Iterable[Finding]:
-        """Look at the prey, whose content was `before`, once the fault is healed."""
+    def aftermath(self, cluster: Cluster, before: bytes) -> Iterable[Aftermath]:
+        """Examine the prey once the fault is healed. before: its content before the fault."""
         ...
 
 
 @dataclass(frozen=True)
 class Window:
-    """When a fault held: seconds since the history began, from the moment that it was seen."""
+    """A fault that holds. began_s: when it was first seen, in seconds since the history began."""
 
     fault: str
     target: str
@@ -134,19 +134,15 @@ def obstacle(fault: Fault | type[Fault], capabilities: frozenset[Capability], pr
 
 @contextmanager
 def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Window]:
-    """The fault holds inside the block, and the history says when, on what, and what proved it.
+    """Inflict a fault for the length of the block; the history says when, on what, and what proved it.
 
-    The proof is a witness: a fault that could not be seen leaves its scenario inconclusive. What is found of its prey
-    once it is healed are observations. Raises Unavailable, before anything is broken, where the provider cannot do it.
+    The proof is a witness: a fault that was not seen leaves its scenario inconclusive. The aftermath is recorded as
+    observations. Raises Unavailable, before anything is broken, where the provider cannot inflict it.
     """
     reason = obstacle(fault, cluster.provider.capabilities(), cluster.provider_name)
     if reason is not None:
         raise reason
-    about = {
-        "fault": fault.name,
-        "target": fault.target,
-        "nodes": sorted(fault.nodes(layout_of(cluster))),
-    }
+    about = {"fault": fault.name, "target": fault.target, "nodes": sorted(fault.nodes(layout_of(cluster)))}
     examined = fault if isinstance(fault, Examined) else None
     with examined.prey(cluster) if examined else nullcontext(b"") as before:
         recorder.record(EVENT, **about, phase="inflicting")
@@ -160,15 +156,29 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
             finally:
                 recorder.record(EVENT, **about, phase="healing")
         recorder.record(EVENT, **about, phase="healed")
-        for finding in examined.findings(cluster, before) if examined else ():
-            what = f"{fault.name}: {finding.what}"
-            recorder.observe(what, got=finding.got, wanted=finding.wanted, of=finding.of)
+        for left in examined.aftermath(cluster, before) if examined else ():
+            recorder.observe(f"{fault.name}: {left.what}", got=left.got, wanted=left.wanted, of=left.of)
+
+
+@contextmanager
+def until_healed(strike: Callable[[], object], heal: Callable[[], object]) -> Iterator[None]:
+    """Strike, and heal on every way out of the block, also where striking failed halfway."""
+    try:
+        strike()
+        yield
+    finally:
+        heal()
+
+
+def health_sign(cluster: Cluster, check: str) -> Sign:
+    """Proof by a health check of Ceph."""
+    return look_for(f"health check {check}", lambda: int(cluster.status().has(check)), patience=cluster.patience)
 
 
 def look_for(
     what: str, probe: Callable[[], float], *, least: float = 1, timeout_s: float = SIGN_S, patience: float = 1.0
 ) -> Sign:
-    """Probe until enough is seen or the time is over; the last value either way, for the check to judge."""
+    """Probe until `least` is seen or the time is over. Gives the last value either way, for the check to judge."""
     deadline = Deadline.after(timeout_s * patience)
     while True:
         last_chance = deadline.passed()

@@ -1,4 +1,4 @@
-"""Disks that are nearly full, too full to backfill, or full: the thresholds come down to what is used."""
+"""Disks that are nearly full, too full to backfill, or full: Ceph's thresholds are lowered to what is used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.daemons import NOTHING
-from cephlab.lab.faults.fault import Layout, Sign, look_for
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.faults.fault import Fault, Layout, Sign, health_sign
 
 
 class Level(StrEnum):
@@ -24,25 +22,24 @@ class Level(StrEnum):
 
     @property
     def health(self) -> str:
-        """The health check that tells of it."""
+        """The health check that reports it."""
         return f"OSD_{self.name}"
 
 
 _BELOW = 0.5
-"""Of what is used: so far below that a disk which is being freed does not cross it by itself."""
+"""Of what is used: low enough that a disk whose data is being deleted does not fall below it."""
 _STEP = 0.8
-"""From one threshold to the next lower: Ceph wants nearfull < backfillfull < full."""
+"""From one threshold to the next lower one: Ceph wants nearfull < backfillfull < full."""
 
 
 @dataclass(frozen=True)
-class FullDisks:
-    """Ceph's own thresholds are set below what the disks hold already, so every OSD counts as this full.
+class FullDisks(Fault):
+    """Ceph's thresholds are set below what the disks hold already, so every OSD counts as this full.
 
-    A disk of the lab is 10 GiB and sparse: to write it full would show nothing more of Ceph and take minutes.
+    A disk of the lab is 10 GiB and sparse: filling it would take minutes and test nothing more of Ceph.
     """
 
     name: ClassVar[str] = "full-disks"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
     level: Level = Level.FULL
 
     @property
@@ -59,7 +56,7 @@ class FullDisks:
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
         before = thresholds(cluster)
-        # OSDs correct thresholds that are out of order, so they go down from the lowest and up from the highest.
+        # OSDs correct thresholds that are out of order: so lower the lowest first, and raise the highest first.
         try:
             for level, ratio in lowered(before, self.level, used_ratio(cluster)).items():
                 set_threshold(cluster, level, ratio)
@@ -69,11 +66,7 @@ class FullDisks:
                 set_threshold(cluster, level, before[level])
 
     def sign(self, cluster: Cluster) -> Sign:
-        return look_for(
-            f"health check {self.level.health}",
-            lambda: int(cluster.status().has(self.level.health)),
-            patience=cluster.patience,
-        )
+        return health_sign(cluster, self.level.health)
 
 
 def thresholds(cluster: Cluster) -> dict[Level, float]:
@@ -88,16 +81,15 @@ def set_threshold(cluster: Cluster, level: Level, ratio: float) -> None:
 
 
 def used_ratio(cluster: Cluster) -> float:
-    """Share of its disk that the emptiest OSD uses, so that a threshold below it is passed by all."""
+    """Share of its disk that the emptiest OSD uses: every OSD is above a threshold below it."""
     osds = cluster.client.mgr("osd df")["nodes"]
     return min(float(entry["kb_used"]) / float(entry["kb"]) for entry in osds if entry["kb"])
 
 
 def lowered(before: dict[Level, float], level: Level, used: float) -> dict[Level, float]:
-    """Thresholds that make disks with a share `used` in use exactly this full, lowest first; others stay."""
-    ratio = used * _BELOW
-    lower: dict[Level, float] = {}
-    for reached in reversed([each for each in Level if list(Level).index(each) <= list(Level).index(level)]):
-        lower[reached] = ratio
-        ratio *= _STEP
-    return {each: lower.get(each, before[each]) for each in Level}
+    """Thresholds by which disks with a share `used` in use have just this level, lowest first; higher ones stay."""
+    levels = list(Level)
+    reached = levels.index(level)
+    return {
+        each: used * _BELOW * _STEP ** (reached - n) if n <= reached else before[each] for n, each in enumerate(levels)
+    }

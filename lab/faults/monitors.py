@@ -12,10 +12,9 @@ from typing import ClassVar, Self
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.daemons import NOTHING, OneDaemon, missed
-from cephlab.lab.faults.fault import Layout, Sign, look_for
+from cephlab.lab.faults.daemons import OneDaemon, missed
+from cephlab.lab.faults.fault import Layout, Sign, health_sign
 from cephlab.lab.images.shim import compiler
-from cephlab.lab.spec.clusterspec import Capability
 
 SKEW = "skew.c"
 SKEW_VARIABLE = "CEPHLAB_SKEW_NS"
@@ -23,26 +22,25 @@ _MKFS_S = 120.0
 _SECOND_NS = 10**9
 
 
-def _one_of_three(layout: Layout, rng: Random) -> str | None:
-    mons = layout.daemons("mon")
-    return rng.choice(mons) if len(mons) >= 3 else None
+class OneMonitor(OneDaemon):
+    """A fault of one monitor, of three or more."""
+
+    @classmethod
+    def aim(cls, layout: Layout, rng: Random) -> Self | None:
+        mons = layout.daemons("mon")
+        return cls(rng.choice(mons)) if len(mons) >= 3 else None
 
 
 @dataclass(frozen=True)
-class ClockSkew(OneDaemon):
+class ClockSkew(OneMonitor):
     """A monitor's clock is wrong: it is restarted with a preloaded library that moves the time of day.
 
     skew_s: 40 times what Ceph warns of (mon_clock_drift_allowed, 0.05 s) and less than a lease of the monitors (5 s).
-    Only the monitor is told the wrong time; files that the kernel stamps have the right one.
+    Only the monitor sees the wrong time; files get theirs from the kernel, which is right.
     """
 
     name: ClassVar[str] = "clock-skew"
     skew_s: float = 2.0
-
-    @classmethod
-    def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        mon = _one_of_three(layout, rng)
-        return None if mon is None else cls(mon)
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -62,11 +60,7 @@ class ClockSkew(OneDaemon):
             _restart(cluster, daemon)
 
     def sign(self, cluster: Cluster) -> Sign:
-        return look_for(
-            "health check MON_CLOCK_SKEW",
-            lambda: int(cluster.status().has("MON_CLOCK_SKEW")),
-            patience=cluster.patience,
-        )
+        return health_sign(cluster, "MON_CLOCK_SKEW")
 
 
 def _restart(cluster: Cluster, daemon: Daemon) -> None:
@@ -75,16 +69,10 @@ def _restart(cluster: Cluster, daemon: Daemon) -> None:
 
 
 @dataclass(frozen=True)
-class LostMonStore(OneDaemon):
-    """A monitor loses all that it stored; healing makes it anew, empty, and its peers fill it."""
+class LostMonStore(OneMonitor):
+    """A monitor loses its store; healing creates an empty one, and its peers fill it."""
 
     name: ClassVar[str] = "lost-mon-store"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
-
-    @classmethod
-    def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        mon = _one_of_three(layout, rng)
-        return None if mon is None else cls(mon)
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
@@ -106,7 +94,7 @@ class LostMonStore(OneDaemon):
 
 
 def remake_mon(cluster: Cluster, name: str, secret: bytes) -> None:
-    """Make a monitor's store anew and start it; the others fill it. secret: keyring with the key of `mon.`."""
+    """Create a monitor's store again and start it; the others fill it. secret: keyring with the key of `mon.`."""
     daemon = cluster.daemon(name)
     host = daemon.host
     if daemon.alive():

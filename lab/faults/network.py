@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Self
 
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.daemons import down
-from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for
-from cephlab.lab.faults.nodes import OneNode, strikeable
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for, until_healed
+from cephlab.lab.faults.nodes import OneNode, cannot, strikeable
 from cephlab.lab.providers.base import CutsLinks, SlowsNetwork
 from cephlab.lab.spec.clusterspec import MIB, Capability
 
 
 @dataclass(frozen=True)
-class Partition:
-    """Two sets of nodes no longer hear of each other; one_way: only what `away` sends is lost.
+class Partition(Fault):
+    """Two sets of nodes no longer reach each other; one_way: only what `away` sends is lost.
 
-    Nodes in neither set reach both. Packets are lost without a word, as in a switch that fails, so what goes on is
-    found out by timeouts alone: it holds until the side with the quorum has called the other's OSDs down.
+    Nodes in neither set reach both. Packets are dropped silently, as by a failing switch, so Ceph notices by timeouts
+    alone. The fault holds until the side with the quorum has marked the other side's OSDs down.
     """
 
     name: ClassVar[str] = "partition"
@@ -65,7 +65,7 @@ class Partition:
             lab.mend_links()
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Packets are lost, and where one side can decide without the other, it calls the other's OSDs down.
+        """Packets are lost, and where one side has a quorum without the other, it marks the other's OSDs down.
 
         Before that, clients still use the old primaries, so no copy that is cut off can be stale.
         """
@@ -75,10 +75,10 @@ class Partition:
         return down(cluster, osds) if lost.got and osds else lost
 
     def cut_off(self, layout: Layout) -> list[str]:
-        """OSDs of the side that is left without a quorum; empty where both sides have one, or this cannot be told.
+        """OSDs of the side without a quorum; empty where no side is surely without one.
 
-        A node with daemons that hears both sides carries the word from one to the other, and the lab's client has to be
-        on the side that decides.
+        A node with daemons that reaches both sides passes messages on between them. The lab's client has to be on the
+        side with the quorum.
         """
         if any(names and node not in {*self.away, *self.rest} for node, names in layout.nodes.items()):
             return []
@@ -91,27 +91,22 @@ class Partition:
 
 @dataclass(frozen=True)
 class PartitionOneWay(Partition):
-    """What one set of nodes sends no longer reaches the other, which itself is heard."""
+    """What one set of nodes sends no longer reaches the other; the other direction works."""
 
     name: ClassVar[str] = "partition-one-way"
     one_way: bool = True
-
-    @classmethod
-    def aim(cls, layout: Layout, rng: Random) -> Self | None:
-        two_way = Partition.aim(layout, rng)
-        return None if two_way is None else cls(two_way.away, two_way.rest)
 
 
 def _links(cluster: Cluster) -> CutsLinks:
     lab = own(cluster).lab
     if not isinstance(lab, CutsLinks):
-        raise LabBroken(f"the {cluster.provider_name} provider says that it can cut links, and its lab cannot")
+        raise cannot(cluster, "cut links")
     return lab
 
 
 @dataclass(frozen=True)
 class SlowNetwork(OneNode):
-    """What a node sends leaves it at a trickle: a link that fell back to a lower speed.
+    """What a node sends is throttled, as on a link that fell back to a lower speed.
 
     bytes_s: 1 MiB/s is less than a hundredth of a gigabit link, and enough for heartbeats.
     """
@@ -128,22 +123,19 @@ class SlowNetwork(OneNode):
     def aim(cls, layout: Layout, rng: Random) -> Self | None:
         return cls(rng.choice([node for node, names in sorted(layout.nodes.items()) if names]))
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
         lab = self._lab(cluster)
-        try:
-            lab.slow_network(self.node, self.bytes_s)
-            yield
-        finally:
-            lab.slow_network(self.node, None)
+        return until_healed(
+            lambda: lab.slow_network(self.node, self.bytes_s), lambda: lab.slow_network(self.node, None)
+        )
 
     def sign(self, cluster: Cluster) -> Sign:
-        """Even without a load: maps, statistics and what the sign itself asks for come in bursts."""
+        """Packets wait even without a load: maps, statistics and the lab's own requests come in bursts."""
         lab = self._lab(cluster)
         return look_for("packets that had to wait", lambda: lab.held_packets(self.node), patience=cluster.patience)
 
     def _lab(self, cluster: Cluster) -> SlowsNetwork:
         lab = own(cluster).lab
         if not isinstance(lab, SlowsNetwork):
-            raise LabBroken(f"the {cluster.provider_name} provider says that it can slow networks, and its lab cannot")
+            raise cannot(cluster, "slow networks")
         return lab

@@ -9,18 +9,22 @@ from functools import partial
 from random import Random
 from typing import ClassVar, Self
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.daemons import NOTHING, decides, down, each_at_once, start_at_once
-from cephlab.lab.faults.fault import Layout, Sign, layout_of, look_for
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.faults.daemons import decides, down, each_at_once, start_at_once
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of, look_for
+
+
+def cannot(cluster: Cluster, what: str) -> LabBroken:
+    """The error for a lab that lacks what its provider claims."""
+    return LabBroken(f"the {cluster.provider_name} provider says that it can {what}, and its lab cannot")
 
 
 @dataclass(frozen=True)
-class OneNode:
-    """What the faults of a single node have in common: it has an OSD, and is the failure domain that they strike."""
+class OneNode(Fault):
+    """A fault of one node that has an OSD; the node is the failure domain."""
 
     node: str
 
@@ -34,10 +38,9 @@ class OneNode:
 
 @dataclass(frozen=True)
 class KillNode(OneNode):
-    """The machine stops at once; its disks keep what was written to them."""
+    """A machine stops at once; its disks keep what was written to them."""
 
     name: ClassVar[str] = "kill-node"
-    needs: ClassVar[frozenset[Capability]] = NOTHING
 
     @property
     def target(self) -> str:
@@ -61,7 +64,7 @@ class KillNode(OneNode):
             start_at_once(cluster, names)
 
     def sign(self, cluster: Cluster) -> Sign:
-        """The machine is down with all that ran on it; and where somebody decides, its OSDs are missed."""
+        """The machine is down with all that ran on it; where there is a quorum, the OSD map has its OSDs down."""
         names = layout_of(cluster).nodes[self.node]
         dark = look_for(
             "machines that are down with all their daemons",
@@ -73,17 +76,17 @@ class KillNode(OneNode):
 
 
 def switch_off(cluster: Cluster, machines: Sequence[str]) -> None:
-    """Machines stop at once and together, with everything on them."""
+    """Stop machines at once and together, with everything on them."""
     for machine in machines:
         for name in layout_of(cluster).nodes[machine]:
-            # Set beforehand, so that their end does not count as a crash.
+            # Before they end, so that this does not count as a crash.
             cluster.daemon(name).wanted = Wanted.STOPPED
     each_at_once([partial(own(cluster).lab.kill_node, machine) for machine in machines])
     cluster.daemons_changed()
 
 
 def strikeable(layout: Layout) -> list[str]:
-    """Nodes that a fault may take down whole: not that of the lab's own client, not that of the only monitor."""
+    """Nodes that a fault may take down: not the node of the lab's own client, nor one that the quorum needs."""
     mons = {layout.node_of(name) for name in layout.daemons("mon")}
     sole = mons if len(mons) < 3 else set()
     return [node for node in sorted(layout.nodes) if node != layout.client_node and node not in sole]

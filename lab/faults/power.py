@@ -1,4 +1,4 @@
-"""The power of every machine of a cluster goes at once, and with it what no disk has yet."""
+"""Power cuts: every machine of a cluster goes dark at once, and what was not on a disk is lost."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cephlab.lab.ceph.daemon import forget_emptied_crashes
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.daemons import each_at_once, start_at_once
-from cephlab.lab.faults.fault import Layout, Sign, layout_of
+from cephlab.lab.faults.fault import Fault, Layout, Sign, layout_of
 from cephlab.lab.faults.nodes import switch_off
 from cephlab.lab.spec.clusterspec import Capability
 
 
 @dataclass(frozen=True)
-class PowerCut:
-    """Machines with a kernel of their own end without a word to it: their page caches are lost, in-flight I/O too.
+class PowerCut(Fault):
+    """Machines end without notice to their own kernels: page caches and in-flight I/O are lost.
 
-    What killing daemons does not reach: a daemon's writes are in its kernel's cache when it dies, and outlive it there.
-    The machine that hosts the lab's client keeps its power, so that somebody remembers what was acknowledged.
+    Killing daemons does not do that: what a daemon wrote stays in its kernel's cache. The machine of the lab's client
+    keeps its power, so that somebody remembers what was acknowledged.
     """
 
     name: ClassVar[str] = "power-cut"
@@ -53,11 +53,11 @@ class PowerCut:
             start_at_once(cluster, daemons)
 
     def switch_on(self, cluster: Cluster) -> None:
-        """Boot the machines that are down, for a look at their disks before any daemon starts."""
+        """Boot the machines that are down, so that their disks can be examined before any daemon starts."""
         down = [machine for machine in self.machines if not cluster.hosts[machine].up()]
         each_at_once([partial(own(cluster).lab.start_node, machine) for machine in down])
         for machine in down:
-            # A manager notes most of its modules as crashed at each start; some of these notes were still on their way.
+            # At each start a manager reports most of its modules as crashed; some reports were not yet on the disk.
             forget_emptied_crashes(cluster.hosts[machine])
 
     def sign(self, cluster: Cluster) -> Sign:

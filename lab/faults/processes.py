@@ -1,4 +1,4 @@
-"""What the kernel below a daemon says of its processes, which is not what the lab has asked of them."""
+"""What a daemon's kernel says of its processes, whatever the lab has asked of them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _ENDED = frozenset("ZX")
 
 
 def stopped(daemon: Daemon) -> bool:
-    """Whether every process of a daemon is held by SIGSTOP; False where it has none."""
+    """Whether SIGSTOP holds every process of a daemon; False where it has none."""
     seen = states(daemon)
     return bool(seen) and set(seen) <= _STOPPED
 
 
 def states(daemon: Daemon) -> list[str]:
-    """The state of each living process of a daemon, as letters of proc(5); more than one where a shell is above it.
+    """The state of each living process of a daemon, as letters of proc(5). There are several where a shell started it.
 
-    One that this machine's kernel runs is found by its group, which signals go to. Any other is asked for on its host,
-    whose kernel may be its own, by its command line.
+    A process of this machine's kernel is found by its group, which signals go to. Any other is found on its host by its
+    command line.
     """
     pid = daemon.process.pid if daemon.process is not None else 0
     if pid:
         return list(_group(pid))
     if len(daemon.argv) < 2:
         return []
-    # By standard input: among its arguments, the asking process would find itself.
+    # On standard input: with these words as arguments, the asking process would find itself.
     return daemon.host.run(["python3", "-c", _STATES], stdin=json.dumps(daemon.argv).encode()).stdout.split()
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.faults.fault import Sign, layout_of
-from cephlab.lab.faults.nodes import OneNode
+from cephlab.lab.faults.fault import Sign, layout_of, until_healed
+from cephlab.lab.faults.nodes import OneNode, cannot
 from cephlab.lab.providers.base import SlowsDisks, SqueezesMemory
 from cephlab.lab.spec.clusterspec import MIB, Capability, DiskLimits
 
@@ -25,7 +24,7 @@ _KILLED = (-9, 128 + 9)
 
 @dataclass(frozen=True)
 class SlowDisk(OneNode):
-    """A node's disks serve only so many requests a second: one that is about to fail, or a busy neighbour.
+    """A node's disks serve few requests a second, as when one is about to fail or a neighbour is busy.
 
     iops: 20 reads and 20 writes a second are a tenth of what a spinning disk does.
     """
@@ -38,17 +37,15 @@ class SlowDisk(OneNode):
     def target(self) -> str:
         return f"disks of {self.node} at {self.iops} requests/s"
 
-    @contextmanager
-    def broken(self, cluster: Cluster) -> Iterator[None]:
-        lab = self._lab(cluster)
-        try:
-            lab.slow_disks(self.node, DiskLimits(read_iops=self.iops, write_iops=self.iops))
-            yield
-        finally:
-            lab.slow_disks(self.node, None)
+    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
+        lab = own(cluster).lab
+        if not isinstance(lab, SlowsDisks):
+            raise cannot(cluster, "slow disks")
+        slow = DiskLimits(read_iops=self.iops, write_iops=self.iops)
+        return until_healed(lambda: lab.slow_disks(self.node, slow), lambda: lab.slow_disks(self.node, None))
 
     def sign(self, cluster: Cluster) -> Sign:
-        """How long direct writes take beside the disks, on the same device."""
+        """How long direct writes to a file take that lies on the device of the node's disks."""
         host = cluster.hosts[self.node]
         disk = next(disk for name in layout_of(cluster).nodes[self.node] for disk in cluster.daemon(name).disks)
         probe = host.disk(disk).parent / "probe"
@@ -62,18 +59,12 @@ class SlowDisk(OneNode):
         # The kernel lets the first requests of a slice of time through at once.
         return Sign(f"seconds for {_PROBE_WRITES} direct writes", took, least=_PROBE_WRITES / self.iops / 2)
 
-    def _lab(self, cluster: Cluster) -> SlowsDisks:
-        lab = own(cluster).lab
-        if not isinstance(lab, SlowsDisks):
-            raise LabBroken(f"the {cluster.provider_name} provider says that it can slow disks, and its lab cannot")
-        return lab
-
 
 @dataclass(frozen=True)
 class MemorySqueeze(OneNode):
-    """A node has hardly more memory than its daemons hold, and a greedy neighbour takes the rest.
+    """A node has hardly more memory than its daemons use, and a greedy program takes the rest.
 
-    The neighbour is the first that the kernel ends. spare_bytes: what is left beyond what is in use.
+    The kernel kills that program first. spare_bytes: what is left beyond what is in use.
     """
 
     name: ClassVar[str] = "memory-squeeze"
@@ -86,7 +77,9 @@ class MemorySqueeze(OneNode):
 
     @contextmanager
     def broken(self, cluster: Cluster) -> Iterator[None]:
-        lab = self._lab(cluster)
+        lab = own(cluster).lab
+        if not isinstance(lab, SqueezesMemory):
+            raise cannot(cluster, "limit memory")
         names = layout_of(cluster).nodes[self.node]
         try:
             lab.squeeze_memory(self.node, lab.memory_used(self.node) + self.spare_bytes)
@@ -96,23 +89,17 @@ class MemorySqueeze(OneNode):
             self._revive(cluster, names)
 
     def sign(self, cluster: Cluster) -> Sign:
-        """A neighbour that wants twice of what is to spare is ended by the kernel."""
+        """The kernel kills a program that wants twice the spare memory."""
         greedy = ["python3", "-c", _GREEDY, str(2 * self.spare_bytes)]
         ended = cluster.hosts[self.node].run(greedy, check=False).code
-        return Sign("greedy programs ended by the kernel", int(ended in _KILLED))
+        return Sign("greedy programs killed by the kernel", int(ended in _KILLED))
 
     def _revive(self, cluster: Cluster, names: tuple[str, ...]) -> None:
-        """Start again what the kernel ended for want of memory."""
+        """Start the daemons again that the kernel killed for lack of memory."""
         for name in names:
             daemon = cluster.daemon(name)
             if daemon.wanted is Wanted.RUNNING and not daemon.alive():
                 cluster.start(name)
-
-    def _lab(self, cluster: Cluster) -> SqueezesMemory:
-        lab = own(cluster).lab
-        if not isinstance(lab, SqueezesMemory):
-            raise LabBroken(f"the {cluster.provider_name} provider says it limits memory, and its lab cannot")
-        return lab
 
 
 _GREEDY = """

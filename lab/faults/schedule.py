@@ -22,16 +22,16 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True)
 class Pace:
-    """How long a step's faults hold and how long the cluster rests afterwards, each from least to most, in seconds."""
+    """How long a step's faults hold and the cluster rests afterwards, each from least to most, in seconds."""
 
     hold_s: tuple[float, float] = (1.0, 8.0)
     rest_s: tuple[float, float] = (0.5, 4.0)
     recovered_s: float = 180.0
-    """Within this every PG is clean again, or the cluster has failed; before patience."""
+    """The cluster has failed when not every PG is clean by then; before patience."""
 
 
 @dataclass(frozen=True)
-class Step:
+class ThrashStep:
     """Faults that hold together for hold_s seconds; then the cluster recovers and rests."""
 
     faults: tuple[Fault, ...]
@@ -45,12 +45,11 @@ class Step:
 
 def plan(
     layout: Layout, rng: Random, menu: Sequence[type[Fault]], *, domains: int = 1, pace: Pace | None = None
-) -> Iterator[Step]:
-    """Steps without end, a pure function of the arguments and of the state of `rng`.
+) -> Iterator[ThrashStep]:
+    """Endless steps, a pure function of the arguments and of the state of `rng`.
 
-    domains: how many failure domains (nodes) may be struck at the same time; 1 is what every redundant pool must
-    bear. Each step strikes as many as it may, each by one fault, or one of them alone. SpecError when nothing on
-    the menu fits.
+    domains: how many failure domains (nodes) may be struck at a time; every redundant pool must survive 1. A step
+    strikes between one and that many, each by one fault. SpecError when nothing on the menu fits.
     """
     pace = pace or Pace()
     while True:
@@ -65,25 +64,25 @@ def plan(
         if not faults:
             names = ", ".join(kind.name for kind in menu)
             raise SpecError("no fault on the menu fits", f"menu: {names}; nodes: {', '.join(layout.nodes)}")
-        yield Step(tuple(faults), rng.uniform(*pace.hold_s), rng.uniform(*pace.rest_s))
+        yield ThrashStep(tuple(faults), rng.uniform(*pace.hold_s), rng.uniform(*pace.rest_s))
 
 
 def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -> bool:
-    """Whether a fault strikes few enough nodes, and none that is struck already."""
+    """Whether a fault strikes few enough nodes, and none that another fault strikes."""
     struck = fault.nodes(layout)
     before: frozenset[str] = frozenset().union(*(other.nodes(layout) for other in others))
     if len(struck | before) > domains or struck & before:
         return False
-    # One that strikes no node needs a whole cluster around it.
+    # A fault that strikes no node needs a cluster with no other fault.
     return not others or bool(struck and before)
 
 
 def thrash(
-    cluster: Cluster, recorder: Recorder, steps: Iterable[Step], *, seconds: float, pace: Pace | None = None
+    cluster: Cluster, recorder: Recorder, steps: Iterable[ThrashStep], *, seconds: float, pace: Pace | None = None
 ) -> int:
-    """Carry out steps until the time is over; returns how many were.
+    """Carry out steps until the time is over; returns how many.
 
-    Each must leave every PG clean within the pace's time, else NotReached: a cluster that does not recover fails.
+    NotReached when a step does not leave every PG clean within the pace's time: the cluster did not recover.
     """
     pace = pace or Pace()
     over = Deadline.after(seconds)

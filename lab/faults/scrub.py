@@ -1,4 +1,4 @@
-"""Deep-scrub asked for and waited for, and what it blames: how damage to a single copy is seen and mended."""
+"""Deep-scrub and repair of a pool, and the errors that scrub reports: how damage to one copy is found and repaired."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ _SCRUB_S = 60.0
 
 
 def deep_scrub(cluster: Cluster, pool: str) -> list[str]:
-    """Deep-scrub every PG of a pool and wait until each has been; their ids."""
+    """Deep-scrub every PG of a pool, wait for all, and return their ids."""
     return _scrubbed(cluster, pool, "deep-scrub")
 
 
 def repair(cluster: Cluster, pool: str) -> None:
-    """Let Ceph mend every PG of a pool, wait until it has, and until a deep-scrub finds nothing any more."""
+    """Let Ceph repair every PG of a pool, and wait until a deep-scrub finds no more errors."""
     _scrubbed(cluster, pool, "repair")
-    cluster.wait(lambda status: status.clean, what=f"{pool} mended", timeout_s=_SCRUB_S)
+    cluster.wait(lambda status: status.clean, what=f"{pool} repaired", timeout_s=_SCRUB_S)
     _scrubbed(cluster, pool, "deep-scrub")
-    cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS"), what=f"{pool} whole", timeout_s=_SCRUB_S)
+    cluster.wait(
+        lambda status: not status.has("OSD_SCRUB_ERRORS"), what=f"{pool} without scrub errors", timeout_s=_SCRUB_S
+    )
 
 
 def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
@@ -41,13 +43,13 @@ def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
 
 
 def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:
-    """how: `scrub`, `deep-scrub` or `repair`. Returns when the request was accepted, before it is done.
+    """Request a scrub of PGs, and return once Ceph has accepted it. how: `scrub`, `deep-scrub` or `repair`.
 
-    It asks again while a manager has just started, or an OSD has just come back.
+    Asks again when refused because a manager has just started or an OSD has just come back.
     """
     for pgid in pgids:
         asked = partial(cluster.client.mon, f"pg {how}", pgid=pgid)
-        what = f"a manager that lets {pgid} have its {how}"
+        what = f"a manager that accepts a {how} of {pgid}"
         insist(cluster, asked, (errno.EAGAIN,), what=what, timeout_s=_SCRUB_S)
 
 
@@ -58,7 +60,7 @@ def scrub_stamps(cluster: Cluster, pool: str) -> dict[str, str]:
 
 
 def blamed(cluster: Cluster, pgid: str) -> dict[str, dict[str, list[str]]]:
-    """What the last scrub holds against a PG: object -> OSD -> errors."""
+    """Errors that the last scrub found in a PG: object -> OSD -> errors."""
     damaged = rados_json(cluster, "list-inconsistent-obj", pgid)["inconsistents"]
     return {
         entry["object"]["name"]: {str(shard["osd"]): shard["errors"] for shard in entry["shards"] if shard["errors"]}

@@ -1,7 +1,7 @@
 """Reads what processes have spent, by the kernel that runs them: a line of JSON in, a line out.
 
-A host's Python gets it as it stands (3.9 and later), so it imports nothing of the lab; the lab imports it to read
-this machine's own processes in the same way.
+It runs on hosts (Python 3.9 and later), so it imports nothing of the lab. The lab imports it to read processes of this
+machine in the same way.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ _ADDRESS_OF = 0x8915  # SIOCGIFADDR, netdevice(7)
 
 
 def clock_s(pid: int) -> float:
-    """CPU seconds of a process with all its threads, also those that ended, to the nanosecond.
+    """CPU seconds of a process with all its threads, also ended ones, to the nanosecond (/proc/PID/stat: to 10 ms).
 
-    The clock that clock_getcpuclockid(3) gives, whose number is made from the pid as the kernel does
-    (include/linux/posix-timers.h, make_process_cpuclock); /proc/PID/stat has the same figure in steps of 10 ms.
+    The clock of clock_getcpuclockid(3), numbered as in include/linux/posix-timers.h, make_process_cpuclock.
     """
     return time.clock_gettime_ns((~pid << 3) | _SCHEDULED) / 1e9
 
 
 def texts_of(pid: int, proc: Path = PROC) -> dict[str, Any]:
-    """A process's `stat` and `io`, and for each thread its `stat` and how often it went to sleep by itself."""
+    """`stat` and `io` of a process, and of each thread its `stat` and how often it went to sleep by itself."""
     base = proc / str(pid)
     tasks = []
     for entry in os.scandir(base / "task"):
@@ -60,13 +59,13 @@ def tree(pid: int, proc: Path = PROC) -> list[int]:
 
 
 def holding(name: str, wanted: bytes, proc: Path = PROC) -> list[int]:
-    """Processes whose `environ` or `cmdline` has exactly this entry."""
+    """Processes with exactly this entry in their `environ` or `cmdline`."""
     holders = []
     for pid in _pids(proc):
         try:
             entries = (proc / str(pid) / name).read_bytes().split(b"\0")
         except OSError:
-            continue  # it has ended, or is not ours to look at
+            continue  # it has ended, or belongs to another user
         if wanted in entries:
             holders.append(pid)
     return [pid for pid in holders if pid != os.getpid()]
@@ -77,7 +76,7 @@ def _pids(proc: Path) -> list[int]:
 
 
 def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
-    """Network namespace -> its interfaces' counters, of those that these processes are in."""
+    """Network namespace of these processes -> counters of its interfaces."""
     networks: dict[str, str] = {}
     for pid in pids:
         networks.setdefault(namespace_of(pid, proc), (proc / str(pid) / "net/dev").read_text())
@@ -85,7 +84,7 @@ def networks_of(pids: list[int], proc: Path = PROC) -> dict[str, str]:
 
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> str:
-    """Which network a process is in."""
+    """The network namespace of a process."""
     return os.readlink(proc / str(pid) / "ns/net")  # noqa: PTH115 - the link is no path
 
 
@@ -96,14 +95,14 @@ def interface_of(address: str) -> str:
             try:
                 answer = fcntl.ioctl(asked.fileno(), _ADDRESS_OF, struct.pack("256s", name.encode()))
             except OSError:
-                continue  # it has none
+                continue  # it has no IPv4 address
             if socket.inet_ntoa(answer[20:24]) == address:
                 return name
     return ""
 
 
 def read(request: dict[str, Any]) -> dict[str, Any]:
-    """Everything of some processes at one moment: first all clocks, which takes microseconds, then the rest."""
+    """All counters of some processes at one moment: first all clocks, which takes microseconds, then the rest."""
     began = time.monotonic()
     pids = request["pids"]
     at_s = time.time()
@@ -127,19 +126,19 @@ def read(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def find(request: dict[str, Any]) -> list[int]:
-    """Pids by what they are known by: a process's own pid, or a mark in the environment of it and all below it."""
+    """Pids of a process and all below it, found by its pid or by a mark in their environment."""
     if "pid" in request:
         return tree(request["pid"])
     return holding("environ", request["mark"].encode())
 
 
 def adopt(request: dict[str, Any]) -> None:
-    """What runs a script on this host is part of what this program costs from now on."""
+    """Count processes that run a script on this host as part of this program from now on."""
     ADOPTED.update(holding("cmdline", request["script"].encode()))
 
 
 def ask_socket(request: dict[str, Any]) -> Any:
-    """Ceph's own counters, by the protocol of its admin socket: JSON and a zero byte, a length and the answer back."""
+    """Ceph's own counters by its admin socket: JSON and a zero byte go out, a length and the answer come back."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.connect(request["socket"])
         asked.sendall(b'{"prefix": "perf dump"}' + bytes(1))
@@ -153,7 +152,7 @@ ADOPTED: set[int] = set()
 
 
 def own_s() -> float:
-    """What this program has cost by now, with the agent in Python that carries its lines, and others of the lab's."""
+    """CPU of this program so far, of the Python agent that carries its lines, and of adopted programs of the lab."""
     total_s = time.process_time()
     parent = os.getppid()
     for pid in {parent, *ADOPTED} - {0}:
@@ -166,7 +165,7 @@ def own_s() -> float:
 
 
 def main() -> None:
-    """Until the input ends."""
+    """Answer requests until the input ends."""
     for line in sys.stdin:
         request = json.loads(line)
         try:

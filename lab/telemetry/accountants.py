@@ -1,4 +1,4 @@
-"""Who accounts for a process: this machine's kernel, or that of its host, asked there for all at one moment."""
+"""Who accounts for processes: this machine's kernel, or a host's own, which is read there for all at one moment."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.providers.host import Channel, Host, HostProcess
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
 from cephlab.lab.telemetry import accounting, counters
 from cephlab.lab.telemetry.account_program import clock_s, namespace_of, networks_of
-from cephlab.lab.telemetry.accounting import Units, Usage
+from cephlab.lab.telemetry.accounting import KernelUnits, Usage
 from cephlab.lab.telemetry.demand import Role
 
 PROGRAM = Path(__file__).with_name("account_program.py")
@@ -31,11 +29,11 @@ Packets = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Account:
-    """What one kernel has accounted to roles, at one moment. at_s: that, by this machine's clock.
+    """What a kernel accounted to roles up to one moment. at_s: that moment, by this machine's clock.
 
-    busy_s: CPU seconds of all that it runs; boot: which kernel it is; ahead_s: of the host's clock before this
-    machine's; clock_s: the roles' CPU by the kernel's own clocks, machine_s: the machine's that it runs on, where
-    that is a process here, and `usage` holds shares of it.
+    busy_s: CPU seconds of all that it runs; boot: which kernel it is; ahead_s: how far the host's clock is ahead of
+    this machine's; clock_s: the roles' CPU by the kernel's own clocks; machine_s: CPU of the virtual machine that the
+    kernel runs in, if that is a process here; `usage` then holds shares of it.
     """
 
     at_s: float
@@ -48,8 +46,8 @@ class Account:
     machine_s: float = 0.0
 
 
-class Kernel(Protocol):
-    """What accounts for processes."""
+class Accountant(Protocol):
+    """A kernel that accounts for processes."""
 
     def pids(self, process: HostProcess) -> tuple[int, ...]:
         """A process and all below it, now."""
@@ -59,7 +57,7 @@ class Kernel(Protocol):
 
 
 class Here:
-    """This machine's."""
+    """This machine's kernel."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -74,13 +72,12 @@ class Here:
 
 
 def busy_cpu_s() -> float:
-    """CPU seconds that all CPUs of this machine were not idle, since it was started."""
-    times = psutil.cpu_times()
-    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)
+    """CPU seconds that the CPUs of this machine were not idle, since it was started."""
+    return accounting.busy_of((accounting.PROC / "stat").read_text().partition("\n")[0])
 
 
 def _packets_here(pids: Sequence[int]) -> dict[str, int]:
-    """Of processes that have interfaces of their own; hosts on loopback have none."""
+    """Packets of processes in network namespaces of their own; hosts on loopback have none."""
     with suppress(OSError):
         own = namespace_of("self")
         return _summed([text for space, text in networks_of(list(pids)).items() if space != own], "")
@@ -92,8 +89,7 @@ def _summed(texts: Sequence[str], interface: str) -> dict[str, int]:
 
 
 class Teller:
-    """The program on one host that reads what is asked for. A program, because an interpreter at every look would be
-    a load of its own."""
+    """A program on a host that reads counters. It keeps running: an interpreter for every look would be a load."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -103,7 +99,7 @@ class Teller:
         self._adopted: list[str] = []
 
     def ask(self, what: str, **more: Any) -> Any:
-        """The answer; LabBroken where the host cannot give it."""
+        """Ask the program; LabBroken where the host cannot answer."""
         if self._channel is None or not self._channel.alive():
             self._ended_s += self._told_s
             self._told_s = 0.0
@@ -114,14 +110,14 @@ class Teller:
         answer = json.loads(self._channel.ask(line, timeout_s=_ANSWER_S))
         self._told_s = float(answer["own_s"])
         if str(answer.get("error", "")).startswith("PermissionError"):
-            what = f"what is spent on {self.host.name} is not told to this user"
+            what = f"this user may not read what is spent on {self.host.name}"
             raise Unavailable(what, answer["error"], "enter it as root, or as the user that its daemons run as")
         if "error" in answer:
-            raise LabBroken(f"{self.host.name} does not tell what is spent there", answer["error"], "has it ended?")
+            raise LabBroken(f"what is spent on {self.host.name} cannot be read", answer["error"], "has it ended?")
         return answer["ok"]
 
     def adopt(self, script: str) -> None:
-        """What runs this script on the host counts as the lab's own from now on."""
+        """Count processes that run this script on the host as the lab's own from now on."""
         if script not in self._adopted:
             self._adopted.append(script)
             self.ask("adopt", script=script)
@@ -146,13 +142,12 @@ def pid_here(channel: Channel | None) -> int:
 
 @dataclass
 class There:
-    """A host's own. machine_s: CPU seconds of the machine so far, where that is a process here; networked: whether its
-    interfaces are its roles' alone.
+    """A host's own kernel. machine_s: CPU seconds of its virtual machine so far, if that is a process here.
 
-    A guest's own clocks run on while its machine waits for a CPU here, so that what they say of a busy machine is not
-    what was spent: guests of a machine with ten times as much work as CPUs counted four times too much. What this
-    machine accounts to the guest's machine is spent, the guest's kernel included; its roles, and what of the lab's own
-    runs in it, share that by their clocks.
+    networked: whether its interfaces serve its roles alone. A guest's clocks run on while its machine waits for a CPU
+    here, so on a busy machine they show too much: guests with ten times as much work as CPUs counted four times too
+    much. What this machine accounts to the guest's machine is right, and includes the guest's kernel. Roles, and the
+    lab's own programs in the guest, share it by their clocks.
     """
 
     teller: Teller
@@ -178,9 +173,9 @@ class There:
         address = self.teller.host.address if self.networked else ""
         asked = self.now()
         answer = self.teller.ask("read", pids=pids, address=address)
-        # The way there takes as long as the way back, as NTP has it.
+        # The way there is taken to be as long as the way back, as NTP does.
         at_s = asked + max(0.0, self.now() - asked - answer["took_s"]) / 2
-        units = Units(1 / answer["ticks_s"], answer["page_bytes"])
+        units = KernelUnits(1 / answer["ticks_s"], answer["page_bytes"])
         usage = {role: _usage(answer, role_pids, units) for role, role_pids in trees.items()}
         account = Account(
             at_s=at_s,
@@ -197,7 +192,7 @@ class There:
         return replace(account, at_s=asked, usage=shares, machine_s=machine_s)
 
     def _share(self, usage: Mapping[Role, Usage], machine_s: float) -> dict[Role, Usage]:
-        """Each role's usage, with its share of the machine's CPU time since the last look added."""
+        """Each role's usage, plus its share of the machine's CPU time since the last look."""
         spent_s = machine_s - self._machine_before_s
         rose = {role: now.since(self._before[role]) for role, now in usage.items() if role in self._before}
         lab_s = self.teller.spent_s() - self._lab_before_s
@@ -219,7 +214,7 @@ class There:
 
 
 def _added(before: Usage, now: Usage, part: Usage, own_s: float) -> Usage:
-    """`before` with CPU of `own_s` more, split as `part` is; all else is as it is now."""
+    """`now`, but with the CPU of `before` and `own_s` more, which is split as `part` is."""
     user = part.user_s / part.cpu_s if part.cpu_s > 0 else 1.0
     ticks_s = sum(part.threads.values())
     scale = own_s / ticks_s if ticks_s > 0 else 0.0
@@ -232,7 +227,7 @@ def _added(before: Usage, now: Usage, part: Usage, own_s: float) -> Usage:
     )
 
 
-def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: Units) -> Usage:
+def _usage(answer: Mapping[str, Any], pids: Sequence[int], units: KernelUnits) -> Usage:
     return accounting.together(
         accounting.of_texts(answer["texts"][str(pid)], answer["clocks"][str(pid)], units) for pid in pids
     )
@@ -250,7 +245,7 @@ def _interfaces(answer: Mapping[str, Any], trees: Trees) -> dict[Role, Packets]:
 
 
 def known_by(process: HostProcess) -> dict[str, Any]:
-    """How a process of another machine is found on its host (see `HostProcess.ref`)."""
+    """How to find a process of another machine on its host (see `HostProcess.ref`)."""
     ref = process.ref
     if ref.get("pid"):
         return {"pid": int(ref["pid"])}

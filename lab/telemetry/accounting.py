@@ -1,18 +1,18 @@
-"""What the kernel has accounted to a process tree: CPU by clock and by thread, storage I/O, resident memory."""
+"""What the kernel accounts to a process tree: CPU by clock and by thread, storage I/O, resident memory."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.telemetry import account_program, counters
 from cephlab.lab.telemetry.account_program import clock_s, texts_of
 from cephlab.lab.telemetry.demand import Role
 
@@ -22,26 +22,29 @@ PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
-class Units:
+class KernelUnits:
     """What a kernel counts in: seconds of a clock tick, bytes of a page."""
 
     tick_s: float
     page_bytes: int
 
 
-HERE = Units(TICK_S, PAGE_BYTES)
+HERE = KernelUnits(TICK_S, PAGE_BYTES)
 
 _NUMBER = re.compile(r"[-:_]?\d+$")
 _LOOKS = 20
+_SPENT = ("cpu_s", "user_s", "system_s", "read_bytes", "write_bytes", "switches")
+_COLUMNS = {"received_bytes": 0, "received_packets": 1, "sent_bytes": 8, "sent_packets": 9}
+"""Of /proc/PID/net/dev (proc_pid_net(5))."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counters since the processes began; differences of two are what was spent between.
+    """Counters since the processes began; the difference of two is what was spent between them.
 
-    cpu_s: exact; user_s, system_s: as the kernel splits it (adding up to cpu_s); read_bytes, write_bytes: caused at the
-    storage layer, not in caches; resident_bytes: now; switches: times that a thread went to sleep by itself; threads:
-    name without its number -> CPU seconds, by clock ticks.
+    cpu_s: exact; user_s, system_s: the kernel's split of cpu_s; read_bytes, write_bytes: at the storage layer, not in
+    caches; resident_bytes: now; switches: how often a thread went to sleep by itself; threads: name without its number
+    -> CPU seconds, by clock ticks.
     """
 
     cpu_s: float = 0.0
@@ -55,43 +58,21 @@ class Usage:
 
     def since(self, before: Usage) -> Usage:
         """What was spent after `before`; resident memory is that of now."""
-        return Usage(
-            cpu_s=self.cpu_s - before.cpu_s,
-            user_s=self.user_s - before.user_s,
-            system_s=self.system_s - before.system_s,
-            read_bytes=self.read_bytes - before.read_bytes,
-            write_bytes=self.write_bytes - before.write_bytes,
-            resident_bytes=self.resident_bytes,
-            switches=self.switches - before.switches,
-            threads={name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()},
-        )
+        threads = {name: spent - before.threads.get(name, 0.0) for name, spent in self.threads.items()}
+        return replace(self, **{key: getattr(self, key) - getattr(before, key) for key in _SPENT}, threads=threads)
 
 
 def together(usages: Iterable[Usage]) -> Usage:
     """The sum of several trees."""
     parts = list(usages)
-    threads: dict[str, float] = defaultdict(float)
-    for usage in parts:
-        for name, spent in usage.threads.items():
-            threads[name] += spent
-    return Usage(
-        cpu_s=sum(usage.cpu_s for usage in parts),
-        user_s=sum(usage.user_s for usage in parts),
-        system_s=sum(usage.system_s for usage in parts),
-        read_bytes=sum(usage.read_bytes for usage in parts),
-        write_bytes=sum(usage.write_bytes for usage in parts),
-        resident_bytes=sum(usage.resident_bytes for usage in parts),
-        switches=sum(usage.switches for usage in parts),
-        threads=dict(threads),
-    )
+    sums = {key: sum(getattr(usage, key) for usage in parts) for key in (*_SPENT, "resident_bytes")}
+    return Usage(**sums, threads=counters.total(usage.threads for usage in parts))
 
 
 def tree(pid: int) -> tuple[int, ...]:
     """A process and everything below it, now; LabBroken when it has ended."""
-    try:
-        return (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True)))
-    except psutil.NoSuchProcess as error:
-        raise LabBroken(f"process {pid} ended while it was being measured", str(error)) from None
+    with _must_exist(pid):
+        return tuple(account_program.tree(pid))
 
 
 def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) -> dict[Role, Usage]:
@@ -100,26 +81,29 @@ def usage_of_trees(trees: Mapping[Role, Sequence[int]], *, proc: Path = PROC) ->
     LabBroken when a process has ended, because its share would be lost.
     """
     clocks = {pid: _clock_s(pid) for pids in trees.values() for pid in pids}
-    return {role: together(_one(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
+    return {role: together(_usage(pid, clocks[pid], proc) for pid in pids) for role, pids in trees.items()}
+
+
+@contextmanager
+def _must_exist(pid: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
 
 
 def _clock_s(pid: int) -> float:
-    try:
+    with _must_exist(pid):
         return clock_s(pid)
-    except (OSError, ProcessLookupError) as error:
-        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
 
 
-def _one(pid: int, cpu_s: float, proc: Path) -> Usage:
-    try:
-        texts = texts_of(pid, proc)
-    except (OSError, ProcessLookupError) as error:
-        raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
-    return of_texts(texts, cpu_s)
+def _usage(pid: int, cpu_s: float, proc: Path) -> Usage:
+    with _must_exist(pid):
+        return of_texts(texts_of(pid, proc), cpu_s)
 
 
 def whole_s(pid: int, *, proc: Path = PROC) -> float:
-    """CPU seconds of a process and all below it, those that have ended too (they in steps of 10 ms).
+    """CPU seconds of a process and all below it, also of those that have ended (in steps of 10 ms).
 
     A machine of User-Mode Linux has a process for each of its programs, which come and go.
     """
@@ -127,20 +111,18 @@ def whole_s(pid: int, *, proc: Path = PROC) -> float:
         try:
             return sum(_clock_s(process) + _ended_children_s(process, proc) for process in tree(pid))
         except LabBroken:
-            tree(pid)  # one of those below has ended in between, if this one is still there
-    raise LabBroken(f"process {pid} cannot be accounted for", "what is below it changes all the time")
+            tree(pid)  # LabBroken if the process itself has ended; else it was one below it: look again
+    raise LabBroken(f"process {pid} cannot be accounted for", "the processes below it change all the time")
 
 
 def _ended_children_s(pid: int, proc: Path) -> float:
-    try:
+    with _must_exist(pid):
         fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except (OSError, ProcessLookupError) as error:
-        raise LabBroken(f"process {pid} cannot be accounted for", str(error)) from error
     return (int(fields[13]) + int(fields[14])) * TICK_S
 
 
-def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Units = HERE) -> Usage:
-    """From the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
+def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: KernelUnits = HERE) -> Usage:
+    """Usage from the text of /proc/PID/stat and /proc/PID/io (proc_pid_stat(5), proc_pid_io(5)).
 
     cpu_s: a finer figure for the whole, to which user and system time are scaled.
     """
@@ -160,8 +142,8 @@ def parse_usage(stat: str, io: str, *, cpu_s: float | None = None, units: Units 
     )
 
 
-def of_texts(texts: Mapping[str, Any], cpu_s: float, units: Units = HERE) -> Usage:
-    """From what `account_program.texts_of` gave, here or on a host. cpu_s: the process's clock."""
+def of_texts(texts: Mapping[str, Any], cpu_s: float, units: KernelUnits = HERE) -> Usage:
+    """Usage from what `account_program.texts_of` gave, here or on a host. cpu_s: the process's clock."""
     spent: dict[str, float] = defaultdict(float)
     switches = 0
     for stat, slept in texts["tasks"]:
@@ -173,30 +155,25 @@ def of_texts(texts: Mapping[str, Any], cpu_s: float, units: Units = HERE) -> Usa
     return replace(whole, threads=dict(spent), switches=switches)
 
 
-def busy_of(line: str, units: Units = HERE) -> float:
+def busy_of(line: str, units: KernelUnits = HERE) -> float:
     """CPU seconds that a kernel's CPUs were not idle, from the first line of its /proc/stat (proc_stat(5))."""
     user, nice, system, _idle, _iowait, *rest = (int(word) for word in line.split()[1:])
     return (user + nice + system + sum(rest[:3])) * units.tick_s
 
 
 def thread_kind(name: str) -> str:
-    """`msgr-worker` for `msgr-worker-1`: threads that do the same work are one."""
+    """`msgr-worker` for `msgr-worker-1`: threads that do the same work count together."""
     return _NUMBER.sub("", name) or name
 
 
 def interface_counters(text: str, only: str = "") -> dict[str, int]:
-    """Sums over the interfaces in /proc/PID/net/dev but for loopback: bytes and packets, received and sent.
-
-    only: the one interface that counts.
-    """
-    counted = dict.fromkeys(("received_bytes", "received_packets", "sent_bytes", "sent_packets"), 0)
+    """Bytes and packets, received and sent, of /proc/PID/net/dev: all interfaces but loopback, or `only` one."""
+    counted = dict.fromkeys(_COLUMNS, 0)
     for line in text.splitlines()[2:]:
         name, _, figures = line.partition(":")
         if name.strip() == "lo" or (only and name.strip() != only):
             continue
         values = figures.split()
-        counted["received_bytes"] += int(values[0])
-        counted["received_packets"] += int(values[1])
-        counted["sent_bytes"] += int(values[8])
-        counted["sent_packets"] += int(values[9])
+        for key, column in _COLUMNS.items():
+            counted[key] += int(values[column])
     return counted

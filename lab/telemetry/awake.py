@@ -1,4 +1,4 @@
-"""Keeps every CPU awake during a measurement, at the lowest priority there is, so that waking one up costs nothing."""
+"""Keeps every CPU awake during a measurement, at the lowest priority, so that waking one up costs nothing."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ while os.getppid() == parent:
 
 @contextmanager
 def kept_awake() -> Iterator[None]:
-    """No CPU of this machine goes to sleep inside the block.
+    """Keep the CPUs of this machine from sleeping inside the block.
 
-    To wake a sleeping CPU costs the waker, and in a virtual machine, where it leaves the guest, tens of microseconds:
-    operations that pass through a dozen threads cost twice as much on a quiet machine as on a busy one. Servers are
-    run so that CPUs do not sleep deeply, and under load they do not sleep at all.
+    Waking a CPU costs the waker, in a virtual machine tens of microseconds. So operations that pass through a dozen
+    threads cost twice as much on a quiet machine as on a busy one. CPUs of servers under load do not sleep.
     """
     with tempfile.TemporaryDirectory(prefix="cephlab-awake-") as folder:
         argv = [sys.executable, "-S", "-c", _PROGRAM, str(os.getpid())]

@@ -13,17 +13,17 @@ _SHORT = 12
 
 
 def folder(home: Home) -> Path:
-    """Where they are."""
+    """The folder of all baselines."""
     return home.demands / "baseline"
 
 
 def path_of(home: Home, demand: Demand) -> Path:
-    """The file of a demand's release, architecture and image."""
+    """The file for a demand's release, architecture and image."""
     return folder(home) / f"{demand.release}-{demand.arch}-{demand.image[:_SHORT]}.json"
 
 
 def store(home: Home, measured: Measurement) -> Path:
-    """Keep a measurement as the baseline of its operation for its image; that of other operations stays."""
+    """Store a measurement as the baseline of its operation for its image. Other operations keep theirs."""
     path = path_of(home, measured.demand)
     known = demandfile.load_measurements(path) if path.exists() else ()
     others = [entry for entry in known if entry.demand.operation != measured.demand.operation]
@@ -32,9 +32,9 @@ def store(home: Home, measured: Measurement) -> Path:
 
 
 def find(home: Home, demand: Demand) -> Measurement | None:
-    """What to compare a demand with: the same image's baseline, else the newest of the release and architecture.
+    """The baseline of the same image, else the newest of the release and architecture.
 
-    The first finds what changed around Ceph (the lab, the machine, options); the second what a new build brought.
+    The first shows what changed around Ceph (the lab, the machine, options), the second what a new build changed.
     """
     own = path_of(home, demand)
     others = sorted(

@@ -15,29 +15,29 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.clients import Clients
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch
-from cephlab.lab.telemetry.meter import COUNT, Client, Meter
+from cephlab.lab.telemetry.meter import COUNT, LoadClient, Meter
 from cephlab.lab.telemetry.place import Say
 from cephlab.lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
 from cephlab.lab.telemetry.readings import Reading, Spent, spent
-from cephlab.lab.telemetry.reference import Pace, Reference
+from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import FioResult, Progress
 
 LEAST_OPERATIONS = 50
-"""In one batch; with fewer, single requests that straddle its ends move the cost by percents."""
+"""In one batch; with fewer, single requests across its ends change the cost by percents."""
 
 LARGEST_SHARE = 0.05
-"""Of the harness's own CPU beside that of what is measured; batches grow until it is less, where there is time."""
+"""Of the harness's CPU relative to what is measured; batches grow until it is less, while there is time."""
 
 _ENOUGH = 1.5
-"""Times that in requests of the primary, which are not exactly the clients' operations of the same time."""
+"""Requests of the primary must exceed LEAST_OPERATIONS by this factor: they differ from the clients' operations."""
 
 _MARGIN_S = 30.0
 _APPEAR_S = 60.0
 LOG_LAG_S = 0.5
 
 Rates = Mapping[Role, Mapping[Resource, float]]
-"""What a role spends in each second without load."""
+"""What a role spends per second at rest."""
 
 Done = Callable[[float, float], float]
 """Operations between two moments, in seconds since the epoch."""
@@ -48,7 +48,7 @@ class Look:
     """The meter and the reference at one moment."""
 
     reading: Reading
-    pace: Pace
+    pace: ReferencePace
 
     @property
     def requests(self) -> float:
@@ -58,7 +58,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Bench:
-    """One cluster with clients that are ready to load it."""
+    """A cluster and clients that are ready to load it."""
 
     cluster: Cluster
     meter: Meter
@@ -70,7 +70,7 @@ class Bench:
 
     @property
     def in_memory(self) -> bool:
-        """Whether the cluster's disks are."""
+        """Whether the cluster's disks are in memory."""
         return any(disk.in_memory for node in self.cluster.spec.nodes for disk in node.disks)
 
     def look(self) -> Look:
@@ -112,23 +112,23 @@ class Bench:
             return self.loaded(looks, running, load, idle, reason)
 
     def too_short(self, before: Look, after: Look, stop: Stop) -> bool:
-        """Whether a batch has too few operations to say anything, or more of looking than may be, and there is time."""
+        """Whether a batch has too few operations, or too much harness CPU, and there is time for a longer one."""
         used = spent(before.reading, after.reading, in_memory=self.in_memory)
         if after.requests - before.requests < _ENOUGH * LEAST_OPERATIONS:
             return used.seconds < stop.budget_s
         return used.harness_s > LARGEST_SHARE * used.cpu_s and used.seconds < stop.budget_s / stop.least
 
     def outlast(self, last: Look, load: Load) -> None:
-        """Go on until the clients' logs have an entry behind the last look."""
+        """Continue until the clients' logs reach beyond the last look."""
         clocks.Deadline.after(_APPEAR_S * self.cluster.patience, self.clock).wait(
             self.meter.requests,
             lambda requests: requests > last.requests + load.in_flight,
-            what="requests behind the last look",
+            what="requests after the last look",
         )
         self.clock.sleep(LOG_LAG_S)
 
-    def loaded(self, looks: list[Look], running: Sequence[Client], load: Load, idle: Rates, why: str) -> Loaded:
-        """The load told to end, and what the looks at it show; why: no more looks were taken."""
+    def loaded(self, looks: list[Look], running: Sequence[LoadClient], load: Load, idle: Rates, why: str) -> Loaded:
+        """End the load and sum up its looks. why: the reason for its end."""
         self.meter.unfollow()
         results = ended(running)
         done = operations_of(
@@ -147,28 +147,27 @@ class Bench:
         )
 
     @contextmanager
-    def running(self, load: Load, longest_s: float) -> Iterator[list[Client]]:
-        """The clients, loading for as long as the block lasts; longest_s: at most, when nothing waits for the CPU."""
-        running: list[Client] = []
+    def running(self, load: Load, longest_s: float) -> Iterator[list[LoadClient]]:
+        """Clients that load for as long as the block lasts, and longest_s at most, when nothing waits for the CPU."""
+        running: list[LoadClient] = []
         self.clients.ready()
+        runtime_s = (longest_s + _MARGIN_S) * self.cluster.patience
         try:
-            for number in range(load.clients):
-                runtime_s = (longest_s + _MARGIN_S) * self.cluster.patience
-                running.append(self.clients.start(number, load.depth, runtime_s))
+            running.extend(self.clients.start(number, load.depth, runtime_s) for number in range(load.clients))
             yield running
         finally:
             self.meter.unfollow()
             for client in running:
                 client.kill()
 
-    def ramp(self, running: Sequence[Client], start: float) -> None:
-        """Until requests arrive, and then as long as the plan wants."""
+    def ramp(self, running: Sequence[LoadClient], start: float) -> None:
+        """Wait until requests arrive, and then as long as the plan wants."""
         self.arrive(running, start, LEAST_OPERATIONS)
         self.meter.follow(running)
         self.clock.sleep(self.plan.ramp_s)
 
-    def arrive(self, running: Sequence[Client], start: float, least: int = 1) -> None:
-        """Wait until so many requests of each client were answered. start: requests before."""
+    def arrive(self, running: Sequence[LoadClient], start: float, least: int = 1) -> None:
+        """Wait until `least` requests of each client were answered. start: requests before."""
 
         def arrived() -> float:
             self.must_run(running)
@@ -180,7 +179,7 @@ class Bench:
             what="the first requests of the clients",
         )
 
-    def must_run(self, running: Sequence[Client]) -> None:
+    def must_run(self, running: Sequence[LoadClient]) -> None:
         """LabBroken when a client has ended, DaemonDied when a daemon has."""
         for client in running:
             if not client.process.alive():
@@ -188,7 +187,7 @@ class Bench:
         self.cluster.check_daemons()
 
     def batch(self, before: Look, after: Look, load: Load, idle: Rates, done: Done) -> Batch:
-        """What lies between two looks; LabBroken when that is too little to say anything."""
+        """The batch between two looks; LabBroken when it has too few operations."""
         used = spent(before.reading, after.reading, in_memory=self.in_memory)
         operations = done(*used.times)
         if operations < LEAST_OPERATIONS:
@@ -207,15 +206,15 @@ class Bench:
         )
 
 
-def ended(running: Sequence[Client]) -> tuple[FioResult, ...]:
-    """Every client told to end, with what it did."""
+def ended(running: Sequence[LoadClient]) -> tuple[FioResult, ...]:
+    """Tell every client to end, and return their results."""
     for client in running:
         client.process.signal(signal.SIGINT)
     return tuple(client.finish() for client in running)
 
 
 def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Done:
-    """What all clients did, by their logs of single operations. ahead_s: of each one's clock before this machine's."""
+    """Operations of all clients, by their logs. ahead_s: how far each one's clock is ahead of this machine's."""
     clocks_ahead = ahead_s or [0.0] * len(logs)
     return lambda began_s, ended_s: sum(
         log.between(began_s + ahead, ended_s + ahead) for log, ahead in zip(logs, clocks_ahead, strict=True)
@@ -224,9 +223,10 @@ def operations_of(logs: Sequence[Progress], ahead_s: Sequence[float] = ()) -> Do
 
 def per_operation(used: Spent, idle: Rates, done: Done) -> dict[Role, dict[Resource, float]]:
     """Costs of one operation: what was spent, less what the same time costs at rest."""
-    costs_of: dict[Role, dict[Resource, float]] = {}
-    for role, costs in used.costs.items():
-        costs_of[role] = _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
+    costs_of = {
+        role: _share(costs, idle.get(role, {}), used.usage_times.get(role, used.times), done)
+        for role, costs in used.costs.items()
+    }
     for role, costs in used.ceph_costs.items():
         costs_of.setdefault(role, {}).update(_share(costs, idle.get(role, {}), used.ceph_times[role], done))
     return costs_of
@@ -240,14 +240,14 @@ def _share(
 
 
 def counted(before: Look, after: Look) -> Done:
-    """Operations by the primary's count alone, to go by until fio's log is there."""
+    """Operations by the primary's count alone, until fio's log is available."""
     began, ended = before.reading.ceph_at_s[Role.PRIMARY], after.reading.ceph_at_s[Role.PRIMARY]
     rate = max(1.0, after.requests - before.requests) / (ended - began)
     return lambda left, right: rate * (right - left)
 
 
 def batching(used: Spent, operations: float, done: Done) -> dict[str, float]:
-    """How often threads slept and stores committed for one operation, and how many CPUs were taken by others."""
+    """How often threads slept and stores committed per operation, and how many CPUs others used."""
     switches = sum(used.usage[role].switches for role in WORKING if role in used.usage)
     syncs = sum(
         changed.get("bluestore.kv_sync_lat", 0.0) / done(*used.ceph_times[role]) for role, changed in used.ceph.items()

@@ -1,4 +1,4 @@
-"""Who puts the load on while it is measured: fio on images, or S3 clients at a gateway."""
+"""The clients of a measurement: fio on images, S3 clients at a gateway, or rados bench."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, emptied
 from cephlab.lab.providers.host import Host
 from cephlab.lab.telemetry.demand import Role
-from cephlab.lab.telemetry.meter import Client, Metered
+from cephlab.lab.telemetry.meter import LoadClient, Metered
 from cephlab.lab.telemetry.plan import Plan
 from cephlab.lab.workloads import fio, radosbench, s3
 from cephlab.lab.workloads.fio import FioJob
@@ -23,56 +23,43 @@ BUCKET = "measured"
 WHOLE_POOL = "measured"
 PUT = "put"
 FULL_PERCENT = 60.0
-"""Of an OSD's disk, when no more is put: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
+"""How full an OSD may become by puts: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
 
 
 class Clients(Protocol):
-    """The clients of a plan's load, ready to be started."""
+    """The clients of a plan's load. By default they use no new space and talk to the OSDs directly."""
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
-        """Start the client of that number, with so many requests in flight, for so long unless it is ended."""
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
+        """Start one client, with `depth` requests in flight, for runtime_s unless it is ended before."""
         ...
 
     def ready(self) -> None:
         """Make room for one more load."""
-        ...
+        return
 
     def enough(self) -> str | None:
-        """Why the load that runs has to end, or None."""
-        ...
-
-    def serving(self) -> Mapping[Role, Sequence[Metered]]:
-        """What stands between the clients and the OSDs, by its role."""
-        ...
-
-    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
-        """The same, running the programs of other hosts, by name; SpecError where that cannot be."""
-        ...
-
-
-class _InPlace:
-    """What clients have in common that use no new space and talk to the OSDs directly."""
-
-    def ready(self) -> None:
-        """Images are written, and objects read, where they are."""
-
-    def enough(self) -> str | None:
+        """Why the running load must end, or None."""
         return None
 
     def serving(self) -> Mapping[Role, Sequence[Metered]]:
+        """Daemons between the clients and the OSDs, by role."""
         return {}
+
+    def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
+        """The same clients, running the programs of other hosts; SpecError where that is impossible."""
+        ...
 
 
 @dataclass(frozen=True)
-class BlockClients(_InPlace):
-    """fio through librbd, an image for each client. lenders: hosts whose programs it runs, of another cluster."""
+class BlockClients(Clients):
+    """fio through librbd, an image for each client. lenders: hosts of another cluster whose programs it runs."""
 
     cluster: Cluster
     plan: Plan
     images: tuple[BlockImage, ...]
     lenders: Mapping[str, Host] | None = None
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         host, job = self.cluster.hosts[self.plan.nodes[number]], self._job(number, depth, runtime_s)
         if self.lenders is None:
             return fio.start(host, job)
@@ -100,14 +87,14 @@ class BlockClients(_InPlace):
 
 
 @dataclass(frozen=True)
-class ObjectClients:
+class ObjectClients(Clients):
     """S3 clients of one gateway, all on the objects of one bucket."""
 
     cluster: Cluster
     plan: Plan
     gateway: Gateway
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         host = self.cluster.hosts[self.plan.nodes[number]]
         return s3.start(host, self.gateway, replace(job_of(self.plan), depth=depth, runtime_s=runtime_s))
 
@@ -116,7 +103,7 @@ class ObjectClients:
             emptied(self.cluster, self.plan.gateway)
 
     def enough(self) -> str | None:
-        """New objects fill the disks, which then slow down and at last refuse."""
+        """New objects fill the disks, which become slower and at last refuse writes."""
         fullest = max(float(osd["utilization"]) for osd in self.cluster.client.mon("osd df")["nodes"])
         return f"an OSD is {fullest:.0f} % full" if fullest >= FULL_PERCENT else None
 
@@ -127,25 +114,25 @@ class ObjectClients:
         if lenders is not None:
             raise SpecError(
                 "a gateway's clients run no programs of Ceph's",
-                "so they cannot borrow another image's, and are no yardstick for two images",
+                "so both sides cannot run the same programs, and their cost is no yardstick",
                 "measure each image by itself and `cephlab compare` the two",
             )
         return self
 
 
 @dataclass(frozen=True)
-class PassClients(_InPlace):
+class PassClients(Clients):
     """rados bench, each reading its own objects of one pool from the first to the last, and then ending."""
 
     cluster: Cluster
     plan: Plan
 
-    def start(self, number: int, depth: int, runtime_s: float) -> Client:
+    def start(self, number: int, depth: int, runtime_s: float) -> LoadClient:
         return radosbench.start(self.cluster.hosts[self.plan.nodes[number]], self.job(number, "seq", depth, runtime_s))
 
     def lent(self, lenders: Mapping[str, Host] | None) -> Clients:
         raise SpecError(
-            "whole objects are read in passes, which do not run beside each other",
+            "whole objects are read in passes, which do not run side by side",
             "each pass of rados bench ends by itself",
             "measure each image by itself and `cephlab compare` the two",
         )
@@ -165,11 +152,8 @@ class PassClients(_InPlace):
 
 
 def job_of(plan: Plan) -> S3Job:
-    """The bucket of a plan: as many objects as an image would hold and no fewer than are in flight; to put, none."""
+    """The job of a plan. For gets, its bucket has as many objects as image_bytes holds, at least those in flight."""
     operation = plan.operation
-    if operation.name == PUT:
-        return S3Job(PUT, BUCKET, 0, operation.block_bytes, operation.depth, 0.0, plan.seed)
-    objects = max(
-        operation.depth * operation.clients, min(plan.most_objects, plan.image_bytes // operation.block_bytes)
-    )
+    fitting = min(plan.most_objects, plan.image_bytes // operation.block_bytes)
+    objects = 0 if operation.name == PUT else max(plan.load.in_flight, fitting)
     return S3Job(operation.name, BUCKET, objects, operation.block_bytes, operation.depth, 0.0, plan.seed)

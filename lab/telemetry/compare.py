@@ -1,4 +1,4 @@
-"""Two sets of demands side by side: what became dearer, judged by intervals, and what cannot be judged at all."""
+"""Compares two sets of demands: what became dearer, judged by intervals, and what cannot be judged."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import dataclass
 
 from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
-from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
+from cephlab.lab.telemetry.demand import CPU, OSD_ROLES, Demand, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
 from cephlab.lab.telemetry.describe import NAMES, amount, operation_text
-from cephlab.lab.telemetry.plan import CPU, WORKING
-from cephlab.lab.telemetry.regression import CONFIDENCE, Ratio, covariates, paired, ratio
+from cephlab.lab.telemetry.plan import WORKING, cost_of
+from cephlab.lab.telemetry.regression import CONFIDENCE, Covariates, Ratio, covariates, paired, ratio
 
-OSDS = (Role.PRIMARY, Role.REPLICA)
 CPU_SPREAD = 0.035
 TRAFFIC_SPREAD = 0.005
 """Standard deviation of a cost's logarithm from one start of the same daemons to the next: CPU_SPREAD was measured, see
-docs/regression.md; TRAFFIC_SPREAD is what two runs of the block suite differed by at most."""
+docs/regression.md; TRAFFIC_SPREAD is the largest difference of two runs of the block suite."""
 
 ALONE = 1 - (1 - CONFIDENCE) / 10
-"""Of the interval of a role, or of what it moves, alone: about ten are looked at, all of which may err once in 100."""
+"""Confidence of the interval of one role, or of what it moves: there are about ten, which together may err once in
+100 comparisons."""
 
 EARLY = 0.999
-"""Confidence of a look before the last one: so high that looking often hardly adds false alarms."""
+"""Confidence before the last start: so high that judging often hardly adds false alarms."""
 
 LEAST_SHARE = 0.05
-"""Roles with less of the CPU than this are shown and not judged: their percents are noise."""
+"""Roles with less of the CPU than this are shown but not judged: their percents are noise."""
 
 _EXECUTED = {Resource.INSTRUCTIONS}
 _ON_DEVICE = {Resource.DEVICE_WRITES, Resource.DEVICE_WRITE_BYTES}
@@ -39,14 +39,12 @@ _LEAST_AMOUNT = {
     Resource.WIRE_SENT_BYTES: 1024.0,
     Resource.WIRE_RECEIVED_BYTES: 1024.0,
 }
-"""Resources that are judged, and from which amount per operation on: below it heartbeats and reports show, which come
-by time and not by operation."""
-
-Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
+"""Resources that are judged, and from which amount per operation on. Below it, heartbeats and reports dominate, which
+come by time and not by operation."""
 
 
 @dataclass(frozen=True)
-class Change:
+class CostChange:
     """One cost on both sides. outcome: None where it is only shown; least: the ratio that must be detected."""
 
     what: str
@@ -69,22 +67,22 @@ class Compared:
     """One operation on both sides."""
 
     operation: Operation
-    changes: tuple[Change, ...]
+    changes: tuple[CostChange, ...]
     verdict: Verdict
 
 
 def compare(before: Sequence[Measurement], after: Sequence[Measurement]) -> list[Compared]:
-    """Operation by operation; those that only one side has are inconclusive, by name."""
+    """Compare operation by operation; one that only one side has is inconclusive."""
     left, right = _by_operation(before), _by_operation(after)
     return [_one(operation, left.get(operation), right.get(operation)) for operation in {**left, **right}]
 
 
 def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -> str | None:
-    """Why two measurements that run side by side may end before their time, or None: the OSDs' CPU is clear.
+    """Why two measurements side by side may end early, as the verdict on the OSDs' CPU is clear, or None.
 
-    Source of the rule, which leaves the last look its whole confidence: Haybittle 1971; Peto et al. 1976.
+    Source of the rule, by which the last start keeps its whole confidence: Haybittle 1971; Peto et al. 1976.
     """
-    old, new = (_cpu_costs(side, OSDS, calibrated) for side in (before, after))
+    old, new = (_cpu_costs(side, OSD_ROLES, calibrated) for side in (before, after))
     if min((*old, *new)) <= 0:
         return None
     both = (covariates(before), covariates(after))
@@ -94,20 +92,20 @@ def settled(before: Sequence[Batch], after: Sequence[Batch], calibrated: bool) -
 
 
 def _cpu_costs(batches: Sequence[Batch], roles: Sequence[Role], by_client: bool) -> list[float]:
-    """CPU seconds of an operation, batch by batch. by_client: for each that the client spends on it.
+    """CPU seconds of an operation, batch by batch. by_client: for each second that the client spends on it.
 
-    A client that runs the same program on both sides is work that does not change: what makes it dearer on one side
-    (who it shares caches with, how many requests each wake-up meets) makes that side's OSDs dearer by as much.
+    A client that runs the same program on both sides does the same work. What makes it dearer on one side (shared
+    caches, how many requests each wake-up handles) makes the OSDs of that side dearer by as much.
     """
-    costs = [_of(batch, roles, CPU) for batch in batches]
+    costs = [cost_of(batch.costs, roles, CPU) for batch in batches]
     if not by_client:
         return costs
-    clients = [_of(batch, (Role.CLIENT,), CPU) for batch in batches]
+    clients = [cost_of(batch.costs, (Role.CLIENT,), CPU) for batch in batches]
     return [cost / client if client > 0 else 0.0 for cost, client in zip(costs, clients, strict=True)]
 
 
 def _explaining(both: Covariates, *, pair: bool, by_client: bool) -> Covariates:
-    """What is taken out of a cost: nothing where the client's stands for it; of a pair no pace, which was the same."""
+    """Covariates to take out of a cost: none where it is divided by the client's; no pace in a pair, which has one."""
     if by_client:
         return {}, {}
     return _kept(both, ("switches",)) if pair else both
@@ -151,7 +149,7 @@ def incomparable(before: Measurement, after: Measurement) -> str | None:
     return None
 
 
-def _verdict(operation: Operation, changes: Sequence[Change], why_not: str | None) -> Verdict:
+def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: str | None) -> Verdict:
     name = operation_text(operation)
     if why_not is not None:
         outcome = Outcome.PASS if "beside" in why_not else Outcome.INCONCLUSIVE
@@ -164,7 +162,7 @@ def _verdict(operation: Operation, changes: Sequence[Change], why_not: str | Non
     )
 
 
-def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[Change]:
+def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterator[CostChange]:
     both = (covariates(before.batches), covariates(after.batches))
     starts = _common_starts(before, after)
     whole = _cpu(before.demand, WORKING)
@@ -173,31 +171,33 @@ def _changes(before: Measurement, after: Measurement, *, judged: bool) -> Iterat
         by_client = same and Role.CLIENT not in roles
         values = [_cpu_costs(side.batches, roles, by_client) for side in (before, after)]
         beside = _explaining(both, pair=bool(starts), by_client=by_client)
-        ratio = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSDS else ALONE)
-        # What others are measured by is not measured itself.
+        ratio = _ratio(values, starts, beside, CPU_SPREAD, CONFIDENCE if roles == OSD_ROLES else ALONE)
+        # The client, by which the others are measured, is not judged itself.
         counts = judged and _cpu(before.demand, roles) >= LEAST_SHARE * whole and by_client == same
         # Replicas alone differ by more from start to start than primary and replicas together.
-        same_to = SAME if roles == OSDS else FOUND
-        look = _Look(counts, only_fails=roles != OSDS, found=FOUND if starts else STORED, same=same_to)
+        same_to = SAME if roles == OSD_ROLES else FOUND
+        rule = _Rule(counts, only_fails=roles != OSD_ROLES, found=FOUND if starts else STORED, same=same_to)
         shown = [_cpu_costs(side.batches, roles, False) for side in (before, after)]
         words = f"CPU of {name}, beside the client's" if by_client else f"CPU of {name}"
-        yield from _change(words, shown, ratio, Resource.CPU_USER_S, look)
+        yield from _change(words, shown, ratio, Resource.CPU_USER_S, rule)
     for role in WORKING:
         for resource, least in _LEAST_AMOUNT.items():
             if max(before.demand.of(role, resource), after.demand.of(role, resource)) < least:
                 continue
-            values = [[_of(batch, (role,), (resource,)) for batch in side.batches] for side in (before, after)]
-            # A commit writes a log block for all that it holds; nothing else has a say in what an operation moves.
-            # Instructions follow how often threads wake up, and nothing that neighbours do.
+            values = [
+                [cost_of(batch.costs, (role,), (resource,)) for batch in side.batches] for side in (before, after)
+            ]
+            # A commit writes one log block for all that it holds; nothing else changes what an operation moves.
+            # Instructions depend on how often threads wake up, and not on the neighbours.
             kept = ("syncs",) if resource in _ON_DEVICE else ("switches",) if resource in _EXECUTED else ()
             ratio = _ratio(values, starts, _kept(both, kept), TRAFFIC_SPREAD, ALONE if starts else CONFIDENCE)
             # How many requests a commit holds differs between two sides by percents, whatever they run.
-            look = _Look(judged, only_fails=True, same=FOUND) if starts else _Look(judged)
-            yield from _change(f"{NAMES[resource]} by {role}", values, ratio, resource, look)
+            rule = _Rule(judged, only_fails=True, same=FOUND) if starts else _Rule(judged)
+            yield from _change(f"{NAMES[resource]} by {role}", values, ratio, resource, rule)
 
 
 CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
-    "OSDs": OSDS,
+    "OSDs": OSD_ROLES,
     "osd.primary": (Role.PRIMARY,),
     "osd.replica": (Role.REPLICA,),
     "client": (Role.CLIENT,),
@@ -205,7 +205,7 @@ CPU_GROUPS: Mapping[str, tuple[Role, ...]] = {
 
 
 def _common_starts(before: Measurement, after: Measurement) -> list[int]:
-    """Of two measurements that were made side by side, which start each batch belongs to; else none."""
+    """The start that each batch belongs to, of two measurements side by side; empty for others."""
     pair = before.conditions.get(PAIR)
     if pair is None or pair != after.conditions.get(PAIR):
         return []
@@ -220,7 +220,7 @@ def _ratio(
     spread: float,
     confidence: float = CONFIDENCE,
 ) -> Ratio | None:
-    """By pairs where the sides ran beside each other; None where there is too little, or nothing, to divide."""
+    """after / before, by pairs where the sides ran side by side; None for fewer than two batches or a cost of 0."""
     before, after = values
     if len(before) < 2 or len(after) < 2 or min((*before, *after)) <= 0:
         return None
@@ -230,9 +230,9 @@ def _ratio(
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Rule:
     """How a cost is judged. found: the ratio that must be detected; same: ratios up to this one count as equal;
-    only_fails: the cost is judged only if it surely rose, because an uncertain part says nothing of the whole."""
+    only_fails: the cost is judged only if it surely rose, as an uncertain part says nothing of the whole."""
 
     judged: bool
     only_fails: bool = False
@@ -241,20 +241,16 @@ class _Look:
 
 
 def _change(
-    what: str, values: Sequence[Sequence[float]], ratio: Ratio | None, resource: Resource, look: _Look
-) -> Iterator[Change]:
+    what: str, values: Sequence[Sequence[float]], ratio: Ratio | None, resource: Resource, rule: _Rule
+) -> Iterator[CostChange]:
     before, after = values
     if ratio is None:
         return
     means = [sum(side) / len(side) for side in (before, after)]
-    outcome = judge(ratio.value, ratio.low, ratio.high, look.found, look.same) if look.judged else None
-    if look.only_fails and outcome is not Outcome.FAIL:
+    outcome = judge(ratio.value, ratio.low, ratio.high, rule.found, rule.same) if rule.judged else None
+    if rule.only_fails and outcome is not Outcome.FAIL:
         outcome = None
-    yield Change(what, means[0], means[1], ratio, outcome, resource, look.found)
-
-
-def _of(batch: Batch, roles: Sequence[Role], resources: Sequence[Resource]) -> float:
-    return sum(batch.costs.get(role, {}).get(resource, 0.0) for role in roles for resource in resources)
+    yield CostChange(what, means[0], means[1], ratio, outcome, resource, rule.found)
 
 
 def _cpu(demand: Demand, roles: Sequence[Role]) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from cephlab.lab.telemetry.demand import Resource
 
 Counters = Mapping[str, float]
 """`section.name` -> value; of an average, `section.name` is its count and `section.name.sum` its sum in seconds."""
@@ -15,7 +16,7 @@ EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
 
 
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
-    """A perf dump as one level. The messenger's workers, however many there are, become one section `msgr`."""
+    """A perf dump as one level. All workers of the messenger become one section `msgr`."""
     numbers: dict[str, float] = {}
     for section, counters in dump.items():
         name = "msgr" if section.startswith("AsyncMessenger::") else section
@@ -30,7 +31,7 @@ def _entries(name: str, value: Any) -> list[tuple[str, float]]:
         return [(name, float(value))]
     if isinstance(value, Mapping) and "avgcount" in value:
         return [(name, float(value["avgcount"])), (f"{name}.sum", float(value.get("sum", 0.0)))]
-    return []  # histograms say nothing that a difference of sums does not
+    return []  # histograms add nothing to the difference of sums
 
 
 def since(now: Counters, before: Counters) -> dict[str, float]:
@@ -48,20 +49,8 @@ def total(dumps: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
     return sums
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Device requests as BlueStore issues them, and what the messenger moved."""
-
-    reads: float
-    writes: float
-    read_bytes: float
-    write_bytes: float
-    sent_bytes: float
-    received_bytes: float
-
-
-def traffic(changed: Counters) -> Traffic:
-    """Sum up an OSD's counters.
+def traffic(changed: Counters) -> dict[Resource, float]:
+    """Device requests as BlueStore issues them, and what the messenger moved, from an OSD's counters.
 
     Writes: each blob written in place (`write_big_blobs`, `write_small_new`) that was not deferred, each deferred
     write issued, each request of BlueFS. Reads: each read that waited for the device, and those of BlueFS that went
@@ -78,11 +67,12 @@ def traffic(changed: Counters) -> Traffic:
     blobs = get("bluestore.write_big_blobs")
     big = get("bluestore.write_big_bytes") * (direct / blobs if blobs else 0.0)
     small = get("bluestore.write_small_bytes") if get("bluestore.write_small_new") else 0.0
-    return Traffic(
-        reads=reads,
-        writes=writes,
-        read_bytes=get("bluestore.buffer_miss_bytes") + get("bluefs.read_disk_bytes"),
-        write_bytes=big + small + get("bluestore.issued_deferred_write_bytes") + get("bluefs.write_bytes"),
-        sent_bytes=get("msgr.msgr_send_bytes"),
-        received_bytes=get("msgr.msgr_recv_bytes"),
-    )
+    written_bytes = big + small + get("bluestore.issued_deferred_write_bytes") + get("bluefs.write_bytes")
+    return {
+        Resource.DEVICE_READS: reads,
+        Resource.DEVICE_WRITES: writes,
+        Resource.DEVICE_READ_BYTES: get("bluestore.buffer_miss_bytes") + get("bluefs.read_disk_bytes"),
+        Resource.DEVICE_WRITE_BYTES: written_bytes,
+        Resource.WIRE_SENT_BYTES: get("msgr.msgr_send_bytes"),
+        Resource.WIRE_RECEIVED_BYTES: get("msgr.msgr_recv_bytes"),
+    }

@@ -10,7 +10,7 @@ from cephlab.lab.spec.arch import Arch
 
 
 class Role(StrEnum):
-    """Who pays. An operation has one primary OSD; the others of its PG, whether copies or shards, are replicas."""
+    """Who pays. An operation has one primary OSD; the other OSDs of its PG are replicas, with copies or shards."""
 
     CLIENT = "client"
     PRIMARY = "osd.primary"
@@ -39,6 +39,9 @@ class Resource(StrEnum):
     WIRE_RECEIVED_PACKETS = "wire_received_packets"
 
 
+CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean and its two-sided confidence interval over `samples` independent batches."""
@@ -52,7 +55,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Operation:
-    """What was done. name: read, write, randread, randwrite, put, get ...; block_bytes: of one operation.
+    """An operation that was measured. name: read, write, randread, randwrite, put, get ...; block_bytes: of one.
 
     depth: requests in flight of each client; clients: how many at once.
     """
@@ -70,18 +73,21 @@ class Operation:
         """OSDs that one write reaches."""
         return self.k + self.m if self.k else self.replicas
 
+    @property
+    def protection(self) -> str:
+        return f"EC {self.k}+{self.m}" if self.k else f"{self.replicas} copies"
+
 
 @dataclass(frozen=True)
 class Demand:
-    """costs[role][resource] per client operation: the primary's share, that of ALL replicas together, and so on.
+    """Costs of one client operation by role and resource; those of the replicas are of ALL of them together.
 
     arch: of the OSDs, all of one architecture; emulated: processors, or a kernel by User-Mode Linux, which say nothing
     of real hardware. memory_bytes: resident, per role and daemon. image: key or digest. core_speed: of the machine, on
-    the scale of docs/model.md; 0: unknown.
-    counters: Ceph's own per operation (`bluestore.write_big` ...), for explanations only.
-    threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`) -> CPU seconds per
-    operation in all threads of that name; the model derives from it what a daemon's own thread pools allow. It is
-    shared between primary and replica as their CPU is where it cannot be measured apart.
+    the scale of docs/model.md; 0: unknown. counters: Ceph's own per operation (`bluestore.write_big` ...), only to
+    explain costs. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`) -> CPU
+    seconds per operation in all threads of that name, from which the model derives the limits of thread pools; where
+    primary and replica cannot be measured apart, it is split between them as their CPU is.
     """
 
     operation: Operation
@@ -98,9 +104,9 @@ class Demand:
     def cpu_s(self, role: Role) -> float:
         """User and system seconds of one operation; 0 for a role that took no part."""
         cost = self.costs.get(role, {})
-        return sum(cost[key].mean for key in (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S) if key in cost)
+        return sum(cost[key].mean for key in CPU if key in cost)
 
     def of(self, role: Role, resource: Resource) -> float:
-        """Mean cost; 0 where it was not seen."""
+        """Mean cost; 0 where it was not measured."""
         interval = self.costs.get(role, {}).get(resource)
         return interval.mean if interval else 0.0

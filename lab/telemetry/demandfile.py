@@ -14,12 +14,12 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.history.history import Event
 from cephlab.lab.spec.specfile import explain
-from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.demand import Demand, Resource, Role
 
 SCHEMA = 1
 KIND = "cephlab-demands"
 PAIR = "beside"
-"""Condition of two measurements that were made side by side: the same text in both, and in no others."""
+"""Condition of two measurements that were made side by side: the same text in both, and in no other."""
 
 CALIBRATED = "calibrated by the client"
 """Condition of such a pair whose clients ran the same programs."""
@@ -27,11 +27,11 @@ CALIBRATED = "calibrated by the client"
 
 @dataclass(frozen=True)
 class Batch:
-    """One stretch of steady load. operations: done in it; costs: per operation, idle cost taken off already.
+    """A stretch of steady load. operations: how many were done; costs: per operation, without the cost at rest.
 
-    depth: in flight; reference: kind of reference work -> CPU seconds that one round of it took beside the load;
-    batching: what tells how much work each wake-up did, per operation (`switches`, `syncs`), and how many CPUs other
-    programs took meanwhile (`others`). start: which start of the daemons it belongs to, counted from 0.
+    depth: in flight; reference: kind of reference work -> CPU seconds that one round of it took during the load;
+    batching: how much work each wake-up did, per operation (`switches`, `syncs`), and how many CPUs other programs used
+    (`others`). start: which start of the daemons it belongs to, counted from 0.
     """
 
     operations: float
@@ -45,10 +45,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A demand, the batches that it was made from, and the words that belong to it.
+    """A demand and the batches that it was computed from.
 
     stopped: why no more batches were taken; conditions: where and how (cpu model, provider, tool's command line);
-    lower: batches at a lower load, which the demand's intervals do not count.
+    lower: batches at a lower load, which the demand's intervals leave out.
     """
 
     demand: Demand
@@ -59,15 +59,12 @@ class Measurement:
     conditions: Mapping[str, str] = field(default_factory=dict)
 
 
-for _part in (Demand, Operation, Interval, Batch, Measurement):
-    # An unknown key is a typing error. In a plain dataclass pydantic would ignore it.
-    setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
-
-_ADAPTER: TypeAdapter[tuple[Measurement, ...]] = TypeAdapter(tuple[Measurement, ...])
+_ADAPTER: TypeAdapter[tuple[Measurement, ...]] = TypeAdapter(tuple[Measurement, ...], config=ConfigDict(extra="forbid"))
+"""An unknown key is an error, not ignored."""
 
 
 def save(path: Path, measurements: Iterable[Measurement | Demand]) -> None:
-    """Write a demand file in one step; folders above it are made."""
+    """Write a demand file in one step, with the folders above it."""
     whole = tuple(measured if isinstance(measured, Measurement) else Measurement(measured) for measured in measurements)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, to_json(whole), mode=0o644)
@@ -79,7 +76,7 @@ def to_json(measurements: tuple[Measurement, ...]) -> dict[str, Any]:
 
 
 EVENT = "demand"
-"""Kind of the event that puts a measurement into a history, and so into an archive."""
+"""Kind of the event that records a measurement in a history, and so in an archive."""
 
 
 def event_of(measured: Measurement) -> dict[str, Any]:

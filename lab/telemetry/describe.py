@@ -1,4 +1,4 @@
-"""Demands in words: titles, units and rows of tables, the same for the command and for reports."""
+"""Demands as text: titles, units and rows of tables, for commands and reports alike."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NAMES = {
 
 
 def operation_text(operation: Operation) -> str:
-    """`randwrite 4 KiB at depth 16 on 3 copies`, with how many clients where there are several."""
-    pool = f"EC {operation.k}+{operation.m}" if operation.k else f"{operation.replicas} copies"
+    """`randwrite 4 KiB at depth 16 on 3 copies`, with the number of clients where there are several."""
     clients = f" by {operation.clients} clients" if operation.clients > 1 else ""
-    return f"{operation.name} {size_text(operation.block_bytes)} at depth {operation.depth} on {pool}{clients}"
+    size = size_text(operation.block_bytes)
+    return f"{operation.name} {size} at depth {operation.depth} on {operation.protection}{clients}"
 
 
 def title(demand: Demand) -> str:
@@ -38,7 +38,7 @@ def title(demand: Demand) -> str:
 
 
 def rows(demand: Demand) -> Iterator[tuple[str, str, str, str]]:
-    """(role, resource, mean, interval) of all that was seen."""
+    """(role, resource, mean, interval) of every cost that is not 0."""
     for role in Role:
         for resource in Resource:
             interval = demand.costs.get(role, {}).get(resource)

@@ -7,7 +7,7 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -47,17 +47,17 @@ def obstacle(opened: Open = open_counter) -> str | None:
     try:
         os.close(opened(0))
     except OSError as error:
-        return f"the processor's counters are not to be had: {error.strerror}"
+        return f"the processor's counters are not available: {error.strerror}"
     return None
 
 
 class Instructions:
-    """Those of all threads of some processes, since this was made; threads that they start later are counted too."""
+    """Counts instructions of all threads of some processes from now on, also of threads that they start later."""
 
     def __init__(self, pids: Iterable[int], *, opened: Open = open_counter, proc: Path = Path("/proc")) -> None:
         self._files: list[int] = []
         try:
-            for thread in _threads(pids, proc):
+            for thread in [int(task.name) for pid in pids for task in (proc / str(pid) / "task").iterdir()]:
                 # A thread may end between the list and the look.
                 with suppress(ProcessLookupError):
                     self._files.append(opened(thread))
@@ -73,10 +73,6 @@ class Instructions:
     def close(self) -> None:
         while self._files:
             os.close(self._files.pop())
-
-
-def _threads(pids: Iterable[int], proc: Path) -> Sequence[int]:
-    return [int(entry.name) for pid in pids for entry in (proc / str(pid) / "task").iterdir()]
 
 
 def _scaled(raw: bytes) -> float:

@@ -1,8 +1,8 @@
-"""Measures what one operation costs each role of a cluster, from an empty pool to a demand with its intervals."""
+"""Measures what one operation costs each role of a cluster: fills a pool, loads it, and computes a demand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import PurePosixPath
@@ -48,7 +48,7 @@ def measure(
     conditions: Mapping[str, str] | None = None,
     clock: Clock = SYSTEM,
 ) -> Measurement:
-    """Measure one operation on a cluster that does nothing else; what was made for it is removed again.
+    """Measure one operation on a cluster that does nothing else, and remove afterwards what was made for it.
 
     Raises SpecError when the cluster's shape does not fit, LabBroken when the load was not real.
     """
@@ -62,12 +62,15 @@ def measure(
         put = partial(load_in_passes, bench) if plan.passes else bench.load
         loaded = put(plan.load, idle, plan.stop)
         low = put(plan.low, idle, plan.stop) if plan.low else None
+    linear = "not asked: one load only"
+    if low:
+        linear = linearity(low.main_costs(), loaded.main_costs(), low_load=str(plan.low), high_load=str(plan.load))
     return Measurement(
         demand=demand_of(cluster, plan, loaded, image_key),
         batches=loaded.batches,
         lower=low.batches if low else (),
         stopped=loaded.stopped,
-        linearity=_linearity(plan, loaded, low),
+        linearity=linear,
         conditions={**(conditions or {}), **conditions_of(cluster, plan, loaded)},
     )
 
@@ -75,7 +78,8 @@ def measure(
 @contextmanager
 def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
     """A meter of all roles of a cluster under load, for the length of a block."""
-    meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=counting())
+    count = None if obstacle() else Instructions
+    meter = Meter(cluster, {**roles_of(cluster), **clients.serving()}, count=count)
     try:
         yield meter
     finally:
@@ -84,9 +88,9 @@ def metering(cluster: Cluster, clients: Clients) -> Iterator[Meter]:
 
 @contextmanager
 def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
-    """CPUs kept awake and the reference work beside a load, where that runs on this machine.
+    """Keep CPUs awake and run the reference work beside a load, if the cluster runs on this machine.
 
-    They say nothing of machines elsewhere: there is neither then, and batches have no reference.
+    For machines elsewhere both would be useless: then there is neither, and batches have no reference.
     """
     reference = Reference(clock)
     with ExitStack() as undo:
@@ -97,7 +101,7 @@ def steady(cluster: Cluster, clock: Clock) -> Iterator[Reference]:
 
 
 def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
-    """Which daemons play which role while the first OSD leads every PG."""
+    """The daemons of each role, while the first OSD is the primary of every PG."""
     first, *rest = cluster.osd_ids()
     return {
         Role.PRIMARY: [cluster.daemon(f"osd.{first}")],
@@ -107,14 +111,9 @@ def roles_of(cluster: Cluster) -> dict[Role, list[Daemon]]:
     }
 
 
-def counting() -> Callable[[Sequence[int]], Instructions] | None:
-    """How instructions are counted on this machine; None where it does not show them."""
-    return None if obstacle() else Instructions
-
-
 @contextmanager
 def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
-    """What the clients need, for the length of a block: a pool led by the first OSD, and what they read there."""
+    """Clients for the length of a block, with a pool whose primary is the first OSD, and with the data they read."""
     operation = plan.operation
     if operation.shards != len(cluster.osd_ids()):
         raise SpecError(
@@ -122,8 +121,8 @@ def prepared(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
             "every OSD must hold one of each PG",
             f"measure on {operation.shards} OSDs, each on a node of its own",
         )
-    made = _objects if plan.objects else _whole_objects if plan.passes else _images
-    with made(cluster, plan, say) as clients:
+    prepare = _objects if plan.objects else _whole_objects if plan.passes else _images
+    with prepare(cluster, plan, say) as clients:
         yield clients
 
 
@@ -161,7 +160,7 @@ def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
 
 @contextmanager
 def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
-    """An image for each client, written twice over."""
+    """An image for each client, written twice."""
     operation = plan.operation
     copies = PoolKind("replicated", min(3, operation.shards))
     with ExitStack() as undo:
@@ -183,9 +182,9 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
 
 
 def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> Demand:
-    """The demand that a load shows.
+    """The demand of a load.
 
-    S3 clients are the lab's own program: the model must not take what they cost for the cost of somebody else's.
+    The cost of S3 clients is left out: they are the lab's own program, and other S3 clients cost something else.
     """
     ours = {Role.CLIENT} if plan.objects else set()
     osds = roles_of(cluster)[Role.PRIMARY] + roles_of(cluster)[Role.REPLICA]
@@ -212,7 +211,7 @@ def demand_of(cluster: Cluster, plan: Plan, loaded: Loaded, image_key: str) -> D
 
 
 def intervals(batches: tuple[Batch, ...]) -> dict[Role, dict[Resource, Interval]]:
-    """Over the batches, each resource of each role that was seen in all of them."""
+    """Intervals over the batches, for each resource of each role that every batch has."""
     first = batches[0].costs
     return {
         role: {
@@ -226,7 +225,7 @@ def intervals(batches: tuple[Batch, ...]) -> dict[Role, dict[Resource, Interval]
 
 
 def explaining(loaded: Loaded) -> dict[str, float]:
-    """Ceph's counters per operation, primary and replicas together, for the sections that explain a cost."""
+    """Ceph's counters per operation, primary and replicas together, of the sections that explain a cost."""
     shares = [
         {name: value / loaded.ceph_operations[role] for name, value in changed.items()}
         for role, changed in loaded.whole.ceph.items()
@@ -236,17 +235,6 @@ def explaining(loaded: Loaded) -> dict[str, float]:
     return {name: round(value, 9) for name, value in sorted(summed.items()) if name.startswith(counters.EXPLAINING)}
 
 
-def _linearity(plan: Plan, loaded: Loaded, low: Loaded | None) -> str:
-    if low is None:
-        return "not asked: one load only"
-    return linearity(
-        low.main_costs(),
-        loaded.main_costs(),
-        low_load=str(plan.low),
-        high_load=str(plan.load),
-    )
-
-
 def not_native(cluster: Cluster) -> str | None:
     """Why the CPU time of a cluster's OSDs says nothing of hardware, or None."""
     hosts = [cluster.daemon(f"osd.{osd}").host for osd in cluster.osd_ids()]
@@ -254,7 +242,7 @@ def not_native(cluster: Cluster) -> str | None:
 
 
 def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str]:
-    """How a load was measured, and what came of it beside its costs."""
+    """How a load was measured, and its results other than costs."""
     whole = loaded.whole
     share = whole.harness_s / whole.cpu_s if whole.cpu_s else 0.0
     return {
@@ -275,7 +263,7 @@ def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str
 
 
 def _accounting(cluster: Cluster, whole: Spent) -> dict[str, str]:
-    """Whose clocks a measurement is by, and of which machine, where that is not this one alone."""
+    """Whose clocks a measurement used, and of which machine where that is not this one."""
     here = runs_here(cluster)
     host = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host
     conditions = {

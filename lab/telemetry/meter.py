@@ -1,10 +1,10 @@
-"""Reads what every role of a cluster has spent by now; two readings make the cost of what was done between."""
+"""Reads what every role of a cluster has spent so far; the difference of two readings is what the load between cost."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
@@ -20,7 +20,7 @@ from cephlab.lab.providers.base import RunsMachines
 from cephlab.lab.providers.host import Host, HostProcess, has_own_kernel
 from cephlab.lab.telemetry import accounting, counters
 from cephlab.lab.telemetry.account_program import clock_s
-from cephlab.lab.telemetry.accountants import Account, Here, Kernel, Teller, There, busy_cpu_s, pid_here
+from cephlab.lab.telemetry.accountants import Account, Accountant, Here, Teller, There, busy_cpu_s, pid_here
 from cephlab.lab.telemetry.demand import OSD_ROLES, Role
 from cephlab.lab.telemetry.instructions import Instructions
 from cephlab.lab.telemetry.readings import Reading
@@ -29,7 +29,7 @@ from cephlab.lab.workloads.fio import FioResult, Progress
 COUNT = "osd.op"
 
 THIS_MACHINE = "this machine"
-"""Key of its kernel among those that account."""
+"""Key of this machine's kernel."""
 
 
 class Metered(Protocol):
@@ -43,8 +43,8 @@ class Metered(Protocol):
     def process(self) -> HostProcess | None: ...
 
 
-class Client(Protocol):
-    """A load that runs. socket: its Ceph admin socket on the host, None where it is no client of Ceph's."""
+class LoadClient(Protocol):
+    """A running load. socket: its Ceph admin socket on the host, None where it is no client of Ceph's."""
 
     @property
     def host(self) -> Host: ...
@@ -60,7 +60,7 @@ class Client(Protocol):
 
 @dataclass
 class Meter:
-    """daemons: role -> the processes that play it; count: how to count instructions, None where nothing can."""
+    """daemons: role -> the processes that play it; count: how to count instructions, None where that is impossible."""
 
     cluster: Cluster
     daemons: Mapping[Role, Sequence[Metered]]
@@ -68,35 +68,34 @@ class Meter:
     count: Callable[[Sequence[int]], Instructions] | None = None
     _counted: dict[Role, Instructions] = field(default_factory=dict)
     _trees: dict[str, dict[Role, tuple[int, ...]]] = field(default_factory=dict)
-    _kernels: dict[str, Kernel] = field(default_factory=dict)
+    _kernels: dict[str, Accountant] = field(default_factory=dict)
     _tellers: dict[str, Teller] = field(default_factory=dict)
-    _clients: tuple[Client, ...] = ()
+    _clients: tuple[LoadClient, ...] = ()
     _ahead_s: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for role, daemons in self.daemons.items():
             self._account(role, daemons)
 
-    def _account(self, role: Role, players: Sequence[Metered | Client]) -> None:
+    def _account(self, role: Role, players: Sequence[Metered | LoadClient]) -> None:
         """Find the processes of a role, and who accounts for them."""
         for player in players:
             process = process_of(player)
-            name = THIS_MACHINE if process.pid else player.host.name
-            kernel = self._kernel(player.host) if name != THIS_MACHINE else self._here()
+            if process.pid:
+                name, kernel = THIS_MACHINE, self._kernels.setdefault(THIS_MACHINE, Here(self.now))
+            else:
+                name, kernel = player.host.name, self._kernel(player.host)
             trees = self._trees.setdefault(name, {})
             trees[role] = (*trees.get(role, ()), *kernel.pids(process))
         pids = self._trees.get(THIS_MACHINE, {}).get(role, ())
         if self.count is not None and role in (*OSD_ROLES, Role.CLIENT) and pids:
             self._counted[role] = self.count(pids)
 
-    def _here(self) -> Kernel:
-        return self._kernels.setdefault(THIS_MACHINE, Here(self.now))
-
-    def _kernel(self, host: Host) -> Kernel:
+    def _kernel(self, host: Host) -> Accountant:
         known = self._kernels.get(host.name)
         if known is None:
             machine = self._machine(host)
-            # All that passes through a machine elsewhere does so on the interface that the roles use.
+            # All traffic of a machine elsewhere passes through the interface that the roles use.
             networked = machine is not None or not has_own_kernel(host)
             known = There(self._teller(host), machine, networked=networked, now=self.now)
             self._kernels[host.name] = known
@@ -110,8 +109,8 @@ class Meter:
     def _teller(self, host: Host) -> Teller:
         return self._tellers.setdefault(host.name, Teller(host))
 
-    def follow(self, clients: Sequence[Client]) -> None:
-        """Account these to the client role from now on. Call it when all their threads and children are there."""
+    def follow(self, clients: Sequence[LoadClient]) -> None:
+        """Account these to the client role from now on. Call it once all their threads and children have started."""
         self._clients = tuple(clients)
         self._account(Role.CLIENT, clients)
 
@@ -132,7 +131,7 @@ class Meter:
         self._tellers.clear()
 
     def ahead_s(self, host: Host) -> float:
-        """How far a host's clock was before this machine's when it was last asked."""
+        """How far a host's clock was ahead of this machine's at the last reading."""
         return self._ahead_s.get(host.name, 0.0)
 
     def read(self) -> Reading:
@@ -143,9 +142,9 @@ class Meter:
         busy_s = busy_cpu_s() if runs_here(self.cluster) else busy_elsewhere_s(accounts.values())
         ceph: dict[Role, dict[str, float]] = {}
         ceph_at_s: dict[Role, float] = {}
-        for role, ask in self._sources():
+        for role, asks in self._ceph_counters().items():
             began = self.now()
-            ceph[role] = ask()
+            ceph[role] = counters.total(ask() for ask in asks)
             ceph_at_s[role] = (began + self.now()) / 2
         known = list(accounts.values())
         roles = {role for account in known for role in account.usage}
@@ -157,7 +156,11 @@ class Meter:
             },
             ceph=ceph,
             ceph_at_s=ceph_at_s,
-            interfaces={role: summed for role in roles if (summed := _packets_of(role, known))},
+            interfaces={
+                role: summed
+                for role in roles
+                if (summed := counters.total(account.interfaces.get(role, {}) for account in known))
+            },
             harness_s=self._harness_s(),
             busy_s=busy_s,
             instructions=counted,
@@ -170,31 +173,18 @@ class Meter:
         """Client requests that the primary has answered."""
         return sum(self._osd_counters(daemon).get(COUNT, 0.0) for daemon in self.daemons[Role.PRIMARY])
 
-    def _sources(self) -> Iterator[tuple[Role, Callable[[], dict[str, float]]]]:
-        for role in OSD_ROLES:
-            yield role, partial(self._of_osds, role)
-        for role, sockets in self._sockets().items():
-            yield role, partial(self._of_sockets, sockets)
-
-    def _of_osds(self, role: Role) -> dict[str, float]:
-        return counters.total(self._osd_counters(daemon) for daemon in self.daemons.get(role, ()))
-
-    def _sockets(self) -> dict[Role, list[tuple[Host, PurePosixPath]]]:
-        """Admin sockets of what the monitors do not know: clients, where they are Ceph's own, and gateways."""
-        asked: dict[Role, Sequence[Client | Metered]] = {
-            Role.CLIENT: self._clients,
-            Role.GATEWAY: self.daemons.get(Role.GATEWAY, ()),
+    def _ceph_counters(self) -> dict[Role, list[Callable[[], dict[str, float]]]]:
+        """How to read Ceph's own counters of each role, process by process."""
+        asks: dict[Role, list[Callable[[], dict[str, float]]]] = {
+            role: [partial(self._osd_counters, daemon) for daemon in self.daemons.get(role, ())] for role in OSD_ROLES
         }
-        by_role = {
-            role: [
-                (daemon.host, socket) for daemon in several if (socket := getattr(daemon, "socket", None)) is not None
-            ]
-            for role, several in asked.items()
-        }
-        return {role: sockets for role, sockets in by_role.items() if sockets}
-
-    def _of_sockets(self, sockets: Sequence[tuple[Host, PurePosixPath]]) -> dict[str, float]:
-        return counters.total(self._socket_counters(host, socket) for host, socket in sockets)
+        # Monitors do not know clients and gateways. Those are asked by their admin sockets; S3 clients have none.
+        others: list[tuple[Role, Metered | LoadClient]] = [(Role.CLIENT, client) for client in self._clients]
+        others += [(Role.GATEWAY, gateway) for gateway in self.daemons.get(Role.GATEWAY, ())]
+        for role, player in others:
+            if (socket := getattr(player, "socket", None)) is not None:
+                asks.setdefault(role, []).append(partial(self._socket_counters, player.host, socket))
+        return asks
 
     def _osd_counters(self, daemon: Metered) -> dict[str, float]:
         return counters.flatten(tell(self.cluster.client, self.cluster.daemons, daemon.name, "perf dump"))
@@ -203,7 +193,7 @@ class Meter:
         return counters.flatten(self._teller(host).ask("socket", socket=str(socket)))
 
     def _harness_s(self) -> float:
-        """CPU of this process, of the programs it talks to, and of the lab's own clients of the cluster."""
+        """CPU of this process, of the programs that it talks to, and of the lab's own clients of the cluster."""
         total_s = clock_s(os.getpid())
         for client in self.cluster.clients.values():
             pid = pid_here(client.channel)
@@ -226,17 +216,18 @@ def _machines_here(cluster: Cluster) -> RunsMachines | None:
     return lab if isinstance(lab, RunsMachines) else None
 
 
+def _processes_here(cluster: Cluster) -> bool:
+    return all(daemon.process is not None and daemon.process.pid for daemon in cluster.daemons.values())
+
+
 def runs_here(cluster: Cluster) -> bool:
-    """Whether a cluster's daemons run on this machine: as its processes, or in machines that are processes of its."""
-    daemons = cluster.daemons.values()
-    return _machines_here(cluster) is not None or all(
-        daemon.process is not None and daemon.process.pid for daemon in daemons
-    )
+    """Whether a cluster's daemons run on this machine: as its processes, or in virtual machines of it."""
+    return _machines_here(cluster) is not None or _processes_here(cluster)
 
 
 def accounted_by(cluster: Cluster) -> str:
-    """Whose clocks say what a cluster's daemons have spent, in words."""
-    if all(daemon.process is not None and daemon.process.pid for daemon in cluster.daemons.values()):
+    """Whose clocks say what a cluster's daemons have spent, for a reader."""
+    if _processes_here(cluster):
         return "this machine's kernel"
     if _machines_here(cluster) is not None:
         return "this machine's kernel, to the machines that its guests are"
@@ -244,7 +235,7 @@ def accounted_by(cluster: Cluster) -> str:
 
 
 def require_metered(cluster: Cluster, shards: int) -> None:
-    """Unavailable for a cluster whose costs cannot be told, by Ceph's roles or because a daemon's process is not known.
+    """Unavailable for a cluster whose roles cannot be told apart, or of which a daemon's process is not known.
 
     shards: OSDs that one operation reaches.
     """
@@ -264,7 +255,7 @@ def require_metered(cluster: Cluster, shards: int) -> None:
             )
 
 
-def process_of(player: Metered | Client) -> HostProcess:
+def process_of(player: Metered | LoadClient) -> HostProcess:
     """The process that plays a role; LabBroken where it is not known."""
     process = player.accounted() if isinstance(player, Daemon) else player.process
     if process is None:
@@ -274,9 +265,5 @@ def process_of(player: Metered | Client) -> HostProcess:
 
 
 def busy_elsewhere_s(accounts: Iterable[Account]) -> float:
-    """CPU seconds of all that ran on several kernels, each counted once however many hosts share it."""
+    """CPU seconds of all that ran on several kernels; a kernel that several hosts share counts once."""
     return sum({account.boot: account.busy_s for account in accounts}.values())
-
-
-def _packets_of(role: Role, accounts: Sequence[Account]) -> dict[str, int]:
-    return counters.total(account.interfaces.get(role, {}) for account in accounts)

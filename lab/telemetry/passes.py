@@ -1,4 +1,4 @@
-"""Steady load by clients that read everything once and end: each batch is a part of one such pass."""
+"""Steady load by clients that read everything once and then end: each batch is part of one such pass."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import FioResult
 
 _ENOUGH = 0.5
-"""Of a pass, when the second look begins, which must be over before the pass is."""
+"""Share of a pass after which the second look begins. The look must end before the pass."""
 
 _LEAST_S, _MOST_S = 0.1, 0.3
-"""Between two questions how far a pass is: half of what it seems to have to go, which others may change at any time."""
+"""Between two looks at the progress of a pass: half of the time that it seems to need, as its speed may change."""
 
 _LONGEST_S = 600.0
 
 
 def load_in_passes(bench: Bench, load: Load, idle: Rates, stop: Stop) -> Loaded:
-    """A batch of each pass, until `stop` has a reason. Operations are the requests that the primary counts."""
+    """One batch per pass, until `stop` has a reason. Operations are the requests that the primary counts."""
     looks: list[tuple[Look, Look]] = []
     batches: list[Batch] = []
     results: list[FioResult] = []
@@ -59,7 +59,7 @@ def _counted(looks: Sequence[tuple[Look, Look]], parts: Sequence[Spent], role: R
 
 
 def one_pass(bench: Bench, load: Load) -> tuple[Look, Look, tuple[FioResult, ...]]:
-    """Two looks at one pass, and what its clients say that they did; LabBroken when that is not everything, once."""
+    """Two looks at one pass, and its clients' results; LabBroken when they did not read everything once."""
     plan, meter = bench.plan, bench.meter
     objects = plan.image_bytes // plan.operation.block_bytes * load.clients
     at_start = meter.requests()

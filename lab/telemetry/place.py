@@ -1,4 +1,4 @@
-"""The cluster that a measurement is made on: OSDs of one architecture, and everything else on nodes of its own."""
+"""The cluster for a measurement: OSDs of one architecture, and everything else on separate nodes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from cephlab.lab.spec.layout import DEFAULT_SETUP, CephSetup
 
 Say = Callable[[str], None]
 UNASKED = frozenset({Capability.THIS_MACHINE})
-"""What a provider needs for `auto` to measure on it."""
+"""Capabilities without which `auto` does not choose a provider for a measurement."""
 
 MACHINE, ELSEWHERE = "machine", "elsewhere"
-"""Condition of a demand that was measured on hosts which are not this machine's."""
+"""Condition of a demand that was measured on hosts elsewhere."""
 
 CLIENT = "client"
 CONTROL = "control"
 GATEWAY = "gateway"
 MEMORY_DISK_BYTES = 2 << 30
-"""BlueStore writes to fresh places and so touches all of a disk in time: this is what each OSD takes at most."""
+"""What each OSD uses at most: BlueStore writes to fresh places, so in time it uses the whole disk."""
 
 HEALTHY_S = 120.0
 
@@ -33,18 +33,18 @@ LIKE_A_CLUSTER = {
     "bluestore_cache_size": str(512 << 20),
     "osd_op_num_shards": "2",
     "ms_async_op_threads": "3",
-    # Scrubs come when they like, and are no part of an operation.
+    # Scrubs start at any time, and are no part of an operation.
     "osd_scrub_min_interval": "86400",
     "osd_scrub_max_interval": "604800",
     "osd_scrub_load_threshold": "0",
 }
-"""Options in which a small lab would differ from a cluster whose costs are wanted."""
+"""Options in which a small lab would differ from a real cluster."""
 
 
 @dataclass(frozen=True)
 class MeasuringLayout:
-    """How much of each there is. in_memory: disks that answer at once, so that the CPU is what limits, as in a cluster
-    with fast devices; held_bytes: what each must hold.
+    """How many daemons and clients. in_memory: disks that answer at once, so that the CPU is the limit, as in a
+    cluster with fast devices; held_bytes: what each disk must hold.
     """
 
     osds: int = 3
@@ -59,7 +59,7 @@ THREE_OSDS = MeasuringLayout()
 
 
 def measuring_spec(arch: Arch, layout: MeasuringLayout = THREE_OSDS, setup: CephSetup = DEFAULT_SETUP) -> ClusterSpec:
-    """OSDs on a node each; monitor and manager on a native node, clients and gateway on nodes of their own."""
+    """One node for each OSD; monitor and manager on a native node, clients and gateway on separate nodes."""
     nodes = [Node(CONTROL, host_arch(), mon=True, mgr=True)]
     nodes += [Node(client_name(number), host_arch()) for number in range(layout.clients)]
     nodes += [Node(GATEWAY, host_arch())] if layout.gateway else []
@@ -78,11 +78,11 @@ def client_name(number: int = 0) -> str:
 
 
 def machine(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """What a demand should say of this machine."""
+    """CPU, cores and kernel of this machine, for a demand's conditions."""
     return {**machine_in(cpuinfo.read_text()), "kernel": platform.release()}
 
 
 def machine_in(cpuinfo: str) -> dict[str, str]:
-    """The same of the machine whose /proc/cpuinfo that is."""
+    """CPU and cores of the machine with this /proc/cpuinfo."""
     model = [line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name")]
     return {"cpu": model[0] if model else platform.machine(), "cores": str(len(model) or 1)}

@@ -1,12 +1,12 @@
-"""What a measurement is asked to do, and what one stretch of load gave."""
+"""What to measure, and the results of one load."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.telemetry.demand import Operation, Resource, Role
+from cephlab.lab.telemetry.demand import CPU, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch
 from cephlab.lab.telemetry.readings import Spent
 from cephlab.lab.telemetry.statistics import Stop
@@ -22,12 +22,10 @@ OPERATIONS = (*BLOCK_OPERATIONS, *s3.OPERATIONS, SEQ)
 WORKING = (Role.PRIMARY, Role.REPLICA, Role.CLIENT, Role.GATEWAY)
 """Roles that an operation passes through; the others only have background work."""
 
-CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
-
 
 @dataclass(frozen=True)
 class Load:
-    """So many clients with so many requests in flight each."""
+    """A number of clients. depth: requests in flight of each."""
 
     depth: int
     clients: int = 1
@@ -44,10 +42,10 @@ class Load:
 class Plan:
     """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
 
-    nodes: those that clients run on, one each; image_bytes: of each one's image, written twice over before, of the
-    objects that each reads, or of all objects, of which there are at most most_objects; gateway: the node of that which
-    serves them. batch_s, ramp_s, idle_s: length of a batch, of the load before the first one, and of the rest before
-    all; client_options: ceph options of the clients.
+    nodes: one for each client; image_bytes: of a client's image, of the objects that a client reads in passes, or of
+    all objects behind a gateway, of which there are at most most_objects; gateway: the gateway's node. batch_s, ramp_s,
+    idle_s: length of a batch, of the load before the first batch, and of the rest before all; client_options: ceph
+    options of the clients.
     """
 
     operation: Operation
@@ -90,7 +88,7 @@ class Plan:
 
     @property
     def passes(self) -> bool:
-        """Whether a load is over once everything was read, and has to be put on anew for each batch."""
+        """Whether a load ends once everything was read, so that each batch needs a new one."""
         return self.operation.name == SEQ
 
     @property
@@ -103,8 +101,8 @@ class Plan:
 class Loaded:
     """One load from its ramp to its end. whole: spent from the first batch's beginning to the last one's end.
 
-    operations: fio's own, in that time; ceph_operations: in the slightly other time of each role's own counters;
-    requests: those that the primary answered; results: of each client.
+    operations: fio's own count of that time; ceph_operations: of the slightly different time of each role's counters;
+    requests: that the primary answered; results: of each client.
     """
 
     batches: tuple[Batch, ...]
@@ -124,15 +122,17 @@ class Loaded:
         )
 
     def main_costs(self) -> list[float]:
-        """CPU seconds of one operation in all roles that work for it, batch by batch."""
+        """`main_cost` of each batch."""
         return [main_cost(batch.costs) for batch in self.batches]
 
 
 def main_cost(costs: Mapping[Role, Mapping[Resource, float]]) -> float:
-    """CPU seconds in the OSDs and the client together."""
-    return sum(cpu_cost(costs, role) for role in WORKING)
+    """CPU seconds in all roles that work for an operation."""
+    return cost_of(costs, WORKING, CPU)
 
 
-def cpu_cost(costs: Mapping[Role, Mapping[Resource, float]], role: Role) -> float:
-    """User and system seconds of one role."""
-    return sum(costs.get(role, {}).get(resource, 0.0) for resource in CPU)
+def cost_of(
+    costs: Mapping[Role, Mapping[Resource, float]], roles: Sequence[Role], resources: Sequence[Resource]
+) -> float:
+    """Sum over roles and resources; 0 for one that was not measured."""
+    return sum(costs.get(role, {}).get(resource, 0.0) for role in roles for resource in resources)

@@ -12,11 +12,11 @@ from cephlab.lab.telemetry.demand import OSD_ROLES, Resource, Role
 
 @dataclass(frozen=True)
 class Reading:
-    """Counters at one moment. at_s: that, in seconds since the epoch; harness_s: CPU of cephlab and its helpers, on
-    hosts too; busy_s: CPU seconds of all that ran where it is accounted; instructions: of roles whose are counted.
+    """Counters at one moment. at_s: seconds since the epoch; harness_s: CPU of cephlab and its helpers, on hosts too.
 
-    usage_at_s, ceph_at_s: of each role's counters in `usage` and `ceph`, the middle of asking for them, which takes a
-    while on a busy machine; those of `usage` are `at_s` where not given. clock_s, machine_s: see `Account`.
+    busy_s: CPU seconds of everything that ran on the kernels that were read; instructions: of roles that have them
+    counted. usage_at_s, ceph_at_s: when each role's counters in `usage` and `ceph` were read, as the middle of the
+    request, which takes a while on a busy machine; `at_s` where not given. clock_s, machine_s: see `Account`.
     """
 
     at_s: float
@@ -36,9 +36,9 @@ class Reading:
 class Spent:
     """What was spent between two readings: per role its usage, Ceph's counters and each resource.
 
-    times: began and ended; usage_times, ceph_times: the same of what the kernel accounts to each role, and of its own
-    counters, which are not read at the same moment; the first are `times` where not given. costs, ceph_costs:
-    resources by who accounts for them. clock_s, machine_s: see `Account`.
+    times: beginning and end; usage_times, ceph_times: the same for each role's counters of the kernel and of Ceph,
+    which are read at other moments; usage_times are `times` where not given. costs, ceph_costs: resources as the kernel
+    and as Ceph counts them. clock_s, machine_s: see `Account`.
     """
 
     times: tuple[float, float]
@@ -59,7 +59,7 @@ class Spent:
 
     @property
     def others_s(self) -> float:
-        """CPU seconds of all that is neither measured nor cephlab's."""
+        """CPU seconds of everything that is neither measured nor cephlab's."""
         return max(0.0, self.busy_s - self.cpu_s - self.harness_s)
 
     @property
@@ -71,7 +71,7 @@ class Spent:
 def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
     """What was spent between two readings of one meter.
 
-    in_memory: the disks are in memory; the kernel accounts nothing to those, so BlueStore itself says what it moved.
+    in_memory: the disks are in memory. The kernel counts no I/O there, so BlueStore's own counters are used.
     """
     usage = {role: now.since(before.usage[role]) for role, now in after.usage.items() if role in before.usage}
     both = [role for role in after.ceph if role in before.ceph]
@@ -102,7 +102,7 @@ def spent(before: Reading, after: Reading, *, in_memory: bool = False) -> Spent:
 
 
 def summed(parts: Sequence[Spent]) -> Spent:
-    """Several stretches as one, as long as they are together; what an operation cost is that of each, not of these."""
+    """Several stretches as one, as long as all together, without costs: those belong to each stretch."""
     began, seconds = parts[0].times[0], sum(part.seconds for part in parts)
     roles, asked = parts[0].usage, parts[0].ceph
     resident = {role: parts[-1].usage[role].resident_bytes for role in roles}
@@ -131,13 +131,12 @@ def _kernel_costs(role: Role, used: Usage, *, in_memory: bool) -> dict[Resource,
 
 
 def _ceph_costs(role: Role, changed: Mapping[str, float], *, in_memory: bool) -> dict[Resource, float]:
-    moved = counters.traffic(changed)
-    costs = {Resource.WIRE_SENT_BYTES: moved.sent_bytes, Resource.WIRE_RECEIVED_BYTES: moved.received_bytes}
+    told = [Resource.WIRE_SENT_BYTES, Resource.WIRE_RECEIVED_BYTES]
     if role in OSD_ROLES:
-        costs |= {Resource.DEVICE_READS: moved.reads, Resource.DEVICE_WRITES: moved.writes}
-        if in_memory:
-            costs |= {Resource.DEVICE_READ_BYTES: moved.read_bytes, Resource.DEVICE_WRITE_BYTES: moved.write_bytes}
-    return costs
+        told += [Resource.DEVICE_READS, Resource.DEVICE_WRITES]
+        told += [Resource.DEVICE_READ_BYTES, Resource.DEVICE_WRITE_BYTES] if in_memory else []
+    moved = counters.traffic(changed)
+    return {resource: moved[resource] for resource in told}
 
 
 def _packets(before: Mapping[str, int], after: Mapping[str, int]) -> dict[Resource, float]:

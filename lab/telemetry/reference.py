@@ -1,4 +1,4 @@
-"""A fixed piece of work that runs beside a measurement: its CPU time says how much the machine's own speed moved."""
+"""A fixed piece of work that runs beside a measurement: its CPU time shows how the machine's speed changes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True)
-class Pace:
+class ReferencePace:
     """CPU seconds and rounds of each kind of work since the reference began."""
 
     rounds: int
     seconds: Mapping[str, float]
 
-    def since(self, before: Pace) -> dict[str, float]:
-        """CPU seconds of one round of each kind; empty when there was none."""
+    def since(self, before: ReferencePace) -> dict[str, float]:
+        """CPU seconds of one round of each kind; empty without a round."""
         rounds = self.rounds - before.rounds
         if not rounds:
             return {}
@@ -37,10 +37,10 @@ class Pace:
 
 
 class Reference:
-    """A thread that now and then does a fixed amount of arithmetic, memory access and system calls.
+    """A thread that regularly does a fixed amount of arithmetic, memory access and system calls.
 
-    A neighbour on the same core or cache, a lower clock, or a hypervisor that takes time away makes all work dearer;
-    work that does not change shows by how much. It takes about 1 % of one core.
+    Neighbours on the same core or cache, a lower clock, or a hypervisor that takes time make all work dearer; fixed
+    work shows by how much. It takes about 1 % of one core.
     """
 
     def __init__(self, clock: Clock = SYSTEM) -> None:
@@ -63,10 +63,10 @@ class Reference:
         self._stop.set()
         self._thread.join()
 
-    def pace(self) -> Pace:
-        """Everything so far."""
+    def pace(self) -> ReferencePace:
+        """The sums so far."""
         with self._lock:
-            return Pace(self._rounds, dict(self._seconds))
+            return ReferencePace(self._rounds, dict(self._seconds))
 
     def _work(self) -> None:
         zeros = os.open("/dev/zero", os.O_RDONLY)
@@ -90,7 +90,7 @@ class Reference:
 
 
 def _timed(work: Callable[[], object]) -> float:
-    """CPU seconds of this thread that a piece of work takes."""
+    """CPU seconds that a piece of work takes in this thread."""
     began = time.thread_time()
     work()
     return time.thread_time() - began

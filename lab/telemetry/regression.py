@@ -1,4 +1,4 @@
-"""How much dearer something became between two measurements, with what the machine's mood explains taken out."""
+"""How much dearer something became between two measurements, without what the machine's changing speed explains."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ CONFIDENCE = 0.98
 _LEAST_LEFT = 6
 """Degrees of freedom that must be left; with fewer, covariates are dropped from the last on."""
 
+Covariates = tuple[dict[str, list[float]], dict[str, list[float]]]
+"""Of both sides, see `covariates`."""
+
 
 @dataclass(frozen=True)
 class Ratio:
@@ -28,9 +31,9 @@ class Ratio:
 
 
 def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
-    """What moves a cost without being one: how much each wake-up and commit did, and the machine's own pace.
+    """What changes a cost without being part of it: the work of each wake-up and commit, and the machine's own pace.
 
-    Logarithms, one value a batch; only those that every batch has.
+    Logarithms, one value a batch; only covariates that every batch has.
     """
     logs: dict[str, list[float]] = {}
     for name in ("switches", "syncs"):
@@ -44,8 +47,8 @@ def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:
     return logs
 
 
-def pace_moved(beside: tuple[dict[str, list[float]], dict[str, list[float]]]) -> float:
-    """Difference of the mean logarithm of the machine's own pace; 0 where it was not taken on both sides."""
+def pace_moved(beside: Covariates) -> float:
+    """Difference of the mean logarithm of the machine's own pace; 0 where a side did not measure it."""
     before, after = (side.get("pace", ()) for side in beside)
     return float(np.mean(after) - np.mean(before)) if len(before) and len(after) else 0.0
 
@@ -53,15 +56,15 @@ def pace_moved(beside: tuple[dict[str, list[float]], dict[str, list[float]]]) ->
 def ratio(
     before: Sequence[float],
     after: Sequence[float],
-    beside: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {}),
+    beside: Covariates = ({}, {}),
     *,
     spread: float = 0.0,
     confidence: float = CONFIDENCE,
 ) -> Ratio:
     """after / before by analysis of covariance on logarithms: one slope for both sides, one step between them.
 
-    before, after: costs of batches, all above 0; beside: covariates of both (`covariates`). spread: standard deviation
-    of the logarithm from one deployment to the next, which the batches of one cannot show; it enters twice.
+    before, after: costs of batches, all above 0. spread: standard deviation of the logarithm from one deployment to the
+    next, which the batches of one cannot show; it enters twice.
     Source: analysis of covariance, e.g. Montgomery, Design and Analysis of Experiments, chapter 15.
     """
     count = len(before) + len(after)
@@ -71,7 +74,7 @@ def ratio(
     for name in names:
         column = np.asarray([*beside[0][name], *beside[1][name]])
         columns.append(column - column.mean())
-    # A machine that became slower itself by so much leaves what was found uncertain by as much.
+    # If the machine itself became slower by so much, the result is uncertain by as much.
     doubt = 2 * spread**2 + pace_moved(beside) ** 2
     step, low, high = _fitted(np.column_stack(columns), np.log([*before, *after]), 1, confidence, doubt)
     return Ratio(math.exp(step), math.exp(low), math.exp(high))
@@ -80,15 +83,15 @@ def ratio(
 def paired(
     before: Sequence[float],
     after: Sequence[float],
-    beside: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {}),
+    beside: Covariates = ({}, {}),
     *,
     confidence: float = CONFIDENCE,
 ) -> Ratio:
     """after / before of two clusters that ran side by side: a straight line through the starts, at equal covariates.
 
-    before, after: costs of batches of the same stretches of time, one for each start of the daemons, all above 0;
-    beside: covariates of both (`covariates`). The logarithm of each start's ratio is fitted to the difference of its
-    covariates; what it is where they do not differ is the step, its interval is Student's t. One start has none.
+    before, after: costs of batches of the same stretches of time, one for each start of the daemons, all above 0. The
+    logarithm of each start's ratio is fitted to the difference of its covariates; the step is its value where they do
+    not differ, the interval is Student's t, and infinite for one start.
     Source: regression on concomitant variables in paired comparisons, e.g. Montgomery, as for `ratio`.
     """
     target = np.log(np.asarray(after)) - np.log(np.asarray(before))
@@ -102,7 +105,7 @@ def paired(
 def _fitted(
     design: NDArray[np.float64], target: NDArray[np.float64], column: int, confidence: float, doubt: float = 0.0
 ) -> tuple[float, float, float]:
-    """A column's coefficient by least squares with its interval, without end where too few values are left.
+    """A column's coefficient by least squares with its interval, infinite where too few values are left.
 
     doubt: variance of the coefficient that the values cannot show.
     """

@@ -1,4 +1,4 @@
-"""Two clusters side by side under equal load: what the machine does to both at the same time cancels in their ratio."""
+"""Measures two clusters side by side under equal load: what the machine does to both cancels in their ratio."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Starts:
-    """How often both sides' OSDs are started anew, and for how long both are loaded then.
+    """How often the OSDs of both sides are restarted, and for how long both are loaded after each start.
 
-    An OSD costs a little more or less from one start to the next (where its memory lies, which thread got what); only
-    several starts show by how much. least, most: starts; load_s: of each, which makes one batch.
+    An OSD costs a little more or less from one start to the next (memory layout, placement of threads); only several
+    starts show by how much. least, most: starts; load_s: of each, which makes one batch.
     """
 
     least: int = 6
@@ -42,13 +42,13 @@ class Starts:
 
     @classmethod
     def within(cls, budget_s: float) -> Starts:
-        """As many as have room in so many seconds of load."""
+        """As many starts as fit into so many seconds of load."""
         usual = cls()
         return replace(usual, most=max(usual.least, int(budget_s / usual.load_s)))
 
 
 Decide = Callable[[Sequence[Batch], Sequence[Batch], bool], str | None]
-"""Batches of both sides so far, and whether their clients are the same -> why that is enough, or None."""
+"""Batches of both sides so far, and whether their clients are the same -> why these are enough, or None."""
 
 
 def measure_beside(
@@ -60,7 +60,7 @@ def measure_beside(
     say: Say,
     conditions: Mapping[str, str] | None = None,
 ) -> tuple[Measurement, Measurement]:
-    """Measure one operation on two clusters that do nothing else, at the same time; what was made is removed again.
+    """Measure one operation on two idle clusters at the same time, and remove afterwards what was made for it.
 
     Raises SpecError when a cluster's shape does not fit, LabBroken when the load was not real.
     """
@@ -97,12 +97,12 @@ def measure_beside(
 
 
 def calibrated(before: Side, after: Side) -> bool:
-    """Whether both sides' clients run the same programs, so that what they spend shows what a side was up against."""
+    """Whether the clients of both sides run the same programs, so that a difference in their cost is the machine's."""
     return before.image_key == after.image_key or lent(before, after) is not None
 
 
 def lent(before: Side, after: Side) -> Mapping[str, Host] | None:
-    """Hosts whose programs the new side's clients borrow: the old side's, where images differ and it can be reached."""
+    """Hosts whose programs the new side's clients run: the old side's, where images differ and they can be reached."""
     if before.image_key == after.image_key:
         return None
     if Capability.SHARED_NETWORK not in before.cluster.provider.capabilities():
@@ -111,7 +111,7 @@ def lent(before: Side, after: Side) -> Mapping[str, Host] | None:
 
 
 def start_anew(clusters: Sequence[Cluster]) -> None:
-    """Stop all OSDs of some clusters and start them again; the clusters are healthy afterwards."""
+    """Restart all OSDs of some clusters, and wait until the clusters are healthy."""
     for cluster in clusters:
         names = [f"osd.{osd}" for osd in cluster.osd_ids()]
         with ThreadPoolExecutor(max_workers=len(names), thread_name_prefix="anew") as workers:
@@ -122,7 +122,7 @@ def start_anew(clusters: Sequence[Cluster]) -> None:
 
 
 def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequence[Rates]) -> list[Loaded]:
-    """The plan's load on all of them at once, and looks at all of them at its ends."""
+    """Put the plan's load on all clusters at once, and read each one's counters at its beginning and end."""
     before = [bench.meter.requests() for bench in benches]
     with ExitStack() as undo:
         running = [
@@ -144,26 +144,26 @@ def load_both(benches: Sequence[Bench], plan: Plan, load_s: float, rest: Sequenc
 
 
 def numbered(loaded: Loaded, start: int) -> Loaded:
-    """The same, its batches with the number of their start."""
+    """The same load, with the number of its start in every batch."""
     return replace(loaded, batches=tuple(replace(batch, start=start) for batch in loaded.batches))
 
 
 def batches_of(loads: Sequence[Loaded]) -> tuple[Batch, ...]:
-    """Of all starts."""
+    """The batches of all starts."""
     return tuple(batch for loaded in loads for batch in loaded.batches)
 
 
 def enough(starts: Starts, done: int, decided: str | None) -> str | None:
     """Why no more starts are wanted, or None."""
     if done >= starts.most:
-        return decided or f"{done} starts, which are all that were wanted"
+        return decided or f"all {done} starts were made"
     return f"{decided}, after {done} starts" if decided and done >= starts.least else None
 
 
 def measurement_of(
     side: Side, plan: Plan, loads: Sequence[Loaded], reason: str, conditions: Mapping[str, str]
 ) -> Measurement:
-    """All batches as one; what is told of a whole load is that of the last one."""
+    """One measurement of all batches; figures of a whole load are those of the last one."""
     last = replace(loads[-1], batches=batches_of(loads))
     return Measurement(
         demand=demand_of(side.cluster, plan, last, side.image_key),

@@ -13,26 +13,22 @@ from cephlab.lab.telemetry.demand import Interval
 
 CONFIDENCE = 0.95
 LEAST_BATCHES = 5
-"""With fewer, the t quantile alone makes the interval too wide to say anything."""
+"""With fewer, the t quantile alone makes the interval too wide to be of use."""
 
 LEAST_OF_A_MEAN = 2
 """One value alone has no spread."""
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean with its two-sided t interval; one value alone has an interval without end."""
-    count = len(values)
-    if not count:
+    """Mean with its two-sided t interval; of one value alone it is infinite."""
+    if not len(values):
         raise ValueError("an interval needs at least one value")
-    mean = float(np.mean(values))
-    if count == 1:
-        return Interval(mean, -math.inf, math.inf, 1, confidence)
-    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * float(np.std(values, ddof=1)) / math.sqrt(count)
-    return Interval(mean, mean - half, mean + half, count, confidence)
+    stddev = float(np.std(values, ddof=1)) if len(values) >= LEAST_OF_A_MEAN else 0.0
+    return interval_of(float(np.mean(values)), stddev, len(values), confidence)
 
 
 def interval_of(mean: float, stddev: float, count: int, confidence: float = CONFIDENCE) -> Interval:
-    """As `interval`, of values that somebody else has averaged. stddev: of the single values."""
+    """As `interval`, from a mean that another program computed. stddev: of the single values."""
     if count < LEAST_OF_A_MEAN:
         return Interval(mean, -math.inf, math.inf, count, confidence)
     half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * stddev / math.sqrt(count)
@@ -40,40 +36,41 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
 
 
 def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
-    """Mean of `over` / mean of `under` with its interval; without an upper end where `under` may be 0.
+    """Mean of `over` / mean of `under` with its interval; the upper end is infinite where `under` may be 0.
 
     Source: Fieller, Some problems in interval estimation, Journal of the Royal Statistical Society B 16 (1954).
     """
     mean, base = float(np.mean(over)), float(np.mean(under))
     left = len(over) + len(under) - 2
     value = mean / base if base > 0 else math.inf
+    endless = Interval(value, 0.0, math.inf, left + 2, confidence)
     if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0:
-        return Interval(value, 0.0, math.inf, left + 2, confidence)
+        return endless
     quantile = float(stats.t.ppf((1 + confidence) / 2, left))
     var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
     doubt = quantile**2 * var_base / base**2
     if doubt >= 1:
-        return Interval(value, 0.0, math.inf, left + 2, confidence)
+        return endless
     half = quantile / base * math.sqrt(var * (1 - doubt) + value**2 * var_base)
     low, high = (value - half) / (1 - doubt), (value + half) / (1 - doubt)
     return Interval(value, max(0.0, low), high, left + 2, confidence)
 
 
 def width(interval: Interval) -> float:
-    """Half the interval as a share of the mean; without end where the mean is 0."""
+    """Half the interval as a share of the mean; infinite where the mean is 0."""
     return (interval.high - interval.mean) / abs(interval.mean) if interval.mean else math.inf
 
 
 @dataclass(frozen=True)
 class Stop:
-    """When to end. narrow: wanted half width as a share of the mean; budget_s: seconds of load at most."""
+    """When to stop. narrow: wanted half width as a share of the mean; budget_s: seconds of load at most."""
 
     narrow: float = 0.03
     budget_s: float = 60.0
     least: int = LEAST_BATCHES
 
     def reason(self, values: Sequence[float], spent_s: float) -> str | None:
-        """Why it is enough, or None. values: the main cost of each batch so far."""
+        """Why to stop, or None. values: the main cost of each batch so far."""
         if len(values) >= self.least:
             share = width(interval(values))
             if share <= self.narrow:
@@ -84,15 +81,14 @@ class Stop:
 
 
 LINEAR = 0.10
-"""An operation that costs the same at both loads within this share is linear in load: the step that regressions are
-judged by."""
+"""An operation whose costs at both loads differ by less than this is linear in load. Regressions are judged by the
+same step."""
 
 
 def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, high_load: str) -> str:
-    """Whether an operation costs the same at two loads, in words, by the interval of high / low.
+    """Whether an operation costs the same at two loads, as a sentence, by Welch's interval of high / low on logarithms.
 
     Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it cannot be told.
-    The interval is Welch's, on logarithms.
     """
     low_mean, high_mean = interval(low), interval(high)
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)

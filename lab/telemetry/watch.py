@@ -1,4 +1,4 @@
-"""The cluster's own figures over time, sampled into a scenario's history: recovery, degraded objects, health."""
+"""Samples a cluster's status into a scenario's history: recovery, degraded objects, health."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PERIOD_S = 0.5
 
 @contextmanager
 def watched(cluster: Cluster, recorder: Recorder, period_s: float = PERIOD_S) -> Iterator[None]:
-    """Inside the block a `sample` event is recorded every period_s seconds, by a client of its own.
+    """Record a `sample` event every period_s seconds inside the block, by a separate client.
 
-    A failed request is a sample too, with the reason: monitors without a quorum do not answer.
+    A failed request is recorded too, with its reason: monitors without a quorum do not answer.
     """
     node = cluster.client.host.name
     stopping = threading.Event()
@@ -43,7 +43,7 @@ def watched(cluster: Cluster, recorder: Recorder, period_s: float = PERIOD_S) ->
 
 
 def figures(status: Status) -> dict[str, object]:
-    """What is kept of a status."""
+    """The figures of a sample."""
     return {
         "health": status.health,
         "osds_up": status.osds_up,

@@ -1,25 +1,24 @@
-"""What a tuning does to the cost of an operation: measured before, with and after it, on one cluster."""
+"""The effect of a tuning on the cost of an operation: measured before, with and after it, on one cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
-from cephlab.lab.tunables.settings import Change, Outcome, Setting
+from cephlab.lab.telemetry.place import Say
+from cephlab.lab.tunables.settings import Outcome, Setting, SettingChange
 from cephlab.lab.tunables.tune import Target, apply, revert
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Effect:
-    """before and after are of the untuned cluster: what lies between them is the machine's doing, not the tuning's."""
+    """Three measurements. before, after: without the tuning; what differs between these is due to the machine."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[SettingChange, ...]
     before: Measurement
     tuned: Measurement
     after: Measurement
@@ -27,9 +26,9 @@ class Effect:
 
 @dataclass(frozen=True)
 class Row:
-    """One cost. untuned: before and after; ratio: of the tuned mean to the mean of those two, None where that may be 0.
+    """One cost. untuned: before and after; ratio: of the tuned mean to the mean of these two, None where one may be 0.
 
-    differs: the tuned interval lies outside of both untuned ones, on one side.
+    differs: the tuned interval lies above both untuned ones, or below both.
     """
 
     role: Role
@@ -58,11 +57,11 @@ def measure_effect(
     measure: Callable[[], Measurement],
     say: Say,
 ) -> Effect:
-    """Measure, apply, measure, revert, measure. The daemons start anew before each, so that all three begin alike.
+    """Measure, apply, measure, revert, measure. Daemons are restarted before each, so that all three begin alike.
 
     SpecError when the tuning changes nothing here: then there is no effect to measure.
     """
-    say("starting the daemons anew, untuned")
+    say("restarting the daemons, untuned")
     restart(cluster)
     before = measure()
     say(f"applying {tuning}")
@@ -84,7 +83,7 @@ def measure_effect(
 
 
 def restart(cluster: Cluster) -> None:
-    """Stop and start every OSD and monitor that runs, one after the other, until the cluster is healthy again."""
+    """Restart every running OSD and monitor, one after the other, and wait until the cluster is healthy."""
     for daemon in list(cluster.daemons.values()):
         if daemon.kind in ("mon", "osd") and daemon.alive():
             cluster.stop(daemon.name)
@@ -93,14 +92,9 @@ def restart(cluster: Cluster) -> None:
 
 
 def rows(effect: Effect) -> Iterator[Row]:
-    """Every cost that all three measurements have."""
-    before, tuned, after = (measurement.demand.costs for measurement in (effect.before, effect.tuned, effect.after))
-    for role, costs in tuned.items():
+    """One row for every cost that all three measurements have."""
+    for role, costs in effect.tuned.demand.costs.items():
         for resource, cost in costs.items():
-            first, last = _of(before, role, resource), _of(after, role, resource)
-            if first is not None and last is not None:
-                yield Row(role, resource, (first, last), cost)
-
-
-def _of(costs: Mapping[Role, Mapping[Resource, Interval]], role: Role, resource: Resource) -> Interval | None:
-    return costs.get(role, {}).get(resource)
+            before, after = (side.demand.costs.get(role, {}).get(resource) for side in (effect.before, effect.after))
+            if before is not None and after is not None:
+                yield Row(role, resource, (before, after), cost)

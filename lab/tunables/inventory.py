@@ -1,10 +1,10 @@
-"""Machines of an inventory as targets of a tuning. All may be checked; only those on a list may be changed."""
+"""Machines of an inventory as targets of a tuning. All can be checked; only those on a list can be changed."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def of_inventory(
     """A target for each machine. changing: only for those on the list.
 
     The list is printed before any machine is entered. NotPermitted, with nothing entered, where it names none of them.
-    Records lie in the home, as those of this machine: they outlive the connection.
+    Records are kept in the home, as for this machine: they outlive the connection.
     """
     chosen = [machine for machine in inventory.machines if not changing or machine.name in permit.hosts]
     if not chosen:
@@ -79,16 +79,13 @@ def _target(known: Known, runner: Permitted, home: Home) -> Target:
 
 @contextmanager
 def entered(inventory: Inventory, home: Home, machines: Sequence[Known]) -> Iterator[Mapping[str, Runner]]:
-    """The machines over ssh; what was put there is removed at the end."""
+    """Enter machines over ssh; what was put there is removed at the end."""
     runs = Runs(home)
-    run = runs.create(SshProvider.name)
-    try:
+    with ExitStack() as undo:
+        run = runs.create(SshProvider.name)
+        undo.callback(runs.forget, run)
         lab = SshLab(run, inventory.machines)
-        try:
-            for machine in machines:
-                lab.add_machine(machine)
-            yield lab.hosts
-        finally:
-            lab.close()
-    finally:
-        runs.forget(run)
+        undo.callback(lab.close)
+        for machine in machines:
+            lab.add_machine(machine)
+        yield lab.hosts

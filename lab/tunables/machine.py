@@ -1,4 +1,4 @@
-"""Settings of one machine: found in its files under /proc, /sys and /etc, changed there, and put back."""
+"""Settings of one machine: read from its files under /proc, /sys and /etc, changed there, and restored."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SCRIPT = Path(__file__).with_name("on_host.py").read_text()
 _TIMEOUT_S = 60.0
 _SHOWN = 3
 
-Seen = Mapping[str, bytes | str]
-"""Path -> its content, or the words of the refusal to read it."""
+Seen = bytes | str
+"""Content of a file, or why it could not be read."""
 
 
 class Runner(Protocol):
-    """Whatever runs a program on a machine: any Host, or `ThisMachine`."""
+    """What runs programs on a machine: any Host, or `ThisMachine`."""
 
     @property
     def name(self) -> str: ...
@@ -63,12 +63,19 @@ class Machine:
     runner: Runner
     address: str = ""
 
-    def read(self, patterns: Sequence[str]) -> dict[str, Seen]:
-        """Every file that each pattern matches."""
-        return _seen(self._ask(read=list(dict.fromkeys(patterns))))
+    def read(self, patterns: Sequence[str]) -> dict[str, dict[str, Seen]]:
+        """Pattern -> every file that matches it, by path."""
+        answer = self._ask(read=list(dict.fromkeys(patterns)))
+        return {
+            pattern: {
+                path: base64.b64decode(content["data"]) if "data" in content else str(content["error"])
+                for path, content in files.items()
+            }
+            for pattern, files in answer["read"].items()
+        }
 
     def write(self, writes: Sequence[Write]) -> dict[str, str]:
-        """Path -> why it was refused, of those that were."""
+        """Write files; returns path -> why it was refused, of those that were."""
         items = [
             {
                 "path": write.path,
@@ -81,7 +88,7 @@ class Machine:
         return {write.path: error for write, error in zip(writes, answer["write"], strict=True) if error}
 
     def swap(self, wanted: str | Sequence[str]) -> list[str]:
-        """Switch all swap off, or on again as the lines of an earlier /proc/swaps say; what was refused."""
+        """Switch all swap off, or on again by the lines of an earlier /proc/swaps; returns what was refused."""
         errors: list[str] = self._ask(swap=wanted)["swap"]
         return errors
 
@@ -90,16 +97,6 @@ class Machine:
         result = self.runner.run(("python3", "-c", _SCRIPT), stdin=json.dumps(whole).encode(), timeout_s=_TIMEOUT_S)
         answer: dict[str, Any] = json.loads(result.stdout)
         return answer
-
-
-def _seen(answer: Mapping[str, Any]) -> dict[str, Seen]:
-    return {
-        pattern: {
-            path: base64.b64decode(content["data"]) if "data" in content else str(content["error"])
-            for path, content in files.items()
-        }
-        for pattern, files in answer["read"].items()
-    }
 
 
 def patterns(setting: Setting) -> tuple[str, ...]:
@@ -120,14 +117,14 @@ _PATTERNS: Mapping[Kind, tuple[str, ...]] = {
 
 
 def current(content: bytes) -> str:
-    """The value that a file of /proc or /sys holds: the word in brackets where it is a choice."""
+    """The value in a file of /proc or /sys: the word in brackets where it is a choice."""
     words = content.decode(errors="replace").split()
     chosen = [word[1:-1] for word in words if word.startswith("[") and word.endswith("]")]
     return chosen[0] if chosen else " ".join(words)
 
 
 def same(left: str, right: str) -> bool:
-    """Whether two spellings mean one value: numbers by value, the rest by their words."""
+    """Whether two spellings mean the same value: numbers by value, others by their words."""
     if left.split() == right.split():
         return True
     try:
@@ -136,24 +133,20 @@ def same(left: str, right: str) -> bool:
         return {left.lower(), right.lower()} in ({"true", "1"}, {"false", "0"})
 
 
-def judge(where: str, setting: Setting, sight: Mapping[str, Seen]) -> Finding:
-    """What the files say of a setting."""
+def judge(where: str, setting: Setting, sight: Mapping[str, Mapping[str, Seen]]) -> Finding:
+    """The state of a setting, by the files that show it. sight: pattern -> path -> content, as `Machine.read` gives."""
     if not patterns(setting):
         return Finding(where, setting, State.UNSEEN, why="nothing on a running machine shows it; check it by hand")
     files = {path: content for pattern in patterns(setting) for path, content in sight[pattern].items()}
     if not files and setting.kind is not Kind.LIMITS:
-        return Finding(where, setting, State.MISSING, why=_absence(setting))
+        unknown = "it is not known which interface carries the cluster's network"
+        why = unknown if setting.kind is Kind.MTU else f"{' or '.join(patterns(setting))} does not exist"
+        return Finding(where, setting, State.MISSING, why=why)
     refused = [f"{path}: {content}" for path, content in files.items() if isinstance(content, str)]
     if refused:
         return Finding(where, setting, State.UNREADABLE, why=refused[0])
     contents = {path: content for path, content in files.items() if isinstance(content, bytes)}
     return _JUDGES.get(setting.kind, _judge_values)(where, setting, contents)
-
-
-def _absence(setting: Setting) -> str:
-    if setting.kind is Kind.MTU:
-        return "which interface carries the cluster's network is not known"
-    return f"there is no {' or '.join(patterns(setting))}"
 
 
 def _judge_values(where: str, setting: Setting, contents: Mapping[str, bytes]) -> Finding:
@@ -217,7 +210,7 @@ _JUDGES: Mapping[Kind, Callable[[str, Setting, Mapping[str, bytes]], Finding]] =
 
 
 def limits_file(tuning: str) -> str:
-    """The file of its own that a tuning's limits go into; its name sorts behind the distribution's."""
+    """The file for a tuning's limits; its name sorts behind the distribution's files."""
     return f"{LIMITS_FOLDER}/95-cephlab-{re.sub(r'[^a-z0-9-]', '-', tuning)}.conf"
 
 

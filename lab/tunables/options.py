@@ -1,4 +1,4 @@
-"""Ceph options of a tuning: looked up in every daemon, set in the configuration database, and put back."""
+"""Ceph options of a tuning: looked up in every daemon, set in the configuration database, and restored."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Options = Mapping[tuple[str, str], str | None]
 """(section, option) -> value in the configuration database; None where it holds none."""
 
 
-class Client(Protocol):
-    """What of `RadosClient` is needed here."""
+class OptionsClient(Protocol):
+    """The part of `RadosClient` that is needed here."""
 
     def mon(self, prefix: str, **arguments: Any) -> Any: ...
     def tell(self, target: str, prefix: str, **arguments: Any) -> Any: ...
@@ -27,7 +27,7 @@ class Client(Protocol):
 class CephOptions:
     """The options of one cluster. daemons: names of its running monitors and OSDs."""
 
-    client: Client
+    client: OptionsClient
     daemons: Sequence[str]
     where: str = CLUSTER
     _help: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -43,13 +43,14 @@ class CephOptions:
         return {(setting.section, setting.key): known.get((setting.section, setting.key)) for setting in settings}
 
     def judge(self, settings: Sequence[Setting]) -> list[Finding]:
-        """What the database and the daemons say of each setting."""
+        """The state of each setting, by the database and the daemons."""
         known = self.database() if settings else {}
-        running = {name: self.client.tell(name, "config show") for name in self._asked(settings)}
+        asked = [name for name in self.daemons if any(concerns(setting, name) for setting in settings)]
+        running = {name: self.client.tell(name, "config show") for name in asked}
         return [self._judge(setting, known, running) for setting in settings]
 
     def apply(self, settings: Sequence[Setting]) -> dict[tuple[str, str], str]:
-        """Set them; (section, option) -> why Ceph refused, of those that it did."""
+        """Set options; returns (section, option) -> why Ceph refused, of those that it refused."""
         refused = {}
         for setting in settings:
             try:
@@ -59,7 +60,7 @@ class CephOptions:
         return refused
 
     def restore(self, options: Options) -> list[str]:
-        """Restore the database's earlier entries; what could not be restored, in words."""
+        """Restore earlier entries of the database; returns sentences about those that could not be restored."""
         now = self.database()
         for (section, key), value in options.items():
             if now.get((section, key)) == value:
@@ -84,9 +85,6 @@ class CephOptions:
                 self._help[key] = None
         return self._help[key]
 
-    def _asked(self, settings: Sequence[Setting]) -> list[str]:
-        return [name for name in self.daemons if any(concerns(setting, name) for setting in settings)]
-
     def _judge(
         self, setting: Setting, known: Mapping[tuple[str, str], str], running: Mapping[str, Mapping[str, Any]]
     ) -> Finding:
@@ -103,21 +101,20 @@ class CephOptions:
             return Finding(self.where, setting, State.DRIFT, got=_by_value(wrong), why=self._why_not(setting, stored))
         if values or (stored is not None and same(stored, setting.value)):
             return Finding(self.where, setting, State.SET, got=setting.value)
-        got = "not there" if stored is None else stored
-        return Finding(self.where, setting, State.DRIFT, got=got)
+        return Finding(self.where, setting, State.DRIFT, got="not there" if stored is None else stored)
 
     def _why_not(self, setting: Setting, stored: str | None) -> str:
-        """Why daemons run with another value than the database has; empty where the database lacks the wanted one."""
+        """Why daemons use another value than the database has; empty where the database lacks the wanted value."""
         if stored is None or not same(stored, setting.value):
             return ""
         if self.waits(setting):
-            return "the configuration database has it; daemons take it over when they start again"
+            return "the configuration database has it; daemons use it when they start again"
         return "the configuration database has it; the daemons' ceph.conf, command line or scheduler overrides it"
 
     def waits(self, setting: Setting) -> bool:
         """Whether daemons use the option only after a restart."""
         described = self._about(setting.key)
-        return bool(described) and not (described or {}).get("can_update_at_runtime")
+        return bool(described and not described.get("can_update_at_runtime"))
 
 
 def concerns(setting: Setting, daemon: str) -> bool:
@@ -126,7 +123,7 @@ def concerns(setting: Setting, daemon: str) -> bool:
 
 
 def same_option(left: str, right: str) -> bool:
-    """`same`, and a debug level for log and memory alike: 1 is 1/1."""
+    """As `same`; a debug level also stands for log and memory alike: 1 is 1/1."""
     return same(left, right) or left == f"{right}/{right}"
 
 

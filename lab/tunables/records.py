@@ -1,4 +1,4 @@
-"""What a tuning found before it changed anything: written first, so that a killed run can still be reverted."""
+"""The state before a tuning changed anything: written first, so that a killed run can still be reverted."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Before:
     options: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
 
     def knobs(self) -> frozenset[str]:
-        """Names of what it covers, to tell whether two tunings touch the same."""
+        """Names of what it covers, to tell whether two tunings touch the same settings."""
         names = {*self.files, *(f"{section}/{key}" for section, key in self.options)}
         return frozenset(f"{self.where}:{name}" for name in names | ({"swap"} if self.swaps is not None else set()))
 
 
 @dataclass(frozen=True)
-class Record:
+class TuningRecord:
     """One applied tuning. number: order in which tunings of one target were applied."""
 
     tuning: str
@@ -52,16 +52,16 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[TuningRecord]:
         """In the order of applying."""
         paths = self.folder.glob("*.json") if self.folder.is_dir() else ()
         return sorted((_read(path) for path in paths), key=lambda record: record.number)
 
-    def get(self, tuning: str) -> Record | None:
+    def get(self, tuning: str) -> TuningRecord | None:
         return next((record for record in self.all() if record.tuning == tuning), None)
 
-    def write(self, record: Record) -> None:
-        """Put it on the disk, for good, before anything is changed."""
+    def write(self, record: TuningRecord) -> None:
+        """Write it to the disk durably, before anything is changed."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         scratch = self.folder / f".{record.tuning}.{os.getpid()}"
         with scratch.open("w") as sink:
@@ -85,7 +85,7 @@ class Records:
         return self.folder / f"{tuning}.json"
 
 
-def _to_json(record: Record) -> dict[str, Any]:
+def _to_json(record: TuningRecord) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "tuning": record.tuning,
@@ -105,12 +105,12 @@ def _to_json(record: Record) -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> Record:
+def _read(path: Path) -> TuningRecord:
     try:
         raw = json.loads(path.read_text())
         if raw["schema"] != SCHEMA:
             raise LabBroken(f"{path} was written by another cephlab", f"schema {raw['schema']}, wanted {SCHEMA}")
-        return Record(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
+        return TuningRecord(raw["tuning"], int(raw["number"]), tuple(_before(entry) for entry in raw["before"]))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise LabBroken(f"{path} is not a record of a tuning", str(error), "restore the settings by hand") from error
 

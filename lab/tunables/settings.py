@@ -67,7 +67,7 @@ class Setting:
 
 
 class State(StrEnum):
-    """What a look at a setting gives. unseen: nothing on the machine shows it."""
+    """The state of a setting. unseen: nothing on the machine shows it."""
 
     SET = "set"
     DRIFT = "drift"
@@ -78,7 +78,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One setting in one place. got: its value, for people; why: an explanation, for people."""
+    """The state of a setting in one place. got: its value for a reader; why: an explanation."""
 
     where: str
     setting: Setting
@@ -90,8 +90,8 @@ class Finding:
 class Outcome(StrEnum):
     """What applying did.
 
-    already: nothing to do; waits: set, and used from the daemons' next start on; by-hand: only a person can;
-    shared: not this lab's own to change.
+    already: nothing to do; waits: set, and used from the daemons' next start on; by-hand: only a person can do it;
+    shared: not the lab's own, so not changed.
     """
 
     DONE = "done"
@@ -104,8 +104,8 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Change:
-    """What became of one setting in one place."""
+class SettingChange:
+    """What became of a setting in one place."""
 
     where: str
     setting: Setting

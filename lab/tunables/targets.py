@@ -19,12 +19,12 @@ FOLDER = "tunings"
 
 
 def this_machine(home: Home) -> Target:
-    """The machine below; its records outlive every cluster."""
+    """The machine that cephlab runs on; its records outlive every cluster."""
     return Target(THIS_MACHINE, (Site(Machine(THIS_MACHINE, ThisMachine())),), None, Records(home.path / FOLDER))
 
 
 def of_cluster(cluster: Cluster, capabilities: frozenset[Capability]) -> Target:
-    """A cluster and its hosts. capabilities: of its provider; they tell what the hosts have to themselves."""
+    """A cluster and its hosts. capabilities: of its provider; they tell what each host has for itself."""
     daemons = [daemon.name for daemon in cluster.daemons.values() if daemon.kind in ("mon", "osd") and daemon.alive()]
     return Target(
         cluster.name,
@@ -35,7 +35,7 @@ def of_cluster(cluster: Cluster, capabilities: frozenset[Capability]) -> Target:
 
 
 def own_scopes(capabilities: frozenset[Capability]) -> frozenset[Scope]:
-    """Scopes that each host of a provider has for itself: none, its network and files, or a kernel too."""
+    """Scopes that each host of a provider has for itself: none, its network and files, or also a kernel."""
     if Capability.OWN_KERNEL in capabilities:
         return MACHINE_SCOPES
     if Capability.OWN_NETWORK in capabilities:
@@ -57,6 +57,6 @@ def sites_of(hosts: Mapping[str, Host], own: frozenset[Scope]) -> Iterator[Site]
 
 
 def _below(up: Sequence[Host]) -> Machine:
-    """The machine that carries the hosts, seen through one of them: a native one where there is one."""
+    """The machine that runs the hosts, seen from one of them, which is a native one if possible."""
     host = next((host for host in up if not host.emulated), up[0])
     return Machine(f"the machine below {', '.join(machine.name for machine in up)}", host, host.address)

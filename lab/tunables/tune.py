@@ -1,4 +1,4 @@
-"""Check, apply and revert a tuning on machines and on a cluster; nothing is changed before its state is on disk."""
+"""Checks, applies and reverts a tuning on machines and a cluster; nothing is changed before its state is on disk."""
 
 from __future__ import annotations
 
@@ -7,30 +7,34 @@ from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 from cephlab.lab.tunables import machine as machines
-from cephlab.lab.tunables.machine import Machine, Write, current
+from cephlab.lab.tunables.machine import Machine, Seen, Write, current
 from cephlab.lab.tunables.options import CephOptions
-from cephlab.lab.tunables.records import Before, Record, Records
-from cephlab.lab.tunables.settings import Change, Finding, Kind, Outcome, Scope, Setting, State
+from cephlab.lab.tunables.records import Before, Records, TuningRecord
+from cephlab.lab.tunables.settings import Finding, Kind, Outcome, Scope, Setting, SettingChange, State
 
 MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
 
 
 @dataclass(frozen=True)
 class Site:
-    """A machine of a target. owned: what it may change there; shared: what it only looks at, others have it too."""
+    """A machine of a target. owned: scopes that may be changed there; shared: with others, so only checked."""
 
     machine: Machine
     owned: frozenset[Scope] = MACHINE_SCOPES
     shared: frozenset[Scope] = frozenset()
 
-    def settings(self, settings: Sequence[Setting], *, owned_only: bool = False) -> list[Setting]:
-        scopes = self.owned if owned_only else self.owned | self.shared
-        return [setting for setting in settings if setting.scope in scopes]
+    def settings(self, settings: Sequence[Setting]) -> list[Setting]:
+        """Those that can be checked here."""
+        return [setting for setting in settings if setting.scope in self.owned | self.shared]
+
+    def read(self, settings: Sequence[Setting]) -> dict[str, dict[str, Seen]]:
+        """The files that show these settings, by pattern."""
+        return self.machine.read([pattern for setting in settings for pattern in machines.patterns(setting)])
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a tuning goes: machines, and a cluster where there is one. records: of what was before."""
+    """Where a tuning goes: machines, and a cluster, if any. records: of the state before."""
 
     name: str
     sites: tuple[Site, ...]
@@ -39,7 +43,7 @@ class Target:
 
 
 def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
-    """One finding for each setting in each place; changes nothing."""
+    """Compare every setting in every place with what is wanted; changes nothing."""
     findings = [finding for site in target.sites for finding in _look(site, site.settings(settings))]
     options = [option for option in settings if option.scope is Scope.CLUSTER]
     if target.ceph is not None:
@@ -49,22 +53,22 @@ def check(target: Target, settings: Sequence[Setting]) -> list[Finding]:
     ]
 
 
-def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[Change]:
-    """Set what differs. The state before goes to the disk first; a second call goes on from where a first one died."""
+def apply(target: Target, tuning: str, settings: Sequence[Setting]) -> list[SettingChange]:
+    """Set what differs. The state before goes to the disk first; a second call continues where the first one died."""
     findings = check(target, settings)
     old = target.records.get(tuning)
     number = old.number if old else target.records.next_number()
     before = _merged(old.before if old else (), _before(target, tuning, findings))
-    target.records.write(Record(tuning, number, tuple(before)))
+    target.records.write(TuningRecord(tuning, number, tuple(before)))
     changes = [change for site in target.sites for change in _apply_site(site, tuning, findings)]
     return changes + _apply_options(target, findings)
 
 
 def revert(target: Target, tuning: str) -> list[str]:
-    """Restore what `apply` found, byte for byte; the places that were changed back.
+    """Restore what `apply` found, byte for byte; returns the restored places.
 
-    Goes on after an error and raises CleanupFailed with all of them; the record stays then. SpecError when the
-    tuning was not applied here, or one that was applied later touches the same settings.
+    Continues after an error, and raises CleanupFailed with all errors; then the record stays. SpecError when the tuning
+    was not applied here, or when one that was applied later touches the same settings.
     """
     record = target.records.get(tuning)
     if record is None:
@@ -94,7 +98,7 @@ def revert(target: Target, tuning: str) -> list[str]:
 
 
 def _look(site: Site, settings: Sequence[Setting]) -> list[Finding]:
-    sight = site.machine.read([pattern for setting in settings for pattern in machines.patterns(setting)])
+    sight = site.read(settings)
     return [machines.judge(site.machine.where, setting, sight) for setting in settings]
 
 
@@ -116,7 +120,7 @@ def _before(target: Target, tuning: str, findings: Sequence[Finding]) -> Iterato
 
 
 def _drifted(site: Site, findings: Sequence[Finding]) -> list[Setting]:
-    """What is to be changed on a site."""
+    """Settings to change on a site."""
     return [
         finding.setting
         for finding in findings
@@ -128,10 +132,10 @@ def _drifted(site: Site, findings: Sequence[Finding]) -> list[Setting]:
 
 
 def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, bytes | None]:
-    """The files that would be written, as they are."""
+    """The files that would be written, with their present content."""
     files: dict[str, bytes | None] = {}
     plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
-    for seen in site.machine.read([pattern for setting in plain for pattern in machines.patterns(setting)]).values():
+    for seen in site.read(plain).values():
         files.update({path: content for path, content in seen.items() if isinstance(content, bytes)})
     if any(setting.kind is Kind.LIMITS for setting in drifted):
         path = machines.limits_file(tuning)
@@ -141,7 +145,7 @@ def _files(site: Site, tuning: str, drifted: Sequence[Setting]) -> dict[str, byt
 
 
 def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
-    """The earlier record with what it does not cover yet: what it knows is what was there before the tuning."""
+    """The earlier record, and what it does not cover yet: an entry of it is older, so from before the tuning."""
     known = {before.where: before for before in old}
     for before in new:
         first = known.pop(before.where, Before(before.where))
@@ -157,20 +161,21 @@ def _merged(old: Sequence[Before], new: Iterator[Before]) -> Iterator[Before]:
 # Changing
 
 
-def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[Change]:
+def _apply_site(site: Site, tuning: str, findings: Sequence[Finding]) -> Iterator[SettingChange]:
     mine = [finding for finding in findings if finding.where == site.machine.where]
     limits = [finding.setting for finding in mine if finding.setting.kind is Kind.LIMITS]
     refused = _write(site, tuning, _drifted(site, findings), limits)
     after = {finding.setting: finding for finding in _look(site, [finding.setting for finding in mine])}
     for finding in mine:
-        yield _change(site, finding, after[finding.setting], refused.get(finding.setting, ""))
+        setting = finding.setting
+        yield _change(finding, after[setting], refused=refused.get(setting, ""), owned=setting.scope in site.owned)
 
 
 def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence[Setting]) -> dict[Setting, str]:
-    """Write what differs; setting -> why that was refused. limits: all of the tuning's, which share a file."""
+    """Write what differs; returns setting -> why that was refused. limits: all of the tuning's, which share a file."""
     refused: dict[Setting, str] = {}
     plain = [setting for setting in drifted if setting.kind not in (Kind.LIMITS, Kind.SWAP)]
-    sight = site.machine.read([pattern for setting in plain for pattern in machines.patterns(setting)])
+    sight = site.read(plain)
     for setting in plain:
         paths = [path for pattern in machines.patterns(setting) for path in sight[pattern]]
         errors = site.machine.write([Write(path, f"{setting.value}\n".encode()) for path in paths])
@@ -186,24 +191,26 @@ def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence
     return refused
 
 
-def _change(site: Site, before: Finding, after: Finding, refused: str) -> Change:
-    """What became of a setting, by what is there now and not by what was asked for."""
-    setting, where = before.setting, before.where
+def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True, waits: bool = False) -> SettingChange:
+    """What became of a setting, by its state now, not by what was asked for. refused: why, empty where it was not."""
+    setting, outcome, why = before.setting, Outcome.REFUSED, refused or after.why or f"it is still {after.got}"
     if before.state is State.SET:
-        return Change(where, setting, Outcome.ALREADY)
-    if setting.by_hand:
-        return Change(where, setting, Outcome.BY_HAND, by_hand_text(setting))
-    if before.state is not State.DRIFT:
-        return Change(where, setting, Outcome.MISSING, before.why)
-    if setting.scope not in site.owned:
-        return Change(where, setting, Outcome.SHARED, "the nodes share it with the machine below them")
-    if after.state is State.SET:
-        return Change(where, setting, Outcome.DONE, f"was {before.got}")
-    return Change(where, setting, Outcome.REFUSED, refused or f"it is still {after.got}")
+        outcome, why = Outcome.ALREADY, ""
+    elif setting.by_hand:
+        outcome, why = Outcome.BY_HAND, by_hand_text(setting)
+    elif before.state is not State.DRIFT:
+        outcome, why = Outcome.MISSING, before.why
+    elif not owned:
+        outcome, why = Outcome.SHARED, "the nodes share it with the machine below them"
+    elif after.state is State.SET:
+        outcome, why = Outcome.DONE, f"was {before.got}"
+    elif waits and not refused:
+        outcome, why = Outcome.WAITS, "daemons use it from their next start on"
+    return SettingChange(before.where, setting, outcome, why)
 
 
 def by_hand_text(setting: Setting) -> str:
-    """What a person has to do."""
+    """What a person has to do for it."""
     if setting.kind is Kind.CMDLINE:
         return "add it to the boot loader's kernel command line and boot again"
     if setting.kind is Kind.BIOS:
@@ -211,11 +218,11 @@ def by_hand_text(setting: Setting) -> str:
     return setting.note or "no program sets it on a running machine"
 
 
-def _apply_options(target: Target, findings: Sequence[Finding]) -> list[Change]:
+def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingChange]:
     ceph = target.ceph
     if ceph is None:
         return [
-            Change(finding.where, finding.setting, Outcome.MISSING, finding.why)
+            SettingChange(finding.where, finding.setting, Outcome.MISSING, finding.why)
             for finding in findings
             if finding.setting.scope is Scope.CLUSTER
         ]
@@ -223,25 +230,15 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[Change]:
     drifted = [finding.setting for finding in mine if finding.state is State.DRIFT]
     refused = ceph.apply(drifted)
     after = {finding.setting: finding for finding in ceph.judge([finding.setting for finding in mine])}
-    return [_option_change(ceph, finding, after[finding.setting], refused) for finding in mine]
-
-
-def _option_change(
-    ceph: CephOptions, before: Finding, after: Finding, refused: Mapping[tuple[str, str], str]
-) -> Change:
-    setting = before.setting
-    if before.state is State.SET:
-        return Change(before.where, setting, Outcome.ALREADY)
-    if before.state is State.MISSING:
-        return Change(before.where, setting, Outcome.MISSING, before.why)
-    error = refused.get((setting.section, setting.key))
-    if error is not None:
-        return Change(before.where, setting, Outcome.REFUSED, error)
-    if after.state is State.SET:
-        return Change(before.where, setting, Outcome.DONE, f"was {before.got}")
-    if ceph.waits(setting):
-        return Change(before.where, setting, Outcome.WAITS, "daemons use it from their next start on")
-    return Change(before.where, setting, Outcome.REFUSED, after.why or f"it is still {after.got}")
+    return [
+        _change(
+            finding,
+            after[finding.setting],
+            refused=refused.get((finding.setting.section, finding.setting.key), ""),
+            waits=finding.state is State.DRIFT and ceph.waits(finding.setting),
+        )
+        for finding in mine
+    ]
 
 
 # Putting back
@@ -255,7 +252,7 @@ def _restore(target: Target, before: Before, done: list[str]) -> list[str]:
     machine = next((site.machine for site in target.sites if site.machine.where == before.where), None)
     if machine is None:
         places = len(before.files) + (before.swaps is not None) + len(before.options)
-        return [f"{before.where} is not there any more"] if places else []
+        return [f"{before.where} no longer exists"] if places else []
     return _restore_files(machine, before.files, done) + _restore_swap(machine, before.swaps, done)
 
 
@@ -274,7 +271,7 @@ def _restore_files(machine: Machine, files: Mapping[str, bytes | None], done: li
 
 
 def _as_written(path: str, content: bytes | None) -> bytes | None:
-    """What to write so that the file reads as before: of a choice, the word that was chosen."""
+    """What to write so that the file reads as before: where it is a choice, the chosen word."""
     if content is not None and path.startswith("/sys/") and b"[" in content:
         return f"{current(content)}\n".encode()
     return content
@@ -293,5 +290,5 @@ def _restore_swap(machine: Machine, swaps: Sequence[str] | None, done: list[str]
 
 
 def _areas(lines: Sequence[str]) -> list[str]:
-    """Lines of /proc/swaps without what changes by itself: how much is used."""
+    """Lines of /proc/swaps without the column that changes by itself: how much is used."""
     return [" ".join([*line.rsplit(None, 4)[:3], line.rsplit(None, 1)[1]]) for line in lines[1:]]

@@ -1,6 +1,6 @@
-"""Transactions whose acknowledgements are kept where the server's power cannot reach, and whether they are there later.
+"""Transactions whose acknowledgements outlive the server's power, and whether they are in the database afterwards.
 
-Each writes one row into two tables; a transaction that is half there is as wrong as one that is lost.
+Each writes one row into two tables; a transaction of which half is there is as wrong as one that is lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHOWN = 5
 
 
 def value_of(number: int) -> str:
-    """What a transaction writes: it follows from its number, so that a made-up row is seen."""
+    """What a transaction writes. It follows from its number, so that a made-up row is noticed."""
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
@@ -36,8 +36,8 @@ def statement(number: int) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What is wrong with a ledger that was read back; numbers of transactions."""
+class LedgerFaults:
+    """What is wrong with a ledger that was read back, as numbers of transactions."""
 
     lost: tuple[int, ...]
     half: tuple[int, ...]
@@ -49,8 +49,8 @@ class Found:
         return not (self.lost or self.half or self.made_up)
 
 
-def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> Found:
-    """begun: transactions 0.. were sent; tables: the rows (number, value) of each table."""
+def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[Sequence[str]]]) -> LedgerFaults:
+    """Compare acknowledgements with the tables. begun: how many were sent; tables: rows (number, value) of each."""
     held = [{int(number): value for number, value in rows} for rows in tables]
     everywhere = set(held[0]).intersection(*held[1:])
     anywhere = set(held[0]).union(*held[1:])
@@ -60,7 +60,7 @@ def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[S
         for number, value in rows.items()
         if number >= begun or value != value_of(number)
     ]
-    return Found(
+    return LedgerFaults(
         lost=tuple(sorted(set(acknowledged) - anywhere)),
         half=tuple(sorted(anywhere - everywhere)),
         made_up=tuple(made_up),
@@ -70,7 +70,7 @@ def compare(begun: int, acknowledged: Sequence[int], tables: Sequence[Sequence[S
 
 @dataclass
 class Ledger:
-    """clients: hosts that the power cut does not reach, one worker for each entry."""
+    """Commits transactions and remembers them. clients: hosts that keep their power, one worker for each entry."""
 
     database: MariaDb
     clients: Sequence[Host]
@@ -87,7 +87,7 @@ class Ledger:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Commit from every client until the block ends; a server that goes away ends its clients silently."""
+        """Commit from every client until the block ends; clients end silently when the server goes away."""
         channels = [host.channel(self.database.remote_argv(USER)) for host in self.clients]
         workers = [threading.Thread(target=self._work, args=(channel,), daemon=True) for channel in channels]
         for worker in workers:
@@ -107,7 +107,7 @@ class Ledger:
             try:
                 answer = channel.ask(statement(number).encode(), timeout_s=_ANSWER_S)
             except (CommandFailed, CommandTimedOut):
-                return  # the server is gone: whether this one was committed, nobody knows
+                return  # the server is gone: nobody knows whether this one was committed
             if answer == str(number).encode():
                 with self._lock:
                     self.acknowledged.append(number)
@@ -117,13 +117,13 @@ class Ledger:
             self.begun += 1
             return self.begun - 1
 
-    def read_back(self) -> Found:
+    def read_back(self) -> LedgerFaults:
         """What the server has now; CommandFailed where it cannot read its own tables."""
         tables = [self.database.query(f"SELECT number, value FROM {DATABASE}.{table}") for table in TABLES]
         return compare(self.begun, self.acknowledged, tables)
 
-    def note(self, recorder: Recorder, outcome: Found) -> None:
-        """Put into the history what must hold after a power cut."""
+    def note(self, recorder: Recorder, outcome: LedgerFaults) -> None:
+        """Record what must hold after a power cut."""
         recorder.record(
             "ledger", begun=self.begun, acknowledged=len(self.acknowledged), unacknowledged=outcome.unacknowledged
         )

@@ -1,4 +1,4 @@
-"""fio on a host of the lab, against an RBD image or a RADOS pool: one record in, one record out."""
+"""fio on a host of the lab, against an RBD image or a RADOS pool: a job goes in, its result comes out."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LOG = "log"
 
 @dataclass(frozen=True)
 class FioJob:
-    """What to do. pattern: fio's `rw`; target: image name for `rbd`; runtime_s: 0 ends after size_bytes.
+    """A job of fio. pattern: fio's `rw`; target: image name for `rbd`; runtime_s: 0 ends after size_bytes.
 
-    options: ceph options of this client only (`rbd_cache`); more: fio's own options beyond these; timed: keep a log of
-    when each operation ended (`RunningFio.progress`); client: the entity that it is.
+    options: ceph options of this client only (`rbd_cache`); more: further options of fio; timed: log when each
+    operation ends (`RunningFio.progress`); client: its name in Ceph.
     """
 
     name: str
@@ -43,7 +43,7 @@ class FioJob:
     client: str = "client.admin"
 
     def settings(self) -> dict[str, str]:
-        """fio's options, but for the name and where results go."""
+        """fio's options, except the name and where results go."""
         given: dict[str, str] = {
             "ioengine": self.engine,
             "clientname": self.client.removeprefix("client."),
@@ -66,12 +66,12 @@ class FioJob:
         """fio's command line."""
         given = {"name": self.name, **self.settings(), "output-format": "json", "output": str(output)}
         if self.timed:
-            # Each operation by itself: averages over a time would be as coarse as that time on a busy machine.
+            # One line for each operation: averages would be as coarse as the time that they are taken over.
             given |= {"write_iops_log": str(output.with_name(LOG)), "per_job_logs": "0", "log_unix_epoch": "1"}
         return ["fio", *(f"--{key}={value}" for key, value in given.items())]
 
     def file(self) -> str:
-        """The same as fio's job file, without a log of its own."""
+        """The job as a file for fio, without a log."""
         # Threads, because a process of fio's own would leave the session of its server and outlive it.
         given = {**self.settings(), "thread": "1"}
         return "\n".join([f"[{self.name}]", *(f"{key}={value}" for key, value in given.items())]) + "\n"
@@ -81,7 +81,7 @@ class FioJob:
 class Done:
     """What one direction of a job did. latency_mean_s: as the submitter saw it.
 
-    iops_stddev, iops_samples: of its rates over half a second each.
+    iops_stddev, iops_samples: of its rates, each over half a second.
     """
 
     operations: int
@@ -99,14 +99,14 @@ class Done:
 
 
 NOTHING = Done(0, 0, 0.0, 0.0, 0.0)
-"""Of a direction that did nothing."""
+"""The result of a direction that did nothing."""
 
 
 @dataclass(frozen=True)
 class FioResult:
     """Both directions of a job; one that did nothing has zero operations.
 
-    began_s: when it did, by its host's clock, in seconds since the epoch; 0 where fio does not say (before 3.36).
+    began_s: when it began, by its host's clock, in seconds since the epoch; 0 where fio does not say (before 3.36).
     """
 
     read: Done
@@ -135,19 +135,24 @@ class FioResult:
 
 def parse(text: bytes) -> FioResult:
     """Read what `--output-format=json` wrote; LabBroken when it is not that, or fio itself reports an error."""
-    # Warnings of librados come first, in front of the JSON.
-    start = text.find(b"{\n")
-    try:
-        job: Mapping[str, Any] = json.loads(text[start:])["jobs"][0]
-    except (json.JSONDecodeError, KeyError, IndexError) as error:
-        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
+    words, job = split_output(text)
     if int(job["error"]) != 0:
-        raise LabBroken(f"fio ended with error {job['error']}", text[:start].decode(errors="replace"))
+        raise LabBroken(f"fio ended with error {job['error']}", words)
     return result_of(job)
 
 
+def split_output(text: bytes) -> tuple[str, Mapping[str, Any]]:
+    """(warnings of librados and fio, the job) of what `--output-format=json` wrote; LabBroken without a job."""
+    words, brace, json_text = text.partition(b"{\n")
+    try:
+        job: Mapping[str, Any] = json.loads(brace + json_text)["jobs"][0]
+    except (json.JSONDecodeError, KeyError, IndexError) as error:
+        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
+    return words.decode(errors="replace"), job
+
+
 def result_of(job: Mapping[str, Any]) -> FioResult:
-    """A job as fio's JSON has it."""
+    """The result of a job in fio's JSON."""
     return FioResult(_direction(job, "read"), _direction(job, "write"), float(job.get("job_start", 0)) / 1000)
 
 
@@ -167,7 +172,7 @@ def _direction(job: Mapping[str, Any], name: str) -> Done:
 
 @dataclass(frozen=True)
 class Progress:
-    """When each operation ended, in seconds since the epoch, rising."""
+    """When each operation ended, in seconds since the epoch, in order."""
 
     times_s: Sequence[float]
 
@@ -188,24 +193,24 @@ def parse_progress(text: str) -> Progress:
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """The program of a load, while it runs. process: what its cost is accounted to; log: has what it prints."""
+    """The running program of a load. process: what its cost is accounted to; log: file with what it prints."""
 
     host: Host
     process: HostProcess
     log: PurePosixPath
 
     def await_end(self, timeout_s: float, program: str) -> None:
-        """LabBroken, with its own words, where it does not end in time; it is killed then."""
+        """Wait for its end; kill it and raise LabBroken, with what it printed, where it does not end in time."""
         if not self.process.wait(timeout_s):
             self.kill()
             raise LabBroken(f"{program} did not end within {timeout_s:g} s on {self.host.name}", self.words())
 
     def kill(self) -> None:
-        """End it without a result; nothing happens when it has ended."""
+        """End it without a result; does nothing when it has ended."""
         self.process.signal(signal.SIGKILL)
 
     def words(self) -> str:
-        """The end of what it printed; empty where there is nothing."""
+        """The end of what it printed."""
         return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
 
 
@@ -217,14 +222,14 @@ class RunningFio(RunningProgram):
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for its end and read what it did; LabBroken with its own words when it failed."""
+        """Wait for its end and read its result; LabBroken, with what it printed, when it failed."""
         self.await_end(timeout_s, "fio")
         if not self.host.exists(self.output):
             raise LabBroken(f"fio left no result on {self.host.name}", self.words())
         return parse(self.host.read(self.output))
 
     def progress(self) -> Progress:
-        """Of a timed job that has ended."""
+        """The log of a timed job that has ended."""
         path = self.output.with_name(f"{LOG}_iops.log")
         if not self.host.exists(path):
             raise LabBroken(f"fio left no log on {self.host.name}", self.words())
@@ -234,9 +239,9 @@ class RunningFio(RunningProgram):
 def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> RunningFio:
     """Start a job on a host, with a ceph.conf and an admin socket of its own.
 
-    cluster_of: a host of another cluster, which is loaded in place of the host's own.
+    cluster_of: a host of another cluster, which is loaded instead of the host's own.
     """
-    base = folder(host, job.name if cluster_of is None else "beside")
+    base = folder(host, "fio", job.name if cluster_of is None else "beside")
     socket = base / "s"
     options = {"admin_socket": str(socket), **job.options}
     if cluster_of is not None:
@@ -247,16 +252,16 @@ def start(host: Host, job: FioJob, *, cluster_of: Host | None = None) -> Running
     return RunningFio(host, process, log, output, socket)
 
 
-def folder(host: Host, name: str) -> PurePosixPath:
-    """An empty folder for a job on a host."""
-    base = host.directory / "fio" / name
+def folder(host: Host, *parts: str) -> PurePosixPath:
+    """Make an empty folder for a job on a host."""
+    base = host.directory.joinpath(*parts)
     host.remove(base)
     host.make_directory(base)
     return base
 
 
 def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> dict[str, str]:
-    """Write the host's ceph.conf with these options for a client; gives the environment by which it is found."""
+    """Write the host's ceph.conf with these options for a client; returns the environment that names it."""
     lines = [
         host.read(conf.conf_path(host)).decode(),
         "[client]",
@@ -268,7 +273,7 @@ def configure(host: Host, base: PurePosixPath, options: Mapping[str, str]) -> di
 
 
 def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:
-    """Options by which a client reaches the cluster of another host with its own host's programs."""
+    """Options by which a client on one host reaches the cluster of another host."""
     text = other.read(conf.conf_path(other)).decode()
     settings = dict(line.split(" = ", 1) for line in text.splitlines() if line.startswith(("fsid = ", "mon_host = ")))
     keyring = base / "keyring"

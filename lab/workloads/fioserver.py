@@ -1,7 +1,7 @@
-"""fio's client/server: one fio starts jobs on several hosts at one moment, and gathers what each and all of them did.
+"""fio's client/server: one fio starts jobs on several hosts at one moment, and gathers the results of each and all.
 
-A server of fio does what anybody says who reaches it. So each listens on a UNIX socket below the run's folder on its
-host, which is its user's alone, and the one client reaches it through ssh. A server ends with this process.
+A server of fio obeys everybody who reaches it. So each listens on a UNIX socket below the run's folder on its host,
+which only its user can enter, and the one client reaches it through ssh. A server ends with this process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDED = re.compile(r"client <s(\d+)>: exited with|client: host=s(\d+) disconnec
 
 @runtime_checkable
 class Reaching(Protocol):
-    """What a host has from which another's UNIX sockets can be reached."""
+    """A host from which UNIX sockets of others can be reached."""
 
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> AbstractContextManager[None]:
         """While the block lasts, `near` on this host is a socket that leads to `path` on the other one."""
@@ -38,8 +38,8 @@ class Reaching(Protocol):
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a client of fio said, of each job by its place among them, and of all."""
+class ClientReport:
+    """What a client of fio reported: of each job by its place among them, and of all together."""
 
     results: Mapping[int, FioResult]
     failed: Mapping[int, str]
@@ -47,27 +47,24 @@ class Said:
 
 
 def serves(hosts: Sequence[Host]) -> bool:
-    """Whether jobs on these hosts can be one client's: sockets reach between them, and they have one version of fio.
+    """Whether one client can run jobs on these hosts: they reach each other's sockets, and have one version of fio.
 
-    A client and a server of two versions refuse each other.
+    A client and a server of different versions refuse each other.
     """
     if not all(isinstance(host, Reaching) for host in hosts):
         return False
     different = {host.name: host for host in hosts}.values()
     with Workers(max_workers=len(different)) as workers:
-        versions = set(workers.map(_version, different))
+        results = workers.map(lambda host: host.run(("fio", "--version"), timeout_s=_SHORT_S), different)
+        versions = {result.stdout.strip() for result in results}
     return len(versions) == 1
 
 
-def _version(host: Host) -> str:
-    return host.run(("fio", "--version"), timeout_s=_SHORT_S).stdout.strip()
-
-
-def run(jobs: Sequence[tuple[Host, FioJob]], *, timeout_s: float) -> Said:
-    """Run each job on its host, all from one moment on, to the end of the last. The first host has the client."""
+def run(jobs: Sequence[tuple[Host, FioJob]], *, timeout_s: float) -> ClientReport:
+    """Run each job on its host, started together, to the end of the last. The client runs on the first host."""
     lead = jobs[0][0]
     with ExitStack() as undo:
-        base = fio.folder(lead, "client")
+        base = fio.folder(lead, "fio", "client")
         sockets = _serve(jobs, undo)
         for place, (host, job) in enumerate(jobs):
             assert isinstance(lead, Reaching)
@@ -82,7 +79,7 @@ def run(jobs: Sequence[tuple[Host, FioJob]], *, timeout_s: float) -> Said:
 def client_argv(count: int, output: PurePosixPath) -> list[str]:
     """The client's command line: servers are s0, s1 ... in its working directory, their jobs j0, j1 ...
 
-    It never asks how far they are: a server that takes five seconds to say so would be given up.
+    It never asks for their progress: it would give up on a server that takes five seconds to answer.
     """
     each = [word for place in range(count) for word in (f"--client=sock:s{place}", f"j{place}")]
     return ["fio", "--eta=never", "--output-format=json", f"--output={output}", *each]
@@ -94,12 +91,12 @@ def server_argv(socket: PurePosixPath) -> list[str]:
 
 
 def _serve(jobs: Sequence[tuple[Host, FioJob]], undo: ExitStack) -> list[PurePosixPath]:
-    """Start a server for each job; gives their sockets."""
-    # A server heeds no end of its input and is killed after a while: all of them in the same while.
+    """Start a server for each job; returns their sockets."""
+    # A server ignores the end of its input and is killed after a while: so close all of them at the same time.
     channels = undo.enter_context(_closing())
     sockets = []
     for place, (host, job) in enumerate(jobs):
-        base = fio.folder(host, f"server{place}")
+        base = fio.folder(host, "fio", f"server{place}")
         env = fio.configure(host, base, {"admin_socket": "", **job.options})
         sockets.append(base / "s")
         channels.append(host.channel(server_argv(sockets[place]), env=env))
@@ -128,11 +125,8 @@ def _wait_listening(host: Host, socket: PurePosixPath, channel: Channel) -> None
     clock.wait(listens, bool, what=f"fio's server on {host.name}", timeout_s=_STARTED_S, interval_s=0.05)
 
 
-def parse(text: str, count: int) -> Said:
-    """Read what a client wrote for `count` jobs: complaints of the servers and its own, then JSON.
-
-    LabBroken where there is no JSON.
-    """
+def parse(text: str, count: int) -> ClientReport:
+    """Read what a client wrote for `count` jobs: messages of all programs, then JSON; LabBroken without it."""
     start = text.find("{\n")
     try:
         stats: Sequence[Mapping[str, Any]] = json.JSONDecoder().raw_decode(text[max(start, 0) :])[0]["client_stats"]
@@ -146,5 +140,5 @@ def parse(text: str, count: int) -> Said:
             everyone = fio.result_of(entry)
         elif int(entry["error"]) == 0 and (place := int(str(entry["hostname"]).removeprefix("s"))) not in ended:
             results[place] = fio.result_of(entry)
-    failed = {place: words or "fio says nothing of it" for place in range(count) if place not in results}
-    return Said(results, failed, None if failed else everyone)
+    failed = {place: words or "fio gives no reason" for place in range(count) if place not in results}
+    return ClientReport(results, failed, None if failed else everyone)

@@ -1,8 +1,7 @@
-"""fio as a second witness on RBD: it writes checksummed blocks, remembers which, and later reads all of them back."""
+"""fio as a second witness on RBD: it writes blocks with checksums, remembers which, and later reads all of them."""
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,7 @@ _VERIFY_S = 300.0
 
 @dataclass(frozen=True)
 class Witness:
-    """What fio writes: random blocks of an image, none twice, at a bounded rate so that it sees the whole of a change.
+    """What fio writes: random blocks of an image, none twice, at a limited rate so that it lasts for a whole change.
 
     node: where it runs; rate_iops: at most; an image of size_bytes must not be full before the end. data_pool: where
     the image keeps its data, if not in `pool`.
@@ -39,7 +38,7 @@ class Witness:
     data_pool: str | None = None
 
     def job(self, folder: str, **more: str) -> FioJob:
-        """Both passes are this very job, because fio finds the blocks again by repeating its choices."""
+        """The job of both passes: fio finds the blocks again by repeating its random choices."""
         return FioJob(
             name=self.image,
             pool=self.pool,
@@ -56,7 +55,7 @@ class Witness:
 
 @dataclass
 class FioVerify:
-    """prepare, then `running()` around what is to happen meanwhile, then `verify`, then clean."""
+    """Call prepare, then `running()` around what happens meanwhile, then verify, then clean."""
 
     cluster: Cluster
     recorder: Recorder
@@ -68,7 +67,7 @@ class FioVerify:
         return str(self.cluster.hosts[self.witness.node].directory / "fioverify")
 
     def prepare(self) -> None:
-        """Make the image, and the folder that fio keeps its state in."""
+        """Make the image, and the folder for fio's state."""
         witness = self.witness
         host = self.cluster.hosts[witness.node]
         host.make_directory(host.directory / "fioverify")
@@ -76,13 +75,13 @@ class FioVerify:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """fio writes inside the block; what it did is in the history afterwards."""
+        """fio writes inside the block; its result is in the history afterwards."""
         host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
         before = self._objects()
         running = fio.start(host, job)
         try:
-            # fio only sees what happens after its first write.
+            # fio only covers what happens after its first write.
             clock.wait(
                 self._objects,
                 lambda now: now > before,
@@ -117,9 +116,7 @@ class FioVerify:
         return sum(name.startswith("rbd_data.") for name in names)
 
     def _output(self, running: RunningFio, timeout_s: float) -> bytes:
-        if not running.process.wait(timeout_s * self.cluster.patience):
-            running.kill()
-            raise LabBroken(f"fio did not end on {running.host.name}", running.words())
+        running.await_end(timeout_s * self.cluster.patience, "fio")
         return running.host.read(running.output) if running.host.exists(running.output) else b""
 
     def _note(self, what: str, tally: Tally, running: RunningFio) -> Tally:
@@ -139,9 +136,5 @@ class Tally:
 
 def read_tally(text: bytes) -> Tally:
     """Read what `--output-format=json` wrote, of a job that may have failed; LabBroken where there is nothing."""
-    # What fio says of its own comes first, in front of the JSON.
-    try:
-        job = json.loads(text[text.index(b"{\n") :])["jobs"][0]
-        return Tally(int(job["error"]), int(job["write"]["total_ios"]), int(job["read"]["total_ios"]))
-    except (ValueError, KeyError, IndexError) as error:
-        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
+    _, job = fio.split_output(text)
+    return Tally(int(job["error"]), int(job["write"]["total_ios"]), int(job["read"]["total_ios"]))

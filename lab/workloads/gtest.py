@@ -1,4 +1,4 @@
-"""Test programs made with GoogleTest, run on a host: one result for every case, also after a crash or a hang."""
+"""Runs GoogleTest programs on a host: one result for every case, also after a crash or a hang."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINE = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w./]+)(?:,.*?)?(?: \((\
 
 
 class Result(StrEnum):
-    """How a case ended. UNFINISHED: the program stopped while it was running; MISSING: before it began."""
+    """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: before the case began."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a program. code: its status, None when it was killed after its time; tail: its last lines."""
+    """One run of a program. code: its status, None when it was killed for taking too long; tail: its last lines."""
 
     program: str
     cases: tuple[Case, ...]
@@ -54,20 +54,20 @@ class Run:
 
     @property
     def ending(self) -> str:
-        """How the program ended, in words."""
+        """How the program ended, for a reader."""
         if self.code is None:
             return "it did not end in its time"
         return f"it was killed by signal {-self.code}" if self.code < 0 else f"it ended with status {self.code}"
 
 
 def list_cases(host: Host, program: str, *, env: Mapping[str, str], select: str = "*") -> tuple[str, ...]:
-    """Names of the cases that a filter selects, disabled ones left out. Some programs need a cluster even for this."""
+    """Names of the cases that a filter selects, without disabled ones. Some programs need a cluster even for this."""
     argv = [program, "--gtest_list_tests", f"--gtest_filter={select}"]
     return parse_list(run_tool(host, argv, env=env, timeout_s=_LIST_S).stdout)
 
 
 def parse_list(text: str) -> tuple[str, ...]:
-    """Read what --gtest_list_tests prints: a suite's name with a dot at its end, its cases indented below it."""
+    """Read what --gtest_list_tests prints: a suite's name and a dot, below it the indented names of its cases."""
     names, suite = [], ""
     for line in text.splitlines():
         name = line.partition("#")[0].rstrip()
@@ -102,7 +102,7 @@ def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> Run:
         code, stdout, stderr = ended.code, ended.stdout, ended.stderr
     except CommandTimedOut as error:
         code, stdout, stderr = None, error.stdout, error.stderr
-    # Written only at the end, so that after a crash there is what the program had printed by then.
+    # The report is written only at the end. After a crash there is only what the program had printed.
     written = host.read(report) if host.exists(report) else b""
     host.remove(report)
     cases = parse_report(written) if written else parse_output(stdout)
@@ -126,7 +126,7 @@ def _reported(suite: str, case: Mapping[str, Any]) -> Case:
 
 
 def parse_output(text: str) -> list[Case]:
-    """Read the progress that a program printed: the last word on every case."""
+    """Read the progress that a program printed: the last line about each case counts."""
     cases: dict[str, Case] = {}
     for said, name, milliseconds in _LINE.findall(text):
         # The summary at the end names failed cases once more, without a time.

@@ -1,4 +1,4 @@
-"""RBD images for measuring: made, written twice over, and refused for reading while they are not full."""
+"""RBD images for measuring: made, written twice, and refused for reading while they are not full."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
 
 PASSES = 2
-"""The usual count for solid state disks: the second pass meets a store without untouched space."""
+"""The usual count for solid state disks: the second pass finds no unused space."""
 
 _BLOCK_BYTES = 4 << 20
 _DEPTH = 4
@@ -56,13 +56,13 @@ def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int 
 
 
 def written_bytes(cluster: Cluster, node: str, image: BlockImage) -> int:
-    """How much of an image has ever been written, by its objects."""
+    """How much of an image was ever written, by its objects."""
     usage = json.loads(cluster.tool(node, "rbd", "du", "--format", "json", image.spec))
     return int(usage["images"][0]["used_size"])
 
 
 def require_written(cluster: Cluster, node: str, image: BlockImage) -> None:
-    """SpecError unless all of the image was written: what was not is answered without asking any OSD for data."""
+    """SpecError unless all of the image was written: a read of the rest would not reach the data of any OSD."""
     written = written_bytes(cluster, node, image)
     if written < image.size_bytes:
         raise SpecError(

@@ -2,7 +2,7 @@
 
 A line of the log is `WORKER i MICROSECONDS ACT KEY VERSION` before an operation and `WORKER o MICROSECONDS OUTCOME
 VERSION NOTE` after it, each written through to the kernel at once, so that a killed client leaves what it knew.
-Times are those of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` modules.
+Times are of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` modules.
 """
 
 import errno
@@ -27,21 +27,21 @@ REFUSED = {
     errno.EFBIG,
     errno.EMSGSIZE,
 }
-"""A write that ends with one of these was not carried out; after any other error it may have been."""
+"""A write that ends with one of these was not done; after any other error it may have been."""
 
 POLL_S = 0.05
 GIVE_UP = 2
-"""Reads at the end that fail, of one worker, before it stops reading."""
+"""How many final reads of a worker may fail before it stops reading."""
 
 
 def content(load, key, version, size):
-    """The value of one version: its name, then bytes that follow from the name."""
+    """The value of one version: a header, then bytes that follow from the header."""
     head = b"%s %d %d %d\n" % (load.encode(), key, version, size)
     return head + hashlib.shake_128(head).digest(size - len(head))
 
 
 def version_of(load, key, data):
-    """(version, note): 0 for nothing, -1 for what is no value of this key."""
+    """(version, note): 0 for an empty value, -1 for one that was never written to this key."""
     if data is None or not data.strip(b"\0"):
         return 0, ""
     fields = data[:200].split(b"\n", 1)[0].split(b" ")
@@ -100,8 +100,8 @@ class Blocks:
             return self.images[owner], number * self.size
 
 
-class Log:
-    """Lines that are in the kernel's hands when `line` returns."""
+class OperationLog:
+    """A log whose lines the kernel has when `line` returns."""
 
     def __init__(self, path):
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -121,7 +121,7 @@ def now_us():
 
 
 def write(target, log, worker, key, version, config):
-    """One write, and its outcome in the log."""
+    """Write one value and log the outcome."""
     log.begin(worker, "w", key, version)
     data = content(config["load"], key, version, config["size_of"](version, key))
     if config["acknowledge_early"]:
@@ -137,7 +137,7 @@ def write(target, log, worker, key, version, config):
 
 
 def read(target, log, worker, key, act, config):
-    """One read, and what it found in the log; whether it was answered."""
+    """Read one value and log the version found; returns whether it was answered."""
     log.begin(worker, act, key, 0)
     try:
         version, note = version_of(config["load"], key, target.read(key))
@@ -149,15 +149,15 @@ def read(target, log, worker, key, act, config):
 
 
 def work(target, log, worker, config, stopping):
-    """Operations until told to stop: which ones is a function of seed, client and worker alone.
+    """Do operations until told to stop. Which ones depends on seed, client and worker alone.
 
-    No value is overwritten before it was read: one that is lost could not be told from one that was replaced.
+    No value is overwritten before it was read: otherwise a lost value would look like a replaced one.
     """
     rng = random.Random("%s/%d/%d" % (config["seed"], config["client"], worker))
     first = config["client"] * config["keys"]
     own = [key for key in range(first, first + config["keys"]) if key % config["workers"] == worker]
     version = config["first_version"]
-    # A client that lies about its writes does not look at them either.
+    # A client that lies about its writes does not read them either.
     careful = not config["acknowledge_early"]
     unread = set(own) if careful else set()
     while not stopping.is_set():
@@ -178,7 +178,7 @@ def work(target, log, worker, config, stopping):
 
 
 def verify(target, log, worker, config, _stopping):
-    """Read every key once; after some that cannot be read, the others are left, as each may take its whole time."""
+    """Read every key once. After GIVE_UP failed reads the rest is left out, as each may take its whole timeout."""
     failed = 0
     for key in range(worker, config["clients"] * config["keys"], config["workers"]):
         failed += not read(target, log, worker, key, "f", config)
@@ -187,7 +187,7 @@ def verify(target, log, worker, config, _stopping):
 
 
 def size_chooser(config):
-    """version, key -> size: of an object one of the sizes, by the seed; of a block always the same."""
+    """version, key -> size: one of the sizes, by the seed; of a block always the same."""
     sizes = config["sizes"]
     return lambda version, key: sizes[random.Random("%s/%d/%d" % (config["seed"], version, key)).randrange(len(sizes))]
 
@@ -198,7 +198,7 @@ def main():
     cluster = rados.Rados(conffile=conf, name=name, conf=config["options"])
     cluster.connect(timeout=int(config["connect_s"]))
     target = {"objects": Objects, "blocks": Blocks}[config["kind"]](cluster, config)
-    log, stopping = Log(config["log"]), threading.Event()
+    log, stopping = OperationLog(config["log"]), threading.Event()
     job = verify if config["mode"] == "verify" else work
     threads = [
         threading.Thread(target=job, args=(target, log, worker, config, stopping), daemon=True)
@@ -214,7 +214,7 @@ def main():
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     log.line("ended %d" % now_us())
-    # A thread that still waits for its operation would keep the interpreter; what it waits for stays unknown.
+    # A thread that still waits for its operation would keep the interpreter alive; that outcome stays unknown.
     os._exit(0)
 
 

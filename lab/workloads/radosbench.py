@@ -11,7 +11,7 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
-from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, configure
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, configure, folder
 
 _MARGIN_S = 60.0
 _END_S = 60.0
@@ -20,9 +20,9 @@ _FIGURE = re.compile(r"^([A-Z][^:\n]*):\s+(-?[\d.]+(?:e[+-]?\d+)?)\s*$", re.MULT
 
 @dataclass(frozen=True)
 class BenchJob:
-    """mode: write, seq or rand; threads: operations in flight; run: name that a later read finds its objects by.
+    """A job of rados bench. mode: write, seq or rand; threads: operations in flight; run: name of its objects.
 
-    most_bytes: writing ends when so much was written, 0 for no such end.
+    most_bytes: writing ends after this amount; 0: no limit.
     """
 
     pool: str
@@ -35,17 +35,8 @@ class BenchJob:
 
     def arguments(self) -> list[str]:
         """For the program `rados`."""
-        given = [
-            "-p",
-            self.pool,
-            "bench",
-            str(self.seconds),
-            self.mode,
-            "-t",
-            str(self.threads),
-            "--run-name",
-            self.run,
-        ]
+        given = ["-p", self.pool, "bench", str(self.seconds), self.mode]
+        given += ["-t", str(self.threads), "--run-name", self.run]
         if self.mode != "write":
             return given
         if self.most_bytes:
@@ -55,7 +46,7 @@ class BenchJob:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """operations: ended; seconds: they took; latency_mean_s: of one; iops_stddev: of its rates over a second each."""
+    """Operations that ended, and the seconds they took. iops_stddev: of its rates, each over a second."""
 
     operations: int
     seconds: float
@@ -90,7 +81,7 @@ def run(cluster: Cluster, node: str, job: BenchJob) -> BenchResult:
 
 
 def run_all(cluster: Cluster, jobs: Sequence[tuple[str, BenchJob]]) -> list[BenchResult]:
-    """Run (node, job) at the same time; results in their order."""
+    """Run all (node, job) at the same time; results in the same order."""
     with Workers(max_workers=len(jobs), thread_name_prefix="rados-bench") as pool:
         return list(pool.map(lambda pair: run(cluster, pair[0], pair[1]), jobs))
 
@@ -103,7 +94,7 @@ class RunningBench(RunningProgram):
     socket: PurePosixPath
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for its end, which comes by itself, and read what it did; LabBroken when it printed no summary."""
+        """Wait until it ends by itself, and read its summary; LabBroken when it printed none."""
         self.await_end(timeout_s, "rados bench")
         result = parse(self.host.read(self.log).decode(errors="replace"))
         done = Done(
@@ -122,9 +113,7 @@ class RunningBench(RunningProgram):
 
 def start(host: Host, job: BenchJob) -> RunningBench:
     """Start one on a host, with a ceph.conf and an admin socket of its own."""
-    base = host.directory / "rados" / job.run
-    host.remove(base)
-    host.make_directory(base)
+    base = folder(host, "rados", job.run)
     socket, log = base / "s", base / "words"
     env = configure(host, base, {"admin_socket": str(socket)})
     process = host.spawn(["rados", *job.arguments()], log=log, env=env)

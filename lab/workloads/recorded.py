@@ -1,4 +1,4 @@
-"""A load whose every operation is known: unique values written and read by clients of both architectures."""
+"""A load of which every operation is recorded: clients of both architectures write and read unique values."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _START_S = 60.0
 _DRAIN_S = 30.0
 _VERIFY_S = 300.0
 _FINAL_S = 60
-"""Before patience: a final read of a healthy cluster that takes longer has failed, it will not be waited for."""
+"""Before patience: a final read of a healthy cluster that takes longer has failed."""
 _RUN_BITS = 24
 """A load that is started again numbers its versions from run << 24, so that no value is written twice."""
 
 _END = re.compile(rb"^\d+ o ", re.MULTILINE)
 
 _OPTIONS = {
-    # A real client waits as long as it takes; how long that was is judged, not cut off.
+    # A real client waits without limit; a check judges how long it waited.
     "rados_osd_op_timeout": "0",
     "rados_mon_op_timeout": "0",
-    # librbd's cache acknowledges writes that are nowhere but in its memory.
+    # librbd's cache acknowledges writes that are only in its memory.
     "rbd_cache": "false",
 }
 
@@ -45,12 +45,12 @@ Kind = Literal["objects", "blocks"]
 
 @dataclass(frozen=True)
 class Load:
-    """What is done: pure data, from which and from its seed every operation follows.
+    """What to do, as pure data: every operation follows from it and its seed.
 
     nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
     sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
     data_pool: where images keep their data, if not in `pool`. options: Ceph's, of these clients only.
-    acknowledge_early: note every write as done before it is done, a lie that checks must find out.
+    acknowledge_early: log every write as done before it is done, a lie that checks must detect.
     """
 
     pool: str
@@ -71,7 +71,7 @@ class Load:
         if not self.nodes or self.keys < self.workers or self.workers < 1:
             raise SpecError(
                 f"load {self.name}: {len(self.nodes)} clients, {self.keys} keys and {self.workers} workers do not fit",
-                "wanted: a client or more, and a key or more for each of its workers",
+                "wanted: at least one client, and at least one key for each of its workers",
             )
         if min(self.sizes) < 256 or not 0 <= self.read_share < 1:
             raise SpecError(
@@ -80,7 +80,7 @@ class Load:
 
 
 @dataclass
-class Running:
+class RunningClient:
     """One client at work."""
 
     node: str
@@ -93,16 +93,16 @@ class Running:
 
 @dataclass
 class RecordedLoad:
-    """prepare, then `running()` around what is to happen meanwhile, then `verify`, then clean."""
+    """Call prepare, then `running()` around what happens meanwhile, then verify, then clean."""
 
     cluster: Cluster
     recorder: Recorder
     load: Load
     _runs: int = 0
-    _clients: list[Running] = field(default_factory=list)
+    _clients: list[RunningClient] = field(default_factory=list)
 
     def prepare(self) -> None:
-        """Make what the load needs: images, where it writes blocks."""
+        """Make the images, if the load writes blocks."""
         if self.load.kind == "blocks":
             size = self.load.keys * self.load.sizes[0]
             for image in self._images():
@@ -111,7 +111,7 @@ class RecordedLoad:
 
     @contextmanager
     def running(self) -> Iterator[RecordedLoad]:
-        """Clients work inside the block; at its end, also after an error, what they did is in the history."""
+        """Clients work inside the block. Afterwards, also after an error, their operations are in the history."""
         self.start()
         try:
             yield self
@@ -119,7 +119,7 @@ class RecordedLoad:
             self.stop()
 
     def start(self) -> None:
-        """Start every client and wait until each of them has an operation done."""
+        """Start every client and wait until each has done an operation."""
         self._runs += 1
         self._clients = [self._spawn(index, "run") for index in range(len(self.load.nodes))]
         for client in self._clients:
@@ -138,7 +138,7 @@ class RecordedLoad:
             raise LabBroken(f"clients of {self.load.name} ended by themselves", ", ".join(ended))
 
     def completed(self) -> int:
-        """Operations that have ended so far, in the run that goes on."""
+        """Operations of the current run that have ended so far."""
         return sum(len(_END.findall(client.host.read(client.log))) for client in self._clients)
 
     def verify(self) -> None:
@@ -155,7 +155,7 @@ class RecordedLoad:
     def _images(self) -> list[str]:
         return [f"{self.load.name}.c{index}" for index in range(len(self.load.nodes))]
 
-    def _spawn(self, index: int, mode: str) -> Running:
+    def _spawn(self, index: int, mode: str) -> RunningClient:
         node = self.load.nodes[index]
         host = self.cluster.hosts[node]
         folder = host.directory / "load"
@@ -167,37 +167,29 @@ class RecordedLoad:
         config = json.dumps(self._config(index, mode, files))
         argv = ["python3", str(folder / PROGRAM.name), str(conf.conf_path(host)), self.cluster.client_name, config]
         process = host.spawn(argv, log=files["out"])
-        return Running(node, host, process, files["log"], files["stop"], files["out"])
+        return RunningClient(node, host, process, files["log"], files["stop"], files["out"])
 
     def _config(self, index: int, mode: str, files: Mapping[str, PurePosixPath]) -> dict[str, Any]:
         load = self.load
+        final_s = round(_FINAL_S * self.cluster.patience)
+        limits = {"rados_osd_op_timeout": str(final_s)} if mode == "verify" else {}
         return {
+            **asdict(load),
             "mode": mode,
             "load": load.name,
-            "kind": load.kind,
-            "pool": load.pool,
             "client": index,
             "clients": len(load.nodes),
-            "keys": load.keys,
-            "workers": load.workers,
             "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
-            "read_share": load.read_share,
-            "pause_s": load.pause_s,
-            "seed": load.seed,
             "first_version": (self._runs << _RUN_BITS) + 1,
-            "acknowledge_early": load.acknowledge_early,
-            "options": {**_OPTIONS, **load.options, **self._limits(mode)},
+            "options": {**_OPTIONS, **load.options, **limits},
             "connect_s": _START_S,
             "drain_s": _DRAIN_S,
             "log": str(files["log"]),
             "stop": str(files["stop"]),
         }
 
-    def _limits(self, mode: str) -> dict[str, str]:
-        return {"rados_osd_op_timeout": str(round(_FINAL_S * self.cluster.patience))} if mode == "verify" else {}
-
     def _finish(self, timeout_s: float) -> None:
-        """Wait for every client's end and record what each did, also of those that do not end: LabBroken names them."""
+        """Wait for every client's end and record its operations. LabBroken names the clients that do not end."""
         endless = [client for client in self._clients if not client.process.wait(timeout_s * self.cluster.patience)]
         for client in self._clients:
             self._collect(client)
@@ -206,7 +198,7 @@ class RecordedLoad:
             names = ", ".join(client.node for client in endless)
             raise LabBroken(f"the load on {names} does not end", "\n".join(map(self._words, endless)))
 
-    def _collect(self, client: Running) -> None:
+    def _collect(self, client: RunningClient) -> None:
         offset, error_s = self._clock(client.node)
         text = client.host.read(client.log).decode() if client.host.exists(client.log) else ""
         logged = parse_log(text, load=self.load.name, client=client.node)
@@ -217,7 +209,7 @@ class RecordedLoad:
             self.recorder.record("load_cut_short", load=self.load.name, client=client.node, said=self._words(client))
 
     def _clock(self, node: str) -> tuple[float, float]:
-        """(what to add to a client's times, by how much that may be wrong): 0.0 wrong where the kernel is our own."""
+        """(what to add to a client's times, how far that may be off); 0.0 off where the kernel is this machine's."""
         before = clock.SYSTEM.monotonic()
         answer = self.cluster.client_on(node).call("clock")
         after = clock.SYSTEM.monotonic()
@@ -226,7 +218,7 @@ class RecordedLoad:
             return -began, 0.0
         return (before + after) / 2 - answer["monotonic_s"] - began, (after - before) / 2
 
-    def _wait_for_operation(self, client: Running) -> None:
+    def _wait_for_operation(self, client: RunningClient) -> None:
         def look() -> bytes:
             if not client.process.alive():
                 raise LabBroken(f"the load on {client.node} ended before its first operation", self._words(client))
@@ -240,14 +232,14 @@ class RecordedLoad:
             timed_out=clock.not_reached_with(lambda text: text[-200:].decode()),
         )
 
-    def _words(self, client: Running) -> str:
+    def _words(self, client: RunningClient) -> str:
         return client.host.read(client.output).decode(errors="replace")[-2000:] if client.host.up() else "(host down)"
 
 
 def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
-    """Read what the program logged; times as logged. An operation without an end is unknown.
+    """Read the program's log; times are left as logged. The outcome of an operation without an end is unknown.
 
-    A last line that was cut off in the middle is left out. SpecError where an end has no beginning.
+    An incomplete last line is left out. SpecError where an end has no beginning.
     """
     ended: list[Operation] = []
     pending: dict[int, Operation] = {}

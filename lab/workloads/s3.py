@@ -10,7 +10,7 @@ from typing import Any
 from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
-from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, folder
 
 PROGRAM = Path(__file__).with_name("s3_program.py")
 OPERATIONS = ("put", "get")
@@ -21,9 +21,7 @@ _SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the fill
 
 @dataclass(frozen=True)
 class S3Job:
-    """operation: put, of new objects, or get, of any there are; objects: how many are there before; depth: requests in
-    flight.
-    """
+    """operation: put new objects, or get existing ones; objects: how many exist before; depth: requests in flight."""
 
     operation: str
     bucket: str
@@ -36,7 +34,7 @@ class S3Job:
 
 @dataclass(frozen=True)
 class RunningS3(RunningProgram):
-    """An S3 client with a job. It is no client of Ceph, so it has no admin socket."""
+    """An S3 client with a job. It is no client of Ceph's, so it has no admin socket."""
 
     job: S3Job
     output: PurePosixPath
@@ -44,7 +42,7 @@ class RunningS3(RunningProgram):
     socket: PurePosixPath | None = None
 
     def finish(self, *, timeout_s: float = _END_S) -> FioResult:
-        """Wait for its end and read what it did; CephTrouble when the gateway refused or failed a request."""
+        """Wait for its end and read its result; CephTrouble when the gateway refused or failed a request."""
         self.await_end(timeout_s, "the S3 client")
         if not self.host.exists(self.output):
             raise LabBroken(f"the S3 client on {self.host.name} left no result", self.words())
@@ -56,7 +54,7 @@ class RunningS3(RunningProgram):
 
 
 def parse(text: bytes, job: S3Job) -> FioResult:
-    """What the program wrote at its end, as fio's result: one direction did all. CephTrouble when a request failed."""
+    """The program's report as a result of fio, in one direction. CephTrouble when a request failed."""
     report: dict[str, Any] = json.loads(text)
     if report["errors"]:
         raise CephTrouble(f"the gateway failed {report['errors']} request(s) of the S3 load", report["words"])
@@ -82,17 +80,15 @@ def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:
 
 
 def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
-    """Start a client on a host. Every object must be there (`fill`)."""
+    """Start a client on a host. Every object must exist (`fill`)."""
     base = _prepared(host, gateway, job, job.operation)
     log = base / "words"
     return RunningS3(host, host.spawn(_argv(base), log=log), log, job, base / "out.json", base / "times")
 
 
 def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PurePosixPath:
-    """A folder with the program and its configuration, which only its owner can read: the secret key is in it."""
-    base = host.directory / "s3"
-    host.remove(base)
-    host.make_directory(base)
+    """A folder with the program and its configuration. Only its owner can read that, as it has the secret key."""
+    base = folder(host, "s3")
     host.push(PROGRAM, base / PROGRAM.name)
     config = {
         **asdict(job),

@@ -1,7 +1,7 @@
 """An S3 client on a host: puts or gets objects with many requests in flight, and notes when each of them ended.
 
-It is copied to the host and run there, so it needs nothing but Python. Requests are signed by AWS Signature Version 4
-(docs.aws.amazon.com, "Authenticating Requests"), bodies left unsigned. Its argument is the file of its configuration.
+It is copied to the host and runs there, so it needs nothing but Python. Requests are signed by AWS Signature Version 4
+(docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time
     return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"}
 
 
-class Connection:
+class S3Connection:
     """One connection, kept open, as a client library keeps it."""
 
     def __init__(self, config: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Work:
         self.operations, self.waited_s, self.errors = 0, 0.0, 0
         self.words = ""
 
-    def one(self, connection: Connection, name: str, content: bytes) -> None:
+    def one(self, connection: S3Connection, name: str, content: bytes) -> None:
         """Put or get one object, and note it."""
         path = f"/{self.config['bucket']}/{name}"
         began = time.monotonic()
@@ -90,7 +90,7 @@ class Work:
 
     def loop(self, number: int, content: bytes) -> None:
         """One request after the other, until told to stop."""
-        connection = Connection(self.config)
+        connection = S3Connection(self.config)
         for name in self.names(number):
             if STOP.is_set():
                 return
@@ -102,9 +102,9 @@ class Work:
                 STOP.set()
 
     def names(self, number: int) -> Iterator[str]:
-        """What a thread asks for: a new object to put, or any of those that were filled in.
+        """What a thread asks for: a new object to put, or any existing one.
 
-        An object that is there already is sent to its OSD twice: the gateway first tries to create it.
+        A put of an existing object would reach its OSD twice: the gateway first tries to create it.
         """
         rng = random.Random(f"{self.config['seed']} {number}")
         if self.config["operation"] == "put":
@@ -113,14 +113,14 @@ class Work:
             yield f"o{rng.randrange(self.config['objects'])}"
 
     def fill(self, content: bytes) -> None:
-        """Make the bucket and every object once; a bucket that is there already stays."""
-        Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
+        """Make the bucket and every object once; an existing bucket stays."""
+        S3Connection(self.config).ask("PUT", f"/{self.config['bucket']}")
         with ThreadPoolExecutor(self.config["depth"]) as workers:
             list(workers.map(lambda first: self.share(first, content), range(self.config["depth"])))
 
     def share(self, first: int, content: bytes) -> None:
-        """Every so-manieth object, over one connection."""
-        connection = Connection(self.config)
+        """Put every depth-th object, from `first` on, over one connection."""
+        connection = S3Connection(self.config)
         for number in range(first, self.config["objects"], self.config["depth"]):
             connection.ask("PUT", f"/{self.config['bucket']}/o{number}", content)
 

@@ -1,4 +1,4 @@
-"""sysbench's OLTP transactions against a MariaDB server on the same host: the command, and what it printed."""
+"""sysbench's OLTP transactions against a MariaDB server on the same host: its command line and its report."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ _MARGIN_S = 120.0
 _SAMPLE = re.compile(
     r"^\[ *(?P<at>\d+)s ] thds: (?P<threads>\d+) tps: (?P<tps>[\d.]+) .*lat \(ms,95%\): (?P<p95>[\d.]+)"
 )
-_TRANSACTIONS = re.compile(r"^ *transactions: +(\d+) +\(([\d.]+) per sec", re.MULTILINE)
-_ERRORS = re.compile(r"^ *ignored errors: +(\d+)", re.MULTILINE)
-_RECONNECTS = re.compile(r"^ *reconnects: +(\d+)", re.MULTILINE)
-_TIME = re.compile(r"^ *total time: +([\d.]+)s", re.MULTILINE)
-_MEAN = re.compile(r"^ *avg: +([\d.]+)", re.MULTILINE)
-_P95 = re.compile(r"^ *95th percentile: +([\d.]+)", re.MULTILINE)
+_REPORT = {
+    "transactions": r"transactions: +(\d+) +\(",
+    "tps": r"transactions: +\d+ +\(([\d.]+) per sec",
+    "errors": r"ignored errors: +(\d+)",
+    "reconnects": r"reconnects: +(\d+)",
+    "seconds": r"total time: +([\d.]+)s",
+    "mean_ms": r"avg: +([\d.]+)",
+    "p95_ms": r"95th percentile: +([\d.]+)",
+}
 
 
 @dataclass(frozen=True)
@@ -83,24 +86,24 @@ def prepare(host: Host, job: Oltp) -> None:
 
 
 def run(host: Host, job: Oltp) -> SysbenchResult:
-    """CommandFailed where a statement fails for another reason than a conflict of transactions."""
+    """Run the transactions; CommandFailed where a statement fails for another reason than a conflict."""
     return parse(host.run(job.argv("run"), timeout_s=job.runtime_s + _MARGIN_S).stdout)
 
 
 def parse(text: str) -> SysbenchResult:
     """Read sysbench 1.0's report; LabBroken where it is cut short."""
-    matches = [pattern.search(text) for pattern in (_TRANSACTIONS, _ERRORS, _RECONNECTS, _TIME, _MEAN, _P95)]
-    done, errors, reconnects, seconds, mean, p95 = matches
-    if not (done and errors and reconnects and seconds and mean and p95):
+    matches = {key: re.search(f"^ *{pattern}", text, re.MULTILINE) for key, pattern in _REPORT.items()}
+    figures = {key: float(match[1]) for key, match in matches.items() if match}
+    if len(figures) < len(_REPORT):
         raise LabBroken("sysbench did not report to its end", text[-2000:])
     return SysbenchResult(
-        transactions=int(done[1]),
-        tps=float(done[2]),
-        seconds=float(seconds[1]),
-        mean_ms=float(mean[1]),
-        p95_ms=float(p95[1]),
-        errors=int(errors[1]),
-        reconnects=int(reconnects[1]),
+        transactions=int(figures["transactions"]),
+        tps=figures["tps"],
+        seconds=figures["seconds"],
+        mean_ms=figures["mean_ms"],
+        p95_ms=figures["p95_ms"],
+        errors=int(figures["errors"]),
+        reconnects=int(figures["reconnects"]),
         samples=samples(text),
     )
 

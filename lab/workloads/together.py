@@ -16,10 +16,10 @@ Jobs = Sequence[tuple[Host, FioJob]]
 
 @dataclass(frozen=True)
 class Together:
-    """What jobs did that ran at one time, each by its place among them.
+    """Results of jobs that ran at one time, each by its place among them.
 
-    failed: in words, those that have no result; everyone: all of them as fio itself sums them up, None where they ran
-    side by side, or one failed.
+    failed: reasons of those without a result; everyone: fio's own sum of all, None where they ran side by side or one
+    failed.
     """
 
     jobs: Jobs
@@ -43,13 +43,9 @@ class Together:
 def run(jobs: Jobs, *, timeout_s: float) -> Together:
     """Run each job on its host, all at one time, to the end of the last."""
     if len(jobs) > 1 and fioserver.serves([host for host, _ in jobs]):
-        return _by_server(jobs, timeout_s)
+        report = fioserver.run(jobs, timeout_s=timeout_s)
+        return Together(jobs, report.results, report.failed, report.everyone)
     return _side_by_side(jobs, timeout_s)
-
-
-def _by_server(jobs: Jobs, timeout_s: float) -> Together:
-    said = fioserver.run(jobs, timeout_s=timeout_s)
-    return Together(jobs, said.results, said.failed, said.everyone)
 
 
 def _side_by_side(jobs: Jobs, timeout_s: float) -> Together:

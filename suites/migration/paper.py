@@ -37,7 +37,7 @@ def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
     """
     reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
     figures = {figure.name: figure for figure in reference.figures}
-    published, rebuild = figures[procedure], figures[SWAP].rebuild
+    published, rebuild = figures[procedure], figures[SWAP].recovery
     if rebuild is None:
         raise LabBroken(f"{reference.name}: {SWAP} does not say what had to be copied", hint="mend the reference")
     share = moved_bytes / held_bytes

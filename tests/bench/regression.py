@@ -15,10 +15,10 @@ from rich.table import Table
 
 from cephlab.lab.base.home import default_home
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.lab.telemetry.compare import OSDS, compare, overall, settled
-from cephlab.lab.telemetry.demand import Role
+from cephlab.lab.telemetry.compare import compare, overall, settled
+from cephlab.lab.telemetry.demand import CPU, OSD_ROLES, Role
 from cephlab.lab.telemetry.demandfile import Batch, Measurement
-from cephlab.lab.telemetry.plan import cpu_cost
+from cephlab.lab.telemetry.plan import cost_of
 from cephlab.lab.telemetry.side_by_side import Starts, enough
 from tests.bench import trials
 from tests.bench.trials import Trial
@@ -82,7 +82,7 @@ def table(operation: str, found: Sequence[Trial]) -> Table:
 def steps(before: Measurement, after: Measurement) -> list[float]:
     """Logarithm of after / before of the OSDs' CPU beside the client's, start by start."""
     sides = [
-        [sum(cpu_cost(one.costs, role) for role in OSDS) / cpu_cost(one.costs, Role.CLIENT) for one in side.batches]
+        [cost_of(one.costs, OSD_ROLES, CPU) / cost_of(one.costs, (Role.CLIENT,), CPU) for one in side.batches]
         for side in (before, after)
     ]
     return [math.log(two / one) for one, two in zip(*sides, strict=True)]

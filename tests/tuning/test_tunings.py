@@ -60,7 +60,7 @@ def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
         ('[[settings]]\nkind = "sysctl"\nkey = "vm.x"\nvalue = 1\nsource = "s"\n', "settings.1.value: got 1"),
         ('[[settings]]\nkind = "sysctl"\nkey = "vm.x"\nsource = "s"\n', "value is missing"),
         ('[[settings]]\nkind = "sysctl"\nkey = "vm.x"\nvalue = "1"\n', "settings.1.source: missing"),
-        ('[[settings]]\nkind = "sysctl"\nkey = "vm.swappiness"\nvalue = "1"\nsource = "s"\n', "is set twice"),
+        ('[[settings]]\nkind = "sysctl"\nkey = "vm.swappiness"\nvalue = "1"\nsource = "s"\n', "more than once: sysctl"),
         ('[[settings]]\nkind = "sysctl"\nkey = "../etc"\nvalue = "1"\nsource = "s"\n', "is no sysctl"),
         ('[[settings]]\nkind = "sysfs"\nkey = "/sys/../etc/x"\nvalue = "1"\nsource = "s"\n', "is no sysfs"),
         ('[[settings]]\nkind = "sysfs"\nkey = "/etc/passwd"\nvalue = "1"\nsource = "s"\n', "is no sysfs"),

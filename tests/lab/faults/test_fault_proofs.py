@@ -22,7 +22,7 @@ from cephlab.lab.faults import Layout, inflict
 from cephlab.lab.faults import network as network_module
 from cephlab.lab.faults.copies import repaired
 from cephlab.lab.faults.daemons import decides, down, missed
-from cephlab.lab.faults.fault import Finding, look_for
+from cephlab.lab.faults.fault import Aftermath, look_for
 from cephlab.lab.faults.network import Partition
 from cephlab.lab.faults.nodes import KillNode
 from cephlab.lab.faults.processes import states, stopped
@@ -218,9 +218,9 @@ class Mended(Demo):
         yield b"content"
         self.said.append("removed")
 
-    def findings(self, _cluster: Cluster, before: bytes) -> Iterator[Finding]:
+    def aftermath(self, _cluster: Cluster, before: bytes) -> Iterator[Aftermath]:
         self.said.append(f"looked at {before!r}")
-        yield Finding("damage", self.left, [], of=1)
+        yield Aftermath("damage", self.left, [], of=1)
 
 
 @pytest.mark.parametrize(("left", "outcome"), [((), Outcome.PASS), (("1.0",), Outcome.FAIL)])

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.faults import FAULTS, Layout, Pace, Step, plan
+from cephlab.lab.faults import FAULTS, Layout, Pace, ThrashStep, plan
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.suites.resilience.soak import minutes
 
@@ -25,11 +25,11 @@ LAYOUT = Layout(
 )
 
 
-def steps(seed: int, count: int, domains: int = 1) -> list[Step]:
+def steps(seed: int, count: int, domains: int = 1) -> list[ThrashStep]:
     return list(islice(plan(LAYOUT, Random(seed), MENU, domains=domains), count))
 
 
-def struck(step: Step) -> list[frozenset[str]]:
+def struck(step: ThrashStep) -> list[frozenset[str]]:
     return [fault.nodes(LAYOUT) for fault in step.faults]
 
 

@@ -59,7 +59,7 @@ def test_all_threads_count_and_shared_counters_are_scaled(counters: Counters, tm
 
 def test_a_machine_without_counters_is_named(counters: Counters) -> None:
     counters.refuses = errno.ENOENT
-    assert obstacle(counters.open) == "the processor's counters are not to be had: No such file or directory"
+    assert obstacle(counters.open) == "the processor's counters are not available: No such file or directory"
 
 
 def test_counters_that_open_are_no_obstacle(counters: Counters) -> None:

@@ -20,7 +20,7 @@ from cephlab.lab.providers.host import HostProcess
 from cephlab.lab.providers.marks import TOKEN_VARIABLE
 from cephlab.lab.telemetry import account_program, accounting
 from cephlab.lab.telemetry.accountants import Account, Teller, There, known_by
-from cephlab.lab.telemetry.accounting import HERE, Units
+from cephlab.lab.telemetry.accounting import HERE, KernelUnits
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.meter import Meter, accounted_by, busy_elsewhere_s, require_metered, runs_here
 from cephlab.lab.telemetry.readings import spent
@@ -114,13 +114,13 @@ def test_what_a_host_is_asked_for_is_the_harnesss_own(teller: Teller) -> None:
 def test_a_process_that_ended_is_trouble_and_one_that_is_hidden_is_named(
     teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(LabBroken, match="n0 does not tell"):
+    with pytest.raises(LabBroken, match="what is spent on n0 cannot be read"):
         There(teller).read({Role.PRIMARY: (4_000_001,)})
     answer = b'{"error": "PermissionError: /proc/1/io", "own_s": 0.0}'
     channel = SimpleNamespace(ask=lambda _line, timeout_s: answer, alive=lambda: True, close=lambda: None)
     hidden = Teller(teller.host)
     monkeypatch.setattr(hidden, "_channel", channel)
-    with pytest.raises(Unavailable, match="not told to this user"):
+    with pytest.raises(Unavailable, match="this user may not read"):
         hidden.ask("read")
 
 
@@ -197,7 +197,7 @@ def test_roles_of_a_guest_share_what_its_machine_spent_here_by_the_guests_clocks
 
 
 def test_a_kernel_is_busy_once_however_many_hosts_share_it() -> None:
-    busy_s = accounting.busy_of("cpu  100 0 100 900 9 1 1 1 50 0", Units(0.01, 4096))
+    busy_s = accounting.busy_of("cpu  100 0 100 900 9 1 1 1 50 0", KernelUnits(0.01, 4096))
     assert busy_s == pytest.approx(2.03)
     accounts = [Account(0.0, {}, {}, busy_s, boot) for boot in ("a", "a", "b")]
     assert busy_elsewhere_s(accounts) == pytest.approx(2 * busy_s)

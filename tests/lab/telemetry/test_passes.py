@@ -24,7 +24,7 @@ from cephlab.lab.telemetry.passes import load_in_passes
 from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
 from cephlab.lab.telemetry.plan import LEAST_OBJECTS, SEQ, Plan
 from cephlab.lab.telemetry.readings import Reading
-from cephlab.lab.telemetry.reference import Pace, Reference
+from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 
@@ -79,7 +79,7 @@ def bench_on(primary: Primary) -> Bench:
     return Bench(
         cast("Cluster", cluster),
         cast("Meter", meter),
-        cast("Reference", SimpleNamespace(pace=lambda: Pace(0, {}))),
+        cast("Reference", SimpleNamespace(pace=lambda: ReferencePace(0, {}))),
         PLAN,
         cast("Clients", clients),
         lambda _line: None,
@@ -120,7 +120,7 @@ def test_its_clients_write_what_they_read_and_are_not_lent_programs() -> None:
     written, read = clients.job(0, "write", 16, 600.0), clients.job(0, SEQ, 16, 600.0)
     assert written.run == read.run
     assert "--max-objects" in written.arguments()
-    with pytest.raises(SpecError, match="do not run beside each other"):
+    with pytest.raises(SpecError, match="do not run side by side"):
         clients.lent({"client": cast("Host", host)})
     ended = CliRunner().invoke(app, ["measure", "--json", "--op", "seq:4M", "--size", "1G", "--beside", "same"])
     assert ended.exit_code == 2

@@ -95,7 +95,8 @@ def test_a_perf_dump_becomes_flat_and_workers_one() -> None:
 
 def test_device_requests_are_what_bluestore_issued() -> None:
     moved = counters.traffic(counters.flatten(DUMP))
-    assert (moved.writes, moved.sent_bytes, moved.received_bytes) == (4 + 2, 15, 1)
+    told = (Resource.DEVICE_WRITES, Resource.WIRE_SENT_BYTES, Resource.WIRE_RECEIVED_BYTES)
+    assert tuple(moved[resource] for resource in told) == (4 + 2, 15, 1)
 
 
 def test_only_changes_are_kept() -> None:

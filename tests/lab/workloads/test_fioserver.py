@@ -93,7 +93,7 @@ def test_one_that_says_nothing_or_has_an_error_failed_too() -> None:
     said = fioserver.parse(written(entry("one", "s0", 10), entry("one", "s2", 5, error=5)), 3)
     assert list(said.results) == [0]
     assert sorted(said.failed) == [1, 2]
-    assert said.failed[1] == "fio says nothing of it"
+    assert said.failed[1] == "fio gives no reason"
 
 
 @pytest.mark.parametrize("text", ["", "fio: connect: refused\n", '{\n "jobs": []}'])
