@@ -1,4 +1,4 @@
-"""Nodes and disks as JSON values, from which a later cephlab process finds a run's nodes again."""
+"""Nodes and disks as JSON, from which a later cephlab process finds a run's nodes again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cephlab.lab.spec.clusterspec import Disk, DiskClass, DiskLimits, Node
 
 
 def node_state(host: EngineHost) -> dict[str, Any]:
-    """A node and the disks that are in it now."""
+    """A node and its current disks."""
     return {
         "arch": host.arch.value,
         "address": host.address,

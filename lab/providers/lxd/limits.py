@@ -1,4 +1,4 @@
-"""A disk's ceilings as LXD spells them."""
+"""A disk's limits in LXD's spelling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cephlab.lab.spec.clusterspec import DiskLimits
 
 
 def options(limits: DiskLimits) -> dict[str, str]:
-    """Of a disk among an instance's devices; SpecError for both kinds in one direction, of which LXD knows one."""
+    """Options of a disk device. SpecError for operations and bytes in one direction: LXD limits only one of them."""
     settings = {}
     for direction in ("read", "write"):
         iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
