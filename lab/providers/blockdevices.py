@@ -60,5 +60,4 @@ class BlockDevices:
         ]
 
     def free_loops(self) -> int:
-        """How many loop devices are free now."""
         return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))

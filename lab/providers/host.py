@@ -12,21 +12,6 @@ from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.process import Result
 from cephlab.lab.spec.arch import Arch
 
-__all__ = [
-    "PRELOAD",
-    "Channel",
-    "Facts",
-    "Host",
-    "HostProcess",
-    "OwnKernel",
-    "Result",
-    "cpu_time_distortion",
-    "ended_within",
-    "has_own_kernel",
-    "lacks_aio",
-    "preloading",
-]
-
 PRELOAD = "LD_PRELOAD"
 """Environment variable. Hosts pass it to an emulated program and not to its emulator."""
 
@@ -65,7 +50,10 @@ class HostProcess(Protocol):
 
     def alive(self) -> bool: ...
     def exit_code(self) -> int | None: ...
-    def signal(self, number: signal.Signals) -> None: ...
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its children, unless it has ended."""
+        ...
+
     def wait(self, timeout_s: float) -> bool: ...
 
 

@@ -50,7 +50,8 @@ class LabNodes(Generic[H]):
         if node.name in self._hosts:
             raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
 
-    def refuse_address(self, node: Node, address: str) -> None:
-        """SpecError when a running machine has the address."""
+    def refuse_at(self, node: Node, address: str) -> None:
+        """As `refuse`, and SpecError when a running machine has the address."""
+        self.refuse(node)
         if any(host.address == address and host.up() for host in self._hosts.values()):
             raise SpecError(f"{node.name} cannot have {address}", "a running machine has it", "switch that one off")

@@ -301,7 +301,6 @@ class AgentProcess:
         return self._code
 
     def signal(self, number: Signals) -> None:
-        """Send a signal to it and its children, unless it has ended."""
         if self.alive():
             self._host.ask("signal", pid=self._ref["pid"], birth=self._ref["birth"], number=int(number))
 

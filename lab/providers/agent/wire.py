@@ -53,7 +53,6 @@ class Link:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def request(self, operation: str, timeout_s: float, **arguments: Any) -> Any:
-        """Ask, and return the answer."""
         self.begin(operation, timeout_s, **arguments)
         return self.answer(operation)
 

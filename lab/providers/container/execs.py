@@ -36,13 +36,13 @@ def create(container: ContainerRef, command: NodeCommand, *, stdin: bool) -> str
     """Make an exec without starting it; LabBroken when the node is down."""
     directory = str(command.cwd) if command.cwd else None
     try:
-        with engine_errors(f"preparing {command.program} on {container.node}"):
+        with engine_errors(f"preparing {command.argv[0]} on {container.node}"):
             answer: dict[str, Any] = container.client.api.exec_create(
                 container.name, list(command.argv), environment=dict(command.env), stdin=stdin, workdir=directory
             )
     except LabBroken as error:
         if isinstance(error.__cause__, docker.errors.APIError) and error.__cause__.status_code in {404, 409}:
-            raise LabBroken(f"{container.node} is down", f"{command.program} was not run: {error.detail}") from error
+            raise LabBroken(f"{container.node} is down", f"{command.argv[0]} was not run: {error.detail}") from error
         raise
     return str(answer["Id"])
 

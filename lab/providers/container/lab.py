@@ -50,7 +50,6 @@ class ContainerLab(EngineLab[ContainerHost]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the existing nodes of a state."""
         for name, known in state["nodes"].items():
             host = self._open(node_from(name, known), str(known["address"]))
             host.devices.update({d: Path(raw["device"]) for d, raw in known["disks"].items() if raw["device"]})
@@ -60,8 +59,7 @@ class ContainerLab(EngineLab[ContainerHost]):
         return image.name, image.digests
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        self.refuse(node)
-        self.refuse_address(node, address)
+        self.refuse_at(node, address)
         host = self._open(node, address)
         self._raise_with_disks(host)
         return host

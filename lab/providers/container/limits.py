@@ -39,8 +39,7 @@ def machine_options(node: Node) -> dict[str, Any]:
 def process_options(*, podman_as_root: bool) -> dict[str, Any]:
     """Limits on open files and processes, in the docker library's names: this machine's own for Podman as root.
 
-    Podman raises both for every container, which the kernel refuses to a root without CAP_SYS_RESOURCE. Other engines
-    pass on their own limits.
+    Podman raises both for each container, which the kernel refuses without CAP_SYS_RESOURCE. Others pass on their own.
     """
     if not podman_as_root:
         return {}
@@ -77,11 +76,7 @@ def disk_options(limits: Mapping[Path, DiskLimits]) -> dict[str, Any]:
 
 
 def wants_loops(disks: Iterable[Disk]) -> bool:
-    """Whether each limited disk of a node needs a loop device.
-
-    The engine limits a container per block device. A single limited disk can be tied to the device below all volumes;
-    several limited disks need a device each.
-    """
+    """Whether each limited disk needs a loop device: limits are per block device, and all volumes share one."""
     return len(limited(disks)) > 1
 
 

@@ -72,7 +72,7 @@ def spawn(container: ContainerRef, command: NodeCommand, log: PurePosixPath) -> 
     """Start a daemon whose outputs are appended to `log`."""
     token = new_token()
     exec_id = execs.create(container, command.marked(token).under(_SCRIPT, str(log)), stdin=False)
-    _start(container, exec_id, command.program)
+    _start(container, exec_id, command.argv[0])
     known = {"container": container.name, "exec": exec_id, "token": token}
     return ContainerProcess(container, known | seen_as(execs.here(container, exec_id)))
 

@@ -39,9 +39,6 @@ def capabilities(engine: Engine) -> frozenset[Capability]:
     return frozenset(able)
 
 
-# Network
-
-
 def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
     """Put a token bucket on the container's interface; None removes it."""
     if bytes_s is None:
@@ -60,9 +57,6 @@ def _tc(host: ContainerHost, *arguments: str) -> str:
     return process.run(("nsenter", "--net", "--target", str(host.first_process()), "--", "tc", *arguments)).stdout
 
 
-# Disks
-
-
 def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
     """Limit the block device below the container's volumes; None restores the limits of the spec."""
     device = BlockDevices().below(host.engine.root_directory)
@@ -76,9 +70,6 @@ def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
             group.write("io.max", f"{numbers} {name}={'max' if rate is None else rate}")
         else:
             group.write(_FILES_V1[field], f"{numbers} {_UNLIMITED if rate is None else rate}")
-
-
-# Memory
 
 
 def memory_used(host: ContainerHost) -> int:

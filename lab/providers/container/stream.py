@@ -59,7 +59,6 @@ class MultiplexedStream:
         return True
 
     def end_input(self) -> None:
-        """Close the command's standard input; its outputs stay open."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 

@@ -18,10 +18,6 @@ class NodeCommand:
     cwd: PurePosixPath | None = None
     stdin: bytes = b""
 
-    @property
-    def program(self) -> str:
-        return self.argv[0]
-
     def marked(self, token: str) -> NodeCommand:
         """The same, with a mark in the environment of every process that it starts."""
         return replace(self, env={**self.env, TOKEN_VARIABLE: token})

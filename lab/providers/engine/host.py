@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
@@ -26,6 +26,8 @@ class EngineHost(ABC):
     node: Node
     address: str
     disks: dict[str, Disk]
+    directory: ClassVar = places.NODE_DIRECTORY
+    root: ClassVar = PurePosixPath("/")
 
     # What each engine does in its own way.
 
@@ -65,14 +67,6 @@ class EngineHost(ABC):
     @property
     def arch(self) -> Arch:
         return self.node.arch
-
-    @property
-    def directory(self) -> PurePosixPath:
-        return places.NODE_DIRECTORY
-
-    @property
-    def root(self) -> PurePosixPath:
-        return PurePosixPath("/")
 
     def run(
         self,

@@ -48,7 +48,6 @@ class EngineProcess(ABC):
         """Signal it by its mark, from inside the node."""
 
     def signal(self, number: Signals) -> None:
-        """Send a signal to it and its children, unless it has ended."""
         if not self.alive() or (self._here is not None and self.signal_here(self._here, number)):
             return
         try:

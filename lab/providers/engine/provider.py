@@ -29,15 +29,9 @@ class EngineProvider(ABC, Generic[E, L]):
 
     # What each engine does in its own way. usual: what such an engine can do, as far as is known without one.
 
+    name: str
+    cost: int
     usual: frozenset[Capability]
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def cost(self) -> int: ...
 
     @abstractmethod
     def capabilities_of(self, engine: E) -> frozenset[Capability]: ...
@@ -111,7 +105,10 @@ class EngineProvider(ABC, Generic[E, L]):
             yield self.raise_nodes(engine, spec, images, run, progress)
         except BaseException as error:
             if not run.kept:
-                self._remove_after(error, engine, run)
+                try:
+                    self._remove(engine, run)
+                except LabError as also:
+                    error.add_note(f"and cleaning up: {also}")
             raise
         if not run.kept:
             self._remove(engine, run)
@@ -130,13 +127,6 @@ class EngineProvider(ABC, Generic[E, L]):
             self.removal(engine, run.home, run.id).everything()
         finally:
             self.hang_up(engine)
-
-    def _remove_after(self, error: BaseException, engine: E, run: Run) -> None:
-        """Clean up after an error. What goes wrong here becomes a note of that error."""
-        try:
-            self._remove(engine, run)
-        except LabError as also:
-            error.add_note(f"and cleaning up: {also}")
 
     def leftovers(self, home: Home) -> frozenset[RunId]:
         try:

@@ -12,7 +12,6 @@ from typing import Any
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError
-from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, remove_tree, write_json
 from cephlab.lab.providers.agent.host import AgentAccess
 from cephlab.lab.providers.agent.wire import PORT, READY
@@ -65,7 +64,6 @@ class GuestLab(LabNodes[GuestHost]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the existing nodes of a state."""
         for name, known in state["nodes"].items():
             disks = tuple(Disk(disk, size_bytes=1) for disk in known["slots"])
             given = {key: known[key] for key in ("cores", "memory_bytes", "page_bytes") if key in known}
@@ -80,7 +78,6 @@ class GuestLab(LabNodes[GuestHost]):
         return self.add_nodes([node])[0]
 
     def add_nodes(self, wanted: Sequence[Node]) -> list[GuestHost]:
-        """Raise several machines at once, with their disks."""
         for node in wanted:
             self.refuse(node)
         guests = []
@@ -92,8 +89,7 @@ class GuestLab(LabNodes[GuestHost]):
         return guests
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        self.refuse(node)
-        self.refuse_address(node, address)
+        self.refuse_at(node, address)
         guest = self._open(node, self._free_index(), address)
         self._raise_new(guest)
         return guest
@@ -102,7 +98,6 @@ class GuestLab(LabNodes[GuestHost]):
         return max((guest.index for guest in self._hosts.values()), default=-1) + 1
 
     def refuse(self, node: Node) -> None:
-        """SpecError or LabBroken for a node that this lab cannot raise."""
         super().refuse(node)
         if Make(node.arch) not in self._parts:
             raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(map(str, self._parts))}")
@@ -157,7 +152,6 @@ class GuestLab(LabNodes[GuestHost]):
         return self._run.directory / "disks" / name
 
     def _boot(self, guest: GuestHost) -> None:
-        """Start the machine and wait for its agent."""
         order = self._order(guest)
         order.console.unlink(missing_ok=True)
         guest.process = self._of(guest).start(order)
@@ -309,14 +303,10 @@ class GuestLab(LabNodes[GuestHost]):
             raise CleanupFailed(errors)
 
 
-def subnets_taken(home: Home) -> list[str]:
-    """Subnets that runs of this home have claimed."""
-    return [path.name.removeprefix("guests-").replace("_", "/") for path in home.runs.glob("*/guests-*_*")]
-
-
 def claim_subnet(run: Run) -> str:
-    """Claim a subnet for a run with a file. Call it under a lock."""
-    subnet = network.free_subnet(subnets_taken(run.home))
+    """Claim a subnet that no run of this home has, with a file. Call it under a lock."""
+    claims = run.home.runs.glob("*/guests-*_*")
+    subnet = network.free_subnet([path.name.removeprefix("guests-").replace("_", "/") for path in claims])
     (run.directory / f"guests-{subnet.replace('/', '_')}").touch()
     return subnet
 

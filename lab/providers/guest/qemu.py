@@ -91,14 +91,8 @@ class QemuHypervisor:
         if self.emulated(boot.arch):
             accel, words = ["-accel", "tcg,thread=multi", "-cpu", CPU[boot.arch]], [_HURRY, *words]
         argv = [program(boot.arch), "-M", BOARD[boot.arch], *accel, *_BARE]
-        argv += [
-            "-smp",
-            str(boot.cores),
-            "-m",
-            f"{boot.memory_bytes >> 20}M",
-            "-qmp",
-            f"unix:{_SOCKET},server=on,wait=off",
-        ]
+        argv += ["-smp", str(boot.cores), "-m", f"{boot.memory_bytes >> 20}M"]
+        argv += ["-qmp", f"unix:{_SOCKET},server=on,wait=off"]
         argv += ["-kernel", str(boot.executable), "-initrd", str(boot.initramfs)]
         argv += ["-append", f"console={CONSOLE[boot.arch]} quiet panic=-1 {' '.join(words)}"]
         for slot, (path, writable) in enumerate(boot.fixed):

@@ -147,7 +147,6 @@ class LocalHost:
         return self.base.is_dir() and not self.down_file.exists()
 
     def processes(self) -> list[LocalProcess]:
-        """The node's running processes."""
         return process.find_marked({NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)})
 
     def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:

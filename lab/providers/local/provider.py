@@ -70,7 +70,7 @@ class LocalLab(LabNodes[LocalHost]):
         return self._add(node, f"{_SUBNET}.{self.subnet}.{len(self._hosts) + 1}")
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        self.refuse_address(node, address)
+        self.refuse_at(node, address)
         return self._add(node, address)
 
     def _add(self, node: Node, address: str) -> Host:

@@ -16,8 +16,8 @@ from cephlab.lab.providers.engine import places
 from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.images import Export, exporter
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, limits, placement
-from cephlab.lab.providers.lxd.kind import Supply
+from cephlab.lab.providers.lxd import execs, imported, placement
+from cephlab.lab.providers.lxd.kind import Supply, disk_limits
 from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
@@ -81,7 +81,7 @@ class Containers:
         for node in spec.nodes:
             bounded = limited(node.disks)
             for disk in bounded:
-                limits.options(disk.limits)
+                disk_limits(disk.limits)
             if len(bounded) > 1:
                 raise Unavailable(
                     f"{node.name} has {len(bounded)} disks with limits",
@@ -130,7 +130,7 @@ class Containers:
             "source": disk.name,
             "path": str(places.disk_directory(disk.name)),
         }
-        return device | limits.options(disk.limits)
+        return device | disk_limits(disk.limits)
 
     def facts(self, instance: InstanceRef, node: Node) -> Facts:
         resources = instance.server.resources()

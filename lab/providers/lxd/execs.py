@@ -54,11 +54,11 @@ def begin(instance: InstanceRef, command: NodeCommand, mode: ExecMode) -> Exec:
         "cwd": str(command.cwd) if command.cwd else "",
     }
     try:
-        with lxd_errors(f"starting {command.program} on {instance.node}"):
+        with lxd_errors(f"starting {command.argv[0]} on {instance.node}"):
             operation = instance.api["exec"].post(json=request).json()["metadata"]
     except LabBroken as error:
         if status_of(error) in {400, 404}:
-            raise LabBroken(f"{instance.node} is down", f"{command.program} was not run: {error.detail}") from error
+            raise LabBroken(f"{instance.node} is down", f"{command.argv[0]} was not run: {error.detail}") from error
         raise
     return Exec(str(operation["id"]), dict((operation.get("metadata") or {}).get("fds") or {}))
 
@@ -141,7 +141,7 @@ def _run(instance: InstanceRef, command: NodeCommand, wrapped: NodeCommand, time
         raise CommandTimedOut(command.argv, timeout_s, _text(stdout), _text(stderr), instance.node)
     code, (stdout, stderr) = code_of(end), _outputs(instance, end, started)
     if code is None:
-        raise LabBroken(f"{instance.node} went down while {command.program} ran", _text(stderr))
+        raise LabBroken(f"{instance.node} went down while {command.argv[0]} ran", _text(stderr))
     return Result(tuple(command.argv), code, stdout, stderr)
 
 
@@ -163,7 +163,6 @@ def ended(instance: InstanceRef, operation: str, deadline: clock.Deadline) -> di
 
 
 def _outputs(instance: InstanceRef, end: Mapping[str, Any], started: Exec) -> tuple[bytes, bytes]:
-    """Fetch and delete both outputs of a command."""
     named = (end.get("metadata") or {}).get("output") or {}
     paths = [str(named.get(number) or "") for number in ("1", "2")]
     if not all(paths):  # the command was killed and LXD has not noticed yet; the files exist from the start

@@ -7,7 +7,6 @@ import json
 import logging
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,7 +39,9 @@ def ensure(server: Server, image: Image, export: Export) -> str:
     refuse_reference(image)
 
     def upload() -> None:
-        with _as_of(server.arch, archive := export(image)) as content:
+        archive = export(image)
+        with archive.open("rb") as whole:
+            content = whole if server.arch is host_arch() else _relabelled(server.arch, archive, whole)
             _post(server, archive.parent.parent.name, content, "application/octet-stream")
 
     return _ensure(server, image, {_KEY: image.key}, CONTAINER, upload)
@@ -108,18 +109,8 @@ def _parts(boundary: str, parts: Mapping[str, bytes | Path]) -> Iterator[bytes]:
     yield f"--{boundary}--\r\n".encode()
 
 
-@contextmanager
-def _as_of(arch: Arch, archive: Path) -> Iterator[Any]:
-    """The archive's content, labelled with the architecture of the machine that it goes to."""
-    with archive.open("rb") as whole:
-        if arch is host_arch():
-            yield whole
-        else:
-            yield _relabelled(arch, archive, whole)
-
-
 def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
-    """The archive with a changed metadata.yaml, its first member."""
+    """The archive, labelled with another architecture in metadata.yaml, its first member."""
     with tarfile.open(archive) as opened:
         first, second = opened.next(), opened.next()
         content = opened.extractfile(first) if first is not None and first.name == "metadata.yaml" else None

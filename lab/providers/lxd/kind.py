@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.providers.base import Images, Progress
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, DiskLimits, Node
 
 Fingerprints = Mapping[tuple[str, Arch], str]
 """(URL of a machine, architecture) -> the image there."""
@@ -55,10 +55,7 @@ class InstanceKind(Protocol):
         """Import the images on every machine that may need them."""
         ...
 
-    def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
-        """An instance's configuration, including limits."""
-        ...
-
+    def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]: ...
     def volume(self, disk: Disk) -> dict[str, Any]:
         """What to ask LXD for to make a disk's volume."""
         ...
@@ -76,3 +73,21 @@ class InstanceKind(Protocol):
     def settle(self, instance: InstanceRef, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
         """Do what remains inside an instance after it was started, or after its disks changed."""
         ...
+
+
+def disk_limits(limits: DiskLimits) -> dict[str, str]:
+    """Options of a disk device. SpecError for operations and bytes in one direction: LXD limits only one of them."""
+    settings = {}
+    for direction in ("read", "write"):
+        iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
+        if iops is not None and rate is not None:
+            raise SpecError(
+                f"LXD limits {direction}s either in number or in bytes",
+                f"{direction}_iops is {iops}, {direction}_bytes_s is {rate}",
+                "leave one of them out, or use --lab container",
+            )
+        if iops is not None:
+            settings[f"limits.{direction}"] = f"{iops}iops"
+        elif rate is not None:
+            settings[f"limits.{direction}"] = f"{rate}B"
+    return settings

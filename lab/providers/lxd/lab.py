@@ -43,11 +43,12 @@ class LxdLab(EngineLab[LxdHost]):
             "subnet": str(self._subnet),
             "emulated": sorted(arch.value for arch in self._emulated),
             "images": [[url, arch.value, image] for (url, arch), image in self._fingerprints.items()],
-            "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
+            "nodes": {
+                name: {"server": host.server.address.url, **node_state(host)} for name, host in self._hosts.items()
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the existing nodes of a state."""
         servers = {server.address.url: server for server in self._servers}
         for name, known in state["nodes"].items():
             self._open(node_from(name, known), str(known["address"]), servers[known["server"]])
@@ -63,8 +64,7 @@ class LxdLab(EngineLab[LxdHost]):
         return capacities
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        self.refuse(node)
-        self.refuse_address(node, address)
+        self.refuse_at(node, address)
         for host in self._hosts.values():
             if host.address == address:
                 nodes.unwire(host)  # LXD refuses a hardware address that another interface has, even a stopped one
@@ -144,7 +144,3 @@ class LxdLab(EngineLab[LxdHost]):
         finally:
             for server in self._servers:
                 server.close()
-
-
-def _node_state(host: LxdHost) -> dict[str, Any]:
-    return {"server": host.server.address.url, **node_state(host)}

@@ -21,8 +21,8 @@ from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.guest.machine import Parts
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, limits, machineimage, names, placement
-from cephlab.lab.providers.lxd.kind import Supply
+from cephlab.lab.providers.lxd import execs, imported, machineimage, names, placement
+from cephlab.lab.providers.lxd.kind import Supply, disk_limits
 from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef, Server
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -110,7 +110,7 @@ class VirtualMachines:
         placement.place(spec.nodes, [ServerCapacity(server.address.url, server.arch, 0) for server in servers])
         for node in spec.nodes:
             for disk in node.disks:
-                limits.options(disk.limits)
+                disk_limits(disk.limits)
 
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
@@ -146,7 +146,7 @@ class VirtualMachines:
         return names.machine_device(disk)
 
     def device(self, server: Server, disk: Disk) -> dict[str, str]:
-        return {"type": "disk", "pool": server.pool, "source": disk.name, **limits.options(disk.limits)}
+        return {"type": "disk", "pool": server.pool, "source": disk.name, **disk_limits(disk.limits)}
 
     def facts(self, instance: InstanceRef, node: Node) -> Facts:
         """Read inside the machine."""

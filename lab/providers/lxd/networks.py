@@ -25,7 +25,11 @@ def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
 
     def make(subnet: ipaddress.IPv4Network) -> None:
         try:
-            _make(servers[0], run_id, home, _gateway(subnet) | _tunnels_of_hub(servers))
+            # A star around the first machine. With a tunnel between every two machines, packets would loop.
+            config = _gateway(subnet)
+            for number, server in enumerate(servers[1:], start=1):
+                config |= _tunnel(number, servers[0], server)
+            _make(servers[0], run_id, home, config)
         except LabBroken as error:
             if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
                 raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
@@ -51,14 +55,6 @@ def _make(server: Server, run_id: str, home: Home, config: dict[str, str]) -> No
     request = {"name": names.bridge_name(run_id), "type": "bridge", "config": wanted}
     with lxd_errors(f"making network {names.bridge_name(run_id)} for {run_id}"):
         server.api().networks.post(json=request)
-
-
-def _tunnels_of_hub(servers: Sequence[Server]) -> dict[str, str]:
-    """A star around the first machine. With a tunnel between every two machines, packets would loop."""
-    tunnels: dict[str, str] = {}
-    for number, server in enumerate(servers[1:], start=1):
-        tunnels |= _tunnel(number, servers[0], server)
-    return tunnels
 
 
 def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:

@@ -40,13 +40,15 @@ def make(host: LxdHost, run_id: str, fingerprint: str, prefix: int) -> None:
     for disk in host.disks.values():
         with lxd_errors(f"making volume {disk.name}"):
             volumes.post(json=host.kind.volume(disk))
+    interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
+    own = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
     request: dict[str, Any] = {
         "name": host.instance,
         "type": host.kind.type,
         "architecture": host.server.arch.value,
         "profiles": [],
         "source": {"type": "image", "fingerprint": fingerprint},
-        "config": _config(host, run_id, prefix),
+        "config": own | host.kind.settings(host.server, host.node, interface),
         "devices": _devices(host, names.bridge_name(run_id)),
     }
     doing = f"making {host.name}"
@@ -108,13 +110,6 @@ def resettle(host: LxdHost) -> None:
     """Let a running machine find its disks again. Containers see mounted volumes by themselves."""
     if host.kind.own_kernel and host.up():
         _settle(host)
-
-
-def _config(host: LxdHost, run_id: str, prefix: int) -> dict[str, str]:
-    """LXD's settings of the instance."""
-    interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
-    own = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
-    return own | host.kind.settings(host.server, host.node, interface)
 
 
 def _devices(host: LxdHost, bridge: str) -> dict[str, dict[str, str]]:

@@ -27,15 +27,7 @@ class LxdProvider(EngineProvider[list[Server], LxdLab]):
     def __init__(self, kind: InstanceKind | None = None, find: Callable[[], list[Server]] = find_servers) -> None:
         super().__init__(find, "LXD")
         self._kind = kind or Containers()
-        self.usual = self._kind.usual
-
-    @property
-    def name(self) -> str:
-        return self._kind.name
-
-    @property
-    def cost(self) -> int:
-        return self._kind.cost
+        self.name, self.cost, self.usual = self._kind.name, self._kind.cost, self._kind.usual
 
     def capabilities_of(self, engine: list[Server]) -> frozenset[Capability]:
         return self._kind.capabilities(engine)

@@ -7,7 +7,7 @@ import platform
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -97,13 +97,11 @@ def address_of(url: str) -> Address:
 def find_servers(environment: Mapping[str, str] = os.environ) -> list[Server]:
     """The LXD of every machine to use, in the given order; Unavailable when any of them does not answer."""
     servers: list[Server] = []
-    try:
+    with ExitStack() as after_failure:
         for address in addresses(environment):
-            servers.append(connect(address))  # noqa: PERF401 those connected before a failure are closed
-    except BaseException:
-        for server in servers:
-            server.close()
-        raise
+            servers.append(connect(address))
+            after_failure.callback(servers[-1].close)
+        after_failure.pop_all()
     return servers
 
 
@@ -198,7 +196,6 @@ class Server:
         return self.wait_for(doing, str(answer["operation"]).rpartition("/")[2].partition("?")[0])
 
     def wait_for(self, doing: str, operation: str) -> dict[str, Any]:
-        """Wait for an operation by its id."""
         with lxd_errors(doing):
             ended = self.api().operations[operation].wait.get().json()["metadata"]
         if ended["status_code"] != _SUCCESS:
@@ -288,7 +285,6 @@ class InstanceRef:
 
     @property
     def sees_processes(self) -> bool:
-        """Whether its processes can be found from here."""
         return self.server.sees_processes and not self.own_kernel
 
     @property

@@ -30,7 +30,6 @@ class ExecWebsockets:
             raise
 
     def output(self) -> Iterator[bytes]:
-        """Pieces of standard output until it or the connection is closed."""
         while True:
             try:
                 kind, data = self._sockets["1"].recv_data()
@@ -50,7 +49,6 @@ class ExecWebsockets:
         return True
 
     def end_input(self) -> None:
-        """Close the command's standard input; its outputs stay open."""
         with suppress(websocket.WebSocketException, OSError):
             self._sockets["0"].send("")
 

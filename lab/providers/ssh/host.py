@@ -49,16 +49,13 @@ class SshHost(AgentHost):
             access=AgentAccess(lambda: connection.socket_to(self._socket), running),
         )
         self.connection = connection
+        self._socket = str(self.directory / _SOCKET)
         self.mark = mark
         self.disks = {disk: self.directory / "disks" / disk for disk in disks}
 
     @property
     def machine(self) -> Machine:
         return self.connection.machine
-
-    @property
-    def _socket(self) -> str:
-        return str(self.directory / _SOCKET)
 
     def begin(self, *, again: bool = False) -> None:
         """Start the agent in its folder, which must be new unless `again`."""
@@ -81,7 +78,6 @@ class SshHost(AgentHost):
             )
 
     def make_disk(self, name: str, size_bytes: int) -> None:
-        """Make a sparse file as a disk."""
         path = self.directory / "disks" / name
         self.make_directory(path.parent)
         self.run(("truncate", "--size", str(size_bytes), str(path)))

@@ -40,11 +40,13 @@ class SshLab(LabNodes[SshHost]):
     def state(self) -> dict[str, Any]:
         return {
             "machines": [machine_to_json(machine) for machine in self._machines],
-            "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
+            "nodes": {
+                name: {"machine": machine_to_json(host.machine), "disks": sorted(host.disks)}
+                for name, host in self._hosts.items()
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the existing nodes of a state."""
         for name, known in state["nodes"].items():
             self._open(name, machine_from_json(known["machine"]), known["disks"])
 
@@ -91,7 +93,6 @@ class SshLab(LabNodes[SshHost]):
         return machine
 
     def _claiming(self) -> filelock.BaseFileLock:
-        """The lock for choosing machines."""
         return filelock.FileLock(self.run.directory.parent / ".machines.lock")
 
     def _taken(self) -> set[str]:
@@ -218,7 +219,3 @@ def mark(home: Home, run_id: str, node: str) -> str:
 def marks(home: Home, run_id: str) -> dict[str, str]:
     """In the environment of every ssh process of a run on this machine."""
     return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}
-
-
-def _node_state(host: SshHost) -> dict[str, Any]:
-    return {"machine": machine_to_json(host.machine), "disks": sorted(host.disks)}

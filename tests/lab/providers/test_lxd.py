@@ -12,8 +12,9 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.lxd import LxdProvider, files, imported, limits, names, placement
+from cephlab.lab.providers.lxd import LxdProvider, files, imported, names, placement
 from cephlab.lab.providers.lxd.host import LxdHost
+from cephlab.lab.providers.lxd.kind import disk_limits
 from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.removal import InstanceRemoval, runs_present
 from cephlab.lab.providers.lxd.server import InstanceRef, Server, addresses, connect, find_servers
@@ -178,12 +179,12 @@ def test_a_networks_name_leaves_room_for_that_of_a_tunnel() -> None:
 
 
 def test_disk_limits_in_lxds_spelling() -> None:
-    assert limits.options(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
+    assert disk_limits(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
         "limits.write": "300iops",
         "limits.read": "5242880B",
     }
     with pytest.raises(SpecError, match="either in number or in bytes"):
-        limits.options(DiskLimits(read_iops=1, read_bytes_s=1))
+        disk_limits(DiskLimits(read_iops=1, read_bytes_s=1))
 
 
 def test_two_limited_disks_on_a_node_are_refused_before_anything_starts(endpoint: str) -> None:

@@ -19,7 +19,7 @@ from frames import CHUNK, answer, receive, send
 from programs import CHILDREN, Program, end_session
 
 DISKS = "/dev/cephlab"
-FOUND_S = 10.0
+PATIENCE_S = 10.0
 LOCK_NOW = 1  # MCL_CURRENT
 
 
@@ -84,15 +84,26 @@ def op_signal(request):
 
 def op_end(request):
     """Kill a program with its children and wait until all of them have ended."""
-    deadline = time.monotonic() + FOUND_S
     end_session(request["pid"])
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(request["pid"], 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.002)
-    raise TimeoutError("a program does not die")
+    wait_for(lambda: not group_exists(request["pid"]), TimeoutError("a program does not die"))
+
+
+def wait_for(probe, too_late):
+    """Poll until `probe` returns something true, and return that; raise `too_late` otherwise."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := probe()):
+        if time.monotonic() > deadline:
+            raise too_late
+        time.sleep(0.005)
+    return value
+
+
+def group_exists(pid):
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def op_exists(request):
@@ -109,31 +120,18 @@ def op_disks(request):
     for name in os.listdir(DISKS):
         os.unlink(f"{DISKS}/{name}")
     for name, place in request["disks"].items():
-        os.symlink(f"/dev/{device_at(place, time.monotonic() + FOUND_S)}", f"{DISKS}/{name}")
+        paths = wait_for(lambda place=place: devices_at(place), FileNotFoundError(2, "no such disk", place))
+        os.symlink(f"/dev/{os.path.basename(paths[0])}", f"{DISKS}/{name}")
 
 
-def device_at(place, deadline):
+def devices_at(place):
     kind, _, number = place.partition(" ")
-    while True:
-        paths = glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
-        if paths:
-            return os.path.basename(paths[0])
-        if time.monotonic() > deadline:
-            raise FileNotFoundError(2, "no such disk", place)
-        time.sleep(0.01)
+    return glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
 
 
 def op_absent(request):
-    """Wait until a removed disk is gone."""
-    deadline = time.monotonic() + FOUND_S
-    while True:
-        try:
-            device_at(request["place"], 0)
-        except FileNotFoundError:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{request['place']} does not go away")
-        time.sleep(0.01)
+    place = request["place"]
+    wait_for(lambda: not devices_at(place), TimeoutError(f"{place} does not go away"))
 
 
 OPERATIONS = {
