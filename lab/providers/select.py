@@ -101,7 +101,7 @@ def choose(
             raise reason
         return Choice(chosen, f"{name}: asked for")
     refused: list[str] = []
-    for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
+    for candidate in sorted((make() for make in providers.values()), key=lambda each: each.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""

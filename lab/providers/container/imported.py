@@ -64,7 +64,7 @@ def ensure(engine: Engine, image: Image, export: Export, progress: Progress = un
 
 def forget(engine: Engine, image: Image) -> list[str]:
     """Remove the unused copies of an image of ours from the engine; says in words what happened to each copy."""
-    said = []
+    outcomes = []
     for key, name in _ours(engine):
         if key == image.key and _is_named(name, tag(image)):
             try:
@@ -73,10 +73,10 @@ def forget(engine: Engine, image: Image) -> list[str]:
             except LabBroken as error:
                 if getattr(error.__cause__, "status_code", None) != _CONFLICT:
                     raise
-                said.append(f"{name} stays in the engine: a container of another run uses it")
+                outcomes.append(f"{name} stays in the engine: a container of another run uses it")
             else:
-                said.append(f"removed {name} from the engine")
-    return said
+                outcomes.append(f"removed {name} from the engine")
+    return outcomes
 
 
 def others(engine: Engine, keys: Collection[str]) -> list[str]:
@@ -132,7 +132,7 @@ def _pull(engine: Engine, reference: str, arch: Arch) -> list[str]:
     repository, tag = parse_repository_tag(reference)
     if digest_of(reference) is not None:
         _make_room(engine, reference)
-    said = None
+    digest = None
     try:
         lines = engine.client.api.pull(
             repository, tag=tag or "latest", platform=f"linux/{arch.debian}", stream=True, decode=True
@@ -140,29 +140,29 @@ def _pull(engine: Engine, reference: str, arch: Arch) -> list[str]:
         for line in lines:
             if "error" in line:
                 raise docker.errors.DockerException(str(line["error"]))
-            said = _DIGEST_LINE.fullmatch(str(line.get("status", ""))) or said
+            digest = _DIGEST_LINE.fullmatch(str(line.get("status", ""))) or digest
     except docker.errors.DockerException as error:
         raise Unavailable(
             f"the image {reference} is not in the engine for {arch} and cannot be pulled",
             str(error),
-            "check the name and that this machine reaches the registry, `docker load` it, or leave --image out",
+            "check the name and that the engine reaches its registry, `docker load` it, or leave --image out",
         ) from error
-    got = _arch_of(engine, reference)
-    if got != arch.debian:
+    pulled_arch = _arch_of(engine, reference)
+    if pulled_arch != arch.debian:
         raise LabBroken(
             f"{reference} is not for {arch}",
-            f"asked for {arch.debian}, got {got}",
+            f"asked for {arch.debian}, got {pulled_arch}",
             "name an image, or a list of images, that has every architecture of the cluster",
         )
-    return [f"{repository}@{said[1]}"] if said else []
+    return [f"{repository}@{digest[1]}"] if digest else []
 
 
 def _make_room(engine: Engine, reference: str) -> None:
     """Take the digest from the image of another architecture, which stays under a tag: Docker gives it to one only."""
-    held = _arch_of(engine, reference)
-    if held is not None and engine.kind == "docker":
+    other = _arch_of(engine, reference)
+    if other is not None and engine.kind == "docker":
         with engine_errors(f"making room for {reference}"):
-            engine.client.api.tag(reference, f"cephlab/pulled-{held}", str(digest_of(reference))[7:19], force=True)
+            engine.client.api.tag(reference, f"cephlab/pulled-{other}", str(digest_of(reference))[7:19], force=True)
             engine.client.api.remove_image(reference)
 
 

@@ -172,7 +172,6 @@ class ContainerLab(EngineLab[ContainerHost]):
             self._engine.client.api.disconnect_container_from_network(host.container, names.network_name(self._run.id))
 
     def connect(self, name: str) -> None:
-        """Put a disconnected node back on the network, under its address."""
         host = self.host(name)
         with engine_errors(f"connecting {name}"):
             self._engine.client.api.connect_container_to_network(

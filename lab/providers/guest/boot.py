@@ -99,13 +99,13 @@ def packed(
     It is not compressed, because an emulated guest unpacks it more slowly than this machine reads it.
     """
     loaded = kernel.load_order(tuple(modules))
-    held = {
+    packed_files = {
         **files,
         "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
         "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
         **{f"modules/{name}": (content, 0o644) for name, content in loaded},
     }
-    content = archive(folders, held)
+    content = archive(folders, packed_files)
     path = kernel.folder / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not path.exists():
         with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:

@@ -282,11 +282,9 @@ class GuestLab(LabNodes[GuestHost]):
         self.network.attach(self.host(name).index, attached=False)
 
     def connect(self, name: str) -> None:
-        """Put a disconnected node back on the network."""
         self.network.attach(self.host(name).index, attached=True)
 
     def hang_up(self) -> None:
-        """Close all control connections."""
         for guest in self._hosts.values():
             guest.hang_up()
 

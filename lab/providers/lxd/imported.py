@@ -129,15 +129,15 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
 
 def forget(server: Server, image: Image, kind: str) -> list[str]:
     """Remove an image of ours from LXD, and say so in words. Instances that were made from it do not need it."""
-    said = []
+    outcomes = []
     for copy in _ours(server, kind):
         if copy["properties"][_KEY] == image.key:
             fingerprint = str(copy["fingerprint"])
             doing = f"removing image {fingerprint[:12]}"
             with lxd_errors(doing):
                 server.wait(doing, server.api().images[fingerprint].delete())
-            said.append(f"removed {_words(copy)} from the LXD at {server.address.url}")
-    return said
+            outcomes.append(f"removed {_words(copy)} from the LXD at {server.address.url}")
+    return outcomes
 
 
 def others(server: Server, keys: Collection[str], kind: str) -> list[str]:

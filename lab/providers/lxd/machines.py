@@ -41,7 +41,7 @@ _AGENT_S = 120.0
 _SETTLED_S = 60.0
 _NOT_OPERATIONAL = "Instance type not operational"
 _DEAD_KVM = "KVM on this machine boots no kernel"
-_INSTEAD = "use --lab qemu, which emulates where there is no KVM, or --lab lxd, whose nodes are containers"
+_INSTEAD = "use --lab qemu, which emulates without KVM, or --lab lxd, whose nodes are containers"
 
 # $1: host name; $2: MTU of the interface, or empty; $3, $4: folders of the node and of its disks; the rest are pairs
 # of a disk and its serial number. Folders of other disks are removed.

@@ -124,7 +124,7 @@ class Program:
     def __init__(self, link, request):
         self.link = link
         self.outputs = {}
-        self.held = b""
+        self.pending = b""
         self.input_open = True
         self.pid = self.start(request)
         try:
@@ -181,8 +181,8 @@ class Program:
 
     def turn(self):
         poll = select.poll()
-        poll.register(self.link, select.POLLRDHUP | (0 if self.held else select.POLLIN))
-        if self.held:
+        poll.register(self.link, select.POLLRDHUP | (0 if self.pending else select.POLLIN))
+        if self.pending:
             poll.register(self.input, select.POLLOUT)
         for number in self.outputs:
             poll.register(number, select.POLLIN)
@@ -200,12 +200,12 @@ class Program:
                 self.feed()
 
     def from_lab(self, event):
-        if event & select.POLLIN and not self.held:
+        if event & select.POLLIN and not self.pending:
             kind, payload = receive(self.link)
             if kind == b"w":
                 fcntl.ioctl(self.input, termios.TIOCSWINSZ, struct.pack("HHHH", *json.loads(payload), 0, 0))
             elif payload and self.input_open:
-                self.held = payload
+                self.pending = payload
                 self.feed()
             elif not payload:
                 self.close_input()
@@ -214,11 +214,11 @@ class Program:
 
     def feed(self):
         try:
-            self.held = self.held[os.write(self.input, self.held) :]
+            self.pending = self.pending[os.write(self.input, self.pending) :]
         except BlockingIOError:
             return
         except OSError:
-            self.held = b""
+            self.pending = b""
             self.close_input()
 
     def close_input(self):
