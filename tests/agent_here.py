@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cephlab.lab.providers.agent.host import Way
+from cephlab.lab.providers.agent.host import AgentAccess
 from cephlab.lab.providers.agent.wire import AGENT, READY
 from cephlab.lab.providers.guest import network
 from cephlab.lab.providers.guest.host import Endpoint, GuestHost
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Node
 
 
 @contextmanager
@@ -36,11 +37,11 @@ def agent_here(folder: Path) -> Iterator[GuestHost]:
         port = int(line.split()[-1])
         kept = network.Network(folder, "10.78.0.0/24", {})
         made = GuestHost(
-            "n0",
-            host_arch(),
+            Node("n0", host_arch()),
+            0,
             "127.0.0.1",
             emulated=False,
-            way=Way(lambda: kept.connect("127.0.0.1", port), lambda: agent.poll() is None),
+            access=AgentAccess(lambda: kept.connect("127.0.0.1", port), lambda: agent.poll() is None),
             endpoint=Endpoint(folder, "127.0.0.1", port),
         )
         yield made

@@ -1,19 +1,24 @@
-"""Subnets and addresses for a run's own network, on a bridge of whichever provider."""
+"""Subnets and addresses for a run's own network, on a bridge of any provider."""
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from cephlab.lab.base.errors import LabBroken
 
 POOL = ipaddress.IPv4Network("10.77.0.0/16")
 FIRST_ADDRESS = 10  # the gateway has .1; the rest below is room for what tests put beside the nodes
+_ROUTES = Path("/proc/net/route")
+_ATTEMPTS = 16
 
 
 def free_subnets(run_id: str, taken: Iterable[str]) -> Iterator[ipaddress.IPv4Network]:
-    """The pool's /24 networks that overlap none of `taken` (CIDR texts; others than IPv4 are passed over).
+    """The pool's /24 networks that overlap none of `taken` (CIDR texts; those that are not IPv4 are ignored).
 
-    Each run begins at another place of the pool, so that two that start together rarely want the same one.
+    Each run starts at another place of the pool, so that two runs that start together rarely want the same subnet.
     """
     used = [network for network in map(_ipv4, taken) if network is not None]
     pool = list(POOL.subnets(new_prefix=24))
@@ -23,15 +28,41 @@ def free_subnets(run_id: str, taken: Iterable[str]) -> Iterator[ipaddress.IPv4Ne
             yield subnet
 
 
+def on_free_subnet(
+    run_id: str, taken: Iterable[str], make: Callable[[ipaddress.IPv4Network], None]
+) -> ipaddress.IPv4Network:
+    """Make a network on the first free subnet that the engine accepts; LabBroken when the pool has none.
+
+    make: raises LabBroken when the engine refuses the subnet; then the next one is tried.
+    """
+    refusals = []
+    for subnet in free_subnets(run_id, taken):
+        try:
+            make(subnet)
+        except LabBroken as error:
+            # Another run was faster, or neither the engine nor the routes show that the subnet is in use.
+            refusals.append(f"{subnet}: {error.detail}")
+            if len(refusals) == _ATTEMPTS:
+                break
+        else:
+            return subnet
+    raise LabBroken(f"no network for the run could be made in {POOL}", "\n".join(refusals), "run `cephlab prune`")
+
+
 def free_address(subnet: ipaddress.IPv4Network, used: Iterable[str]) -> str:
-    """The first node address of the subnet that is not used; StopIteration cannot happen below 245 nodes."""
+    """The first unused node address of the subnet. StopIteration cannot happen below 245 nodes."""
     taken = set(used)
     return next(str(address) for address in list(subnet.hosts())[FIRST_ADDRESS - 1 :] if str(address) not in taken)
 
 
 def mac_address(address: str) -> str:
-    """The hardware address of a node: made from its IPv4 address, so that neighbours know it again once it is back."""
+    """A node's hardware address, made from its IPv4 address so that neighbours recognise it after a restart."""
     return "02:42:" + ipaddress.IPv4Address(address).packed.hex(":")
+
+
+def routed_here() -> list[str]:
+    """IPv4 networks that this machine has routes to."""
+    return routed_networks(_ROUTES.read_text()) if _ROUTES.exists() else []
 
 
 def routed_networks(table: str) -> list[str]:

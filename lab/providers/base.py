@@ -1,4 +1,4 @@
-"""The contract of a provider: what it can do, why it cannot, and a launched lab that always cleans up."""
+"""The contract of a provider: what it can do, why it cannot serve, and a launched lab that always cleans up."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Progress = Callable[[str], None]
 
 
 def untold(_line: str) -> None:
-    """Progress for nobody."""
+    """Progress that nobody reads."""
 
 
 class Silent(Unavailable):
-    """What a provider works with is there and does not answer: nobody knows what it holds."""
+    """The engine of a provider exists and does not answer, so what it holds is unknown."""
 
 
 def nobody_listens(error: BaseException | None) -> bool:
-    """Whether an error comes of a socket that no process serves any more."""
+    """Whether an error was caused by a socket that no process serves any more."""
     if error is None:
         return False
     return isinstance(error, ConnectionRefusedError) or nobody_listens(error.__cause__ or error.__context__)
 
 
 class Lab(Protocol):
-    """Hosts that exist. Disks keep their content when they move or when their host goes away."""
+    """The running hosts of a run. Disks keep their content when they move or when their host goes down."""
 
     @property
     def hosts(self) -> Mapping[str, Host]: ...
@@ -49,72 +49,70 @@ class Lab(Protocol):
         ...
 
     def kill_node(self, name: str) -> None:
-        """The machine dies at once with all its processes; its disks stay."""
+        """Stop a machine at once, with all its processes. Its disks stay."""
         ...
 
     def start_node(self, name: str) -> Host:
-        """Bring a killed machine back, with its directory and disks but no processes."""
+        """Start a killed machine again, with its directory and disks but no processes."""
         ...
 
     def move_disk(self, disk: str, target: str) -> None:
-        """Pull a disk out of its node and put it into another; nothing on either may be using it."""
+        """Take a disk out of its node and put it into another. No program on either node may use it."""
         ...
 
     def close(self) -> None:
-        """Remove everything; goes on after an error and raises CleanupFailed at the end."""
+        """Remove everything. Goes on after an error and raises CleanupFailed at the end."""
         ...
 
 
 @runtime_checkable
 class TakesOver(Protocol):
-    """What a lab whose provider has TAKE_OVER can do beyond the rest."""
+    """A lab whose provider has TAKE_OVER."""
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        """Raise one more machine with its disks, under the address of one that is switched off for good."""
+        """Raise one more machine with its disks, under the address of a machine that stays switched off."""
         ...
 
 
 @runtime_checkable
 class HoldsImages(Protocol):
-    """What a lab whose provider has SECOND_IMAGE can do beyond the rest."""
+    """A lab whose provider has SECOND_IMAGE."""
 
     def with_image(self, node: str, image: Image) -> Host:
-        """The same node, its directory, address and disks, with the programs of another image of its architecture."""
+        """The same node, directory, address and disks, with the programs of another image of its architecture."""
         ...
 
 
 @runtime_checkable
 class HoldsPulled(Protocol):
-    """What a lab whose provider has PULLED_IMAGE can do beyond the rest."""
+    """A lab whose provider has PULLED_IMAGE."""
 
     def pulled_image(self, arch: Arch) -> tuple[str, tuple[str, ...]]:
-        """Id, and digests by which registries name it, of the image that the nodes of an architecture are made from."""
+        """The image that nodes of an architecture are made from: its id, and its digests in registries."""
         ...
 
 
 @runtime_checkable
 class CutsLinks(Protocol):
-    """What a lab whose provider has CUT_LINKS can do beyond the rest."""
+    """A lab whose provider has CUT_LINKS."""
 
     def cut(self, source: str, target: str) -> None:
-        """Packets from one node no longer reach another; those in the other direction do."""
+        """Drop packets from one node to another; packets in the other direction still arrive."""
         ...
 
     def cut_packets(self) -> int:
-        """How many packets have been lost on links that are cut now."""
+        """How many packets were lost on the links that are cut now."""
         ...
 
-    def mend_links(self) -> None:
-        """Every cut is undone."""
-        ...
+    def mend_links(self) -> None: ...
 
 
 @runtime_checkable
 class SlowsNetwork(Protocol):
-    """What a lab whose provider has SLOW_NETWORK can do beyond the rest."""
+    """A lab whose provider has SLOW_NETWORK."""
 
     def slow_network(self, node: str, bytes_s: int | None) -> None:
-        """Limit all that a node sends to this rate; None: no limit any more."""
+        """Limit everything that a node sends to this rate; None removes the limit."""
         ...
 
     def held_packets(self, node: str) -> int:
@@ -124,32 +122,32 @@ class SlowsNetwork(Protocol):
 
 @runtime_checkable
 class SlowsDisks(Protocol):
-    """What a lab whose provider has SLOW_DISK can do beyond the rest."""
+    """A lab whose provider has SLOW_DISK."""
 
     def slow_disks(self, node: str, limits: DiskLimits | None) -> None:
-        """A node's disks, all together, get these ceilings; None: the spec's own again."""
+        """Limit a node's disks, all together; None restores the limits of the spec."""
         ...
 
 
 @runtime_checkable
 class RunsMachines(Protocol):
-    """What a lab can do beyond the rest when each machine, with its kernel, is a process of this one."""
+    """A lab in which each machine, with its kernel, is a process of this machine."""
 
     def machine_pid(self, node: str) -> int:
-        """The process that runs a machine; the machine's CPU time is that of this process and its children."""
+        """The process that runs a machine. Its CPU time, with its children's, is the machine's."""
         ...
 
 
 @runtime_checkable
 class SqueezesMemory(Protocol):
-    """What a lab whose provider has SQUEEZE_MEMORY can do beyond the rest."""
+    """A lab whose provider has SQUEEZE_MEMORY."""
 
     def memory_used(self, node: str) -> int:
         """Bytes of a node's programs that the kernel cannot reclaim."""
         ...
 
     def squeeze_memory(self, node: str, limit_bytes: int | None) -> None:
-        """Limit a node's memory from now on; None: to what its spec says."""
+        """Limit a node's memory from now on; None restores the limit of the spec."""
         ...
 
 
@@ -161,13 +159,13 @@ class Provider(Protocol):
 
     @property
     def cost(self) -> int:
-        """Rank for `auto`: the cheapest that fits is taken."""
+        """Rank for `auto`, which takes the cheapest provider that fits."""
         ...
 
     def capabilities(self) -> frozenset[Capability]: ...
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
-        """Why it cannot serve here (this spec), or None. Changes nothing on the machine."""
+        """Why it cannot serve here, or cannot serve this spec; else None. Changes nothing on the machine."""
         ...
 
     def launch(
@@ -175,7 +173,7 @@ class Provider(Protocol):
     ) -> AbstractContextManager[Lab]:
         """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
 
-        progress: told what takes long, and above all what is changed on this machine itself.
+        progress: is told what takes long, and what is changed on this machine itself.
         """
         ...
 
@@ -184,23 +182,23 @@ class Provider(Protocol):
         ...
 
     def prune(self, home: Home, run_id: RunId) -> list[str]:
-        """Remove whatever carries the run's id; returns what was removed, in words."""
+        """Remove everything that carries the run's id; returns what was removed, in words."""
         ...
 
     def leftovers(self, home: Home) -> frozenset[RunId]:
-        """Ids of this home's runs that have something here, whether or not they have a directory still.
+        """Ids of this home's runs that have something here, with or without a directory.
 
-        Empty where the provider is not available at all; LabError when it should answer and does not do so soon.
+        Empty if the provider is not available at all; LabError when it should answer and does not in time.
         """
         ...
 
 
 @runtime_checkable
 class KeepsImages(Protocol):
-    """What a provider has beyond the rest that copies images into a place of its own."""
+    """A provider that copies images into a store of its own."""
 
     def forget_image(self, image: Image) -> list[str]:
-        """Remove the copies of an image of ours that nothing is made from; what became of each, in words."""
+        """Remove the unused copies of an image of ours; says in words what happened to each copy."""
         ...
 
     def other_images(self, keys: Collection[str]) -> list[str]:

@@ -1,10 +1,10 @@
-"""Whether the kernel runs programs of a foreign architecture inside containers, and making it do so."""
+"""Lets the kernel run programs of a foreign architecture inside containers."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from cephlab.lab.spec.arch import Arch
 MOUNT_POINT = Path("/proc/sys/fs/binfmt_misc")
 SHIPPED = Path("/usr/lib/binfmt.d")
 
-# The first 20 bytes of an ELF file of 64 bits: magic, class, byte order, then type (2 or 3) and machine.
+# The first 20 bytes of a 64-bit ELF file: magic, class, byte order, then type (2 or 3) and machine.
 _MAGIC = r"\x7f\x45\x4c\x46\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x{machine:02x}\x00"
 _MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff"
 
 
 @dataclass(frozen=True)
 class Handler:
-    """One entry of binfmt_misc. flags: `F` means that it works inside containers too."""
+    """One entry of binfmt_misc. flags: `F` means that it also works inside containers."""
 
     enabled: bool
     interpreter: str
@@ -30,7 +30,7 @@ class Handler:
     magic: str
 
     def serves(self, arch: Arch) -> bool:
-        """Whether programs of `arch` run through it inside a container."""
+        """Whether it runs programs of `arch` inside a container."""
         machine = arch.elf_machine.to_bytes(2, "little").hex()
         return (
             self.enabled and "F" in self.flags and self.magic.startswith("7f454c46") and (self.magic[36:40] == machine)
@@ -38,7 +38,7 @@ class Handler:
 
 
 def parse_handler(text: str) -> Handler:
-    """Read the text of a file below binfmt_misc."""
+    """Read the text of an entry in binfmt_misc."""
     lines = text.splitlines()
     fields = dict(line.partition(" ")[::2] for line in lines[1:])
     return Handler(
@@ -50,26 +50,26 @@ def parse_handler(text: str) -> Handler:
 
 
 def handlers(mount_point: Path = MOUNT_POINT) -> list[Handler]:
-    """What is registered now; nothing when binfmt_misc is not mounted."""
+    """All registered handlers; empty when binfmt_misc is not mounted."""
     if not mount_point.is_dir():
         return []
     entries = [path for path in mount_point.iterdir() if path.name not in {"register", "status"}]
     return [parse_handler(path.read_text()) for path in entries]
 
 
-def served(arch: Arch, registered: Iterable[Handler]) -> bool:
-    """Whether one of the handlers runs programs of `arch` inside containers."""
-    return any(handler.serves(arch) for handler in registered)
+def served(arch: Arch, mount_point: Path = MOUNT_POINT) -> bool:
+    """Whether a handler runs programs of `arch` inside containers."""
+    return any(handler.serves(arch) for handler in handlers(mount_point))
 
 
 def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
-    """Why containers of `arch` cannot run on this machine, even with an emulator registered; None when they can."""
-    if served(arch, handlers(mount_point)):
+    """Why containers of `arch` cannot run on this machine, even if `ensure` registers an emulator; None if they can."""
+    if served(arch, mount_point):
         return None
     remedy = f"as root: apt-get install qemu-user-static binfmt-support, then register {arch.qemu_user}"
     if os.geteuid() != 0:
         return Unavailable(
-            f"this kernel does not run {arch} programs in containers and only root can change that",
+            f"this kernel does not run {arch} programs in containers, and only root can change that",
             f"{mount_point} has no handler with the F flag for {arch}",
             f"{remedy}; or use --lab local",
         )
@@ -83,11 +83,11 @@ def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
 
 
 def ensure(arch: Arch, progress: Callable[[str], None], mount_point: Path = MOUNT_POINT) -> None:
-    """Register the emulator when no handler serves `arch`. Unavailable when it may not.
+    """Register the emulator unless a handler serves `arch`. Raises the `obstacle`, if any.
 
-    progress: told what is changed, as it holds for the whole machine and outlives the lab.
+    progress: is told what is changed, because it affects the whole machine and remains after the lab.
     """
-    if served(arch, handlers(mount_point)):
+    if served(arch, mount_point):
         return
     reason = obstacle(arch, mount_point)
     if reason is not None:
@@ -95,7 +95,7 @@ def ensure(arch: Arch, progress: Callable[[str], None], mount_point: Path = MOUN
     if not (mount_point / "register").exists():
         progress(f"mounting binfmt_misc on {mount_point}, for containers of {arch}; it stays when the lab is gone")
         process.run(("mount", "-t", "binfmt_misc", "none", str(mount_point)))
-    if served(arch, handlers(mount_point)):
+    if served(arch, mount_point):
         return
     line = registration(arch)
     progress(
@@ -106,18 +106,18 @@ def ensure(arch: Arch, progress: Callable[[str], None], mount_point: Path = MOUN
         (mount_point / "register").write_text(line)
     except FileExistsError as error:
         raise LabBroken(
-            f"a handler for {arch} is registered that does not work in containers",
+            f"the registered handler for {arch} does not work in containers",
             line,
             f"remove it (echo -1 > {mount_point}/qemu-{arch}) and try again",
         ) from error
     except OSError as error:
         raise LabBroken(f"the kernel refused the handler for {arch}", f"{line}\n{error}") from error
-    if not served(arch, handlers(mount_point)):
-        raise LabBroken(f"the handler for {arch} was registered but does not serve it", line)
+    if not served(arch, mount_point):
+        raise LabBroken(f"the handler for {arch} was registered but does not work", line)
 
 
 def registration(arch: Arch, shipped: Path = SHIPPED) -> str:
-    """The line for binfmt_misc: the distribution's where it ships one that works in containers, else our own."""
+    """The line for binfmt_misc: the distribution's if it works in containers, else our own."""
     path = shipped / f"qemu-{arch}.conf"
     if path.is_file():
         line = path.read_text().strip()

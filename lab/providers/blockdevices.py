@@ -1,4 +1,4 @@
-"""Which block device of this machine holds a folder: the thing that the kernel can limit."""
+"""Finds the block device of this machine that holds a folder, because the kernel limits block devices."""
 
 from __future__ import annotations
 
@@ -14,34 +14,42 @@ _SYS = Path("/sys")
 
 
 def limited(disks: Iterable[Disk]) -> list[Disk]:
-    """Those of the disks that have a ceiling."""
+    """The disks that have a limit."""
     return [disk for disk in disks if disk.limits.any()]
 
 
 @dataclass(frozen=True)
 class BlockDevices:
-    """The machine's block devices, read from `sys`."""
+    """This machine's block devices, read from `sys`."""
 
     sys: Path = _SYS
     dev: Path = Path("/dev")
 
     def below(self, directory: Path) -> Path:
-        """The whole disk that holds a directory; Unavailable when its file system is on none."""
+        """The whole disk that holds a directory; Unavailable when its file system is not on a block device."""
         try:
             number = directory.stat().st_dev
         except OSError as error:
-            raise Unavailable(f"the engine's folder {directory} cannot be looked at", str(error)) from error
+            raise Unavailable(f"the engine's folder {directory} cannot be read", str(error)) from error
         entry = self.sys / "dev" / "block" / f"{os.major(number)}:{os.minor(number)}"
         if not entry.exists():
             raise Unavailable(
                 f"disk limits need the engine's {directory} on a block device",
-                f"device number {os.major(number)}:{os.minor(number)} is none",
+                f"device number {os.major(number)}:{os.minor(number)} is not a block device",
                 "move the engine's data to ext4 or xfs on a disk of its own, or leave the limits out",
             )
         real = entry.resolve()
         if (real / "partition").exists():
             real = real.parent  # the kernel limits whole disks only
         return self.dev / real.name.replace("!", "/")
+
+    def limits(self, directory: Path) -> bool:
+        """Whether the kernel can limit a directory's disk (see `below`)."""
+        try:
+            self.below(directory)
+        except Unavailable:
+            return False
+        return True
 
     def loops_below(self, directory: Path) -> list[Path]:
         """Loop devices whose file is in a directory, or was there before it was removed."""
@@ -52,5 +60,4 @@ class BlockDevices:
         ]
 
     def free_loops(self) -> int:
-        """How many loop devices are free now."""
         return sum(not (entry / "loop").exists() for entry in (self.sys / "block").glob("loop*"))

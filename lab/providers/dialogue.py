@@ -1,4 +1,4 @@
-"""A program on a host that answers one line for each line it is sent, over whatever streams its provider has."""
+"""A program on a host that answers each line with one line, over the streams of its provider."""
 
 from __future__ import annotations
 
@@ -10,55 +10,52 @@ from typing import Protocol
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
 
 CLOSE_S = 2.0
-"""How long a program may take to end, and its last words to come in."""
+"""How long a program may take to end, and its last output to arrive."""
 
 _KEPT_ERROR_BYTES = 1 << 16
 
 
 class Tail:
-    """The last of what a program wrote to its errors."""
+    """The end of a program's standard error."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        self._kept.extend(data)
-        del self._kept[:-_KEPT_ERROR_BYTES]
+        self._data.extend(data)
+        del self._data[:-_KEPT_ERROR_BYTES]
 
     def text(self) -> str:
-        return bytes(self._kept).decode(errors="replace")
+        return bytes(self._data).decode(errors="replace")
 
 
 class Streams(Protocol):
-    """One running program, as its provider reaches it. None of the calls raises because the node went down."""
+    """The streams of one running program. No call raises because the node went down."""
 
     def output(self) -> Iterator[bytes]:
-        """Pieces of its standard output until that is closed or the connection is."""
+        """Pieces of standard output until it or the connection is closed."""
         ...
 
     def send(self, data: bytes) -> object:
-        """Into its standard input; what cannot be sent any more is dropped."""
+        """Write to standard input. Data is dropped once that is closed."""
         ...
 
     def end_input(self) -> None: ...
 
     def kill(self) -> None:
-        """The program with all that it started; `output` ends afterwards."""
+        """Kill the program and everything that it started. `output` ends afterwards."""
         ...
 
     def errors(self) -> str:
-        """The last of what it wrote to its standard error."""
+        """The end of its standard error."""
         ...
 
-    def status(self) -> int:
-        """Its status once it has ended."""
-        ...
-
+    def status(self) -> int: ...
     def close(self) -> None: ...
 
 
 class LineServer:
-    """A program to talk to line by line. It ends with this process, as its input closes."""
+    """A program that answers line by line. It ends with this process, because its input is then closed."""
 
     def __init__(self, streams: Streams, argv: Sequence[str], node: str) -> None:
         self._streams = streams
@@ -67,29 +64,29 @@ class LineServer:
         self._lock = threading.Lock()
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._ended = threading.Event()
-        self._astray = False
+        self._out_of_step = False
         self._reader = threading.Thread(target=self._drain, daemon=True)
         self._reader.start()
 
     def _drain(self) -> None:
-        held: list[bytes] = []
+        partial: list[bytes] = []
         for data in self._streams.output():
             *whole, rest = data.split(b"\n")
             for line in whole:
-                self._lines.put(b"".join(held) + line)
-                held.clear()
+                self._lines.put(b"".join(partial) + line)
+                partial.clear()
             if rest:
-                held.append(rest)
+                partial.append(rest)
         self._ended.set()
         self._lines.put(None)
 
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
-        """Send one line, return the next one. The program is killed when it does not answer in time.
+        """Send one line and return the answer. A program that does not answer in time is killed.
 
-        Raises CommandTimedOut then, CommandFailed when it has ended; both carry what it wrote to its errors.
+        Raises CommandTimedOut in that case, CommandFailed when the program has ended. Both contain its errors.
         """
         with self._lock:
-            answer = None if self._astray else self._exchange(line, timeout_s)
+            answer = None if self._out_of_step else self._exchange(line, timeout_s)
             if answer is None:
                 errors = self._errors()
                 raise CommandFailed(self._argv, self._streams.status(), "", errors, self._node)
@@ -102,13 +99,13 @@ class LineServer:
                 self._streams.send(line + b"\n")
             answer = self._lines.get(timeout=timeout_s)
         except BaseException as error:
-            # Too late, or interrupted: what it still answers would be taken for that of the next question.
-            self._astray = True
+            # Timed out or interrupted: a late answer would be taken for the answer to the next question.
+            self._out_of_step = True
             self._streams.kill()
             if isinstance(error, queue.Empty):
                 raise CommandTimedOut(self._argv, timeout_s, "", self._errors(), self._node) from None
             raise
-        self._astray = answer is None
+        self._out_of_step = answer is None
         return answer
 
     def _errors(self) -> str:
@@ -116,10 +113,10 @@ class LineServer:
         return self._streams.errors()
 
     def alive(self) -> bool:
-        return not self._astray and not self._ended.is_set()
+        return not self._out_of_step and not self._ended.is_set()
 
     def close(self) -> None:
-        """End the program: by closing its input, and by force where that does not do."""
+        """End the program by closing its input, or by force if that does not help."""
         self._streams.end_input()
         if not self._ended.wait(CLOSE_S):
             self._streams.kill()

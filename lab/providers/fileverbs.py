@@ -1,4 +1,4 @@
-"""What hosts of several providers do with files and disks beyond their own calls."""
+"""What hosts of several providers do alike with files and disks."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import IO
 from cephlab.lab.base.errors import LabBroken
 
 Get = Callable[[IO[bytes]], None]
-"""Writes the content of one file of a node into what it is given."""
+"""Writes the content of one file of a node into its argument."""
 
 
 def pull(get: Get, target: Path) -> None:
-    """Into a file of this machine, which is not left half."""
+    """Copy into a file of this machine. No partial file is left after an error."""
     try:
         with target.open("wb") as sink:
             get(sink)

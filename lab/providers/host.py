@@ -1,42 +1,29 @@
-"""The seam to a machine of the lab: everything that touches one goes through `Host`."""
+"""The interface to a machine of the lab: everything that touches one goes through `Host`."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol, runtime_checkable
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.process import Result
 from cephlab.lab.spec.arch import Arch
 
-__all__ = [
-    "PRELOAD",
-    "Channel",
-    "Facts",
-    "Host",
-    "HostProcess",
-    "OwnKernel",
-    "Result",
-    "cpu_time_distortion",
-    "has_own_kernel",
-    "lacks_aio",
-    "preloading",
-]
-
 PRELOAD = "LD_PRELOAD"
-"""Environment variable; hosts see to it that it reaches an emulated program and not its emulator."""
+"""Environment variable. Hosts pass it to an emulated program and not to its emulator."""
 
 
 def preloading(libraries: Sequence[PurePosixPath], env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """An environment in which a program loads shared objects of its host first."""
+    """An environment in which a program loads these shared objects of its host first."""
     return {**(env or {}), **({PRELOAD: ":".join(map(str, libraries))} if libraries else {})}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a host is. emulated: its programs run through an emulator on this machine."""
+    """Describes a host. emulated: its programs run through an emulator on this machine."""
 
     arch: Arch
     emulated: bool
@@ -46,29 +33,42 @@ class Facts:
 
 
 class HostProcess(Protocol):
-    """A process on a host that outlives the cephlab process which started it."""
+    """A process on a host. It outlives the cephlab process that started it."""
 
     @property
     def ref(self) -> dict[str, Any]:
         """JSON from which the host finds the process again (`Host.find`).
 
-        Where `pid` is 0: `pid`, as the host's own kernel counts, or `token`, which marks it (lab/providers/marks.py).
+        If the property `pid` is 0, it has the `pid` in the host's own kernel, or a `token` (lab/providers/marks.py).
         """
         ...
 
     @property
     def pid(self) -> int:
-        """Process id on this machine, for its accounting under /proc; 0 where the host is elsewhere."""
+        """Process id on this machine, for accounting under /proc; 0 if the host is elsewhere."""
         ...
 
     def alive(self) -> bool: ...
     def exit_code(self) -> int | None: ...
-    def signal(self, number: signal.Signals) -> None: ...
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its children, unless it has ended."""
+        ...
+
     def wait(self, timeout_s: float) -> bool: ...
 
 
+def ended_within(alive: Callable[[], bool], timeout_s: float, interval_s: float) -> bool:
+    """Whether a process ended within timeout_s seconds. Polls `alive`."""
+    deadline = Deadline.after(timeout_s)
+    while alive():
+        if deadline.passed():
+            return False
+        deadline.pause(interval_s)
+    return True
+
+
 class Channel(Protocol):
-    """A program on a host that answers one line for each line it is sent."""
+    """A program on a host that answers each line it is sent with one line."""
 
     def ask(self, line: bytes, *, timeout_s: float) -> bytes: ...
     def alive(self) -> bool: ...
@@ -77,13 +77,13 @@ class Channel(Protocol):
 
 @runtime_checkable
 class OwnKernel(Protocol):
-    """What a host has beyond the rest whose kernel is its own, emulated or not: all of Linux, asynchronous I/O too."""
+    """A host with a kernel of its own, emulated or not: all of Linux, including asynchronous I/O."""
 
     own_kernel: bool
 
 
 def lacks_aio(host: Host) -> bool:
-    """Whether an emulator of single programs is between the host's programs and this machine's kernel."""
+    """Whether an emulator of single programs stands between the host's programs and this machine's kernel."""
     return host.emulated and not has_own_kernel(host)
 
 
@@ -94,23 +94,20 @@ def has_own_kernel(host: Host) -> bool:
 
 @runtime_checkable
 class Distorting(Protocol):
-    """What a host has beyond the rest whose programs take another CPU time than they would on a machine."""
+    """A host whose programs take a different CPU time than on a real machine. distortion: why."""
 
     distortion: str
 
 
 def cpu_time_distortion(host: Host) -> str:
-    """Why the CPU time of a host's programs says nothing of hardware; empty where it does say something."""
+    """Why the CPU time of a host's programs says nothing about hardware; empty if it is meaningful."""
     if host.emulated:
         return "emulated processors: the time is the emulator's"
     return host.distortion if isinstance(host, Distorting) else ""
 
 
 class Host(Protocol):
-    """One machine of the lab.
-
-    A program is named as in the image: `ceph-osd`, `/usr/bin/rados`. Nothing goes through a shell.
-    """
+    """One machine of the lab. Programs are named as in the image (`ceph-osd`, `/usr/bin/rados`); no shell is used."""
 
     @property
     def name(self) -> str: ...
@@ -118,12 +115,12 @@ class Host(Protocol):
     def arch(self) -> Arch: ...
     @property
     def address(self) -> str:
-        """IPv4 address that the other hosts of the lab reach it under."""
+        """IPv4 address under which the other hosts of the lab reach it."""
         ...
 
     @property
     def directory(self) -> PurePosixPath:
-        """Directory of this host's own, writable; short enough for sockets below it."""
+        """This host's own writable directory, with a path short enough for sockets in it."""
         ...
 
     @property
@@ -146,9 +143,9 @@ class Host(Protocol):
         check: bool = True,
         cwd: PurePosixPath | None = None,
     ) -> Result:
-        """Run and wait. cwd: its working directory, which exists; env: see also `preloading`.
+        """Run and wait. cwd: an existing directory; env: see also `preloading`.
 
-        Raises CommandFailed, CommandTimedOut, LabBroken when the host is down.
+        Raises CommandFailed, CommandTimedOut, or LabBroken when the host is down.
         """
         ...
 
@@ -165,31 +162,31 @@ class Host(Protocol):
     def find(self, ref: Mapping[str, Any]) -> HostProcess: ...
 
     def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Channel:
-        """Start a line server that ends with this cephlab process."""
+        """Start a program that answers line by line and ends with this cephlab process."""
         ...
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
-        """The command that, run on this machine's own streams, runs argv on the host.
+        """The command of this machine that runs argv on the host, connected to this machine's own streams.
 
-        terminal: whether those streams are one. A shell started so finds the image's programs by their names.
+        terminal: whether those streams are a terminal. A shell started this way finds the image's programs by name.
         """
         ...
 
     def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
-        """Copy a file or bytes to the host; directories above `target` are made."""
+        """Copy a file or bytes to the host. Missing directories above `target` are made."""
         ...
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
-        """Copy a file from the host; LabBroken when it is not there."""
+        """Copy a file from the host; LabBroken when it does not exist."""
         ...
 
     def read(self, source: PurePosixPath) -> bytes: ...
     def exists(self, path: PurePosixPath) -> bool: ...
     def make_directory(self, path: PurePosixPath) -> None: ...
     def remove(self, path: PurePosixPath) -> None:
-        """Remove a file or a whole directory; nothing happens when it is not there."""
+        """Remove a file or a whole directory, if it exists."""
         ...
 
     def disk(self, name: str) -> PurePosixPath:

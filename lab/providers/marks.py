@@ -1,4 +1,4 @@
-"""Marks in the environment of programs, by which all that they started is found, signalled and killed."""
+"""Marks in the environment of programs. By them, everything that a program started is found, signalled and killed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KILL_PATIENCE_S = 10.0
 _LOOKS = 5
 
 TOKEN_VARIABLE = "CEPHLAB_EXEC"
-"""Environment variable that marks one command's processes, so that all of them can be signalled, also from afar."""
+"""Environment variable that marks one command's processes, so that all of them can be signalled from anywhere."""
 
-# One pass misses what is forked meanwhile, hence the repetition for KILL. $1: the mark, $2: the signal's number.
+# One pass misses processes that are forked meanwhile, so KILL is repeated. $1: the mark, $2: the signal's number.
 _SIGNAL_MARKED = r"""
 for pass in 1 2 3 4 5; do
   found=
@@ -33,9 +33,9 @@ def new_token() -> str:
 
 
 def signalling(token: str, number: int) -> tuple[str, ...]:
-    """The command that signals, inside the node, every process with the token, whoever its parent is by now.
+    """The command that signals, inside a node, every process with the token, whatever its parent is now.
 
-    It does not see a daemon that has dropped root, as that hides its environment.
+    It does not find a daemon that has dropped root, because the kernel then hides its environment.
     """
     return ("bash", "-c", _SIGNAL_MARKED, "bash", f"{TOKEN_VARIABLE}={token}", str(number))
 
@@ -43,7 +43,7 @@ def signalling(token: str, number: int) -> tuple[str, ...]:
 def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
     """Kill every process here whose environment has the marks of a run; returns what was killed, in words."""
     removed: list[str] = []
-    # A process that is just being started has its starter's environment until its own; the next look finds it.
+    # A process that is just starting still has its parent's environment; the next pass finds it.
     for _ in range(_LOOKS):
         left = process.find_marked(marks)
         if not left:
@@ -54,7 +54,7 @@ def kill_marked(marks: Mapping[str, str], run_id: str) -> list[str]:
 
 
 def kill(processes: Sequence[process.LocalProcess]) -> None:
-    """Kill processes; LabBroken with those that do not die."""
+    """Kill processes; LabBroken lists those that do not die."""
     for running in processes:
         running.kill()
     stuck = [running.pid for running in processes if not running.wait(_KILL_PATIENCE_S)]

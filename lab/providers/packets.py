@@ -1,41 +1,42 @@
-"""Packets that get lost on purpose: rules of this machine's packet filter, in its own or a container's network."""
+"""Drops packets on purpose, with rules of this machine's packet filter in its own network or a container's."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CleanupFailed, LabError
 
-_WAIT_S = "10"  # the filter's lock is the whole machine's
+_WAIT_S = "10"  # the whole machine shares the filter's lock
 _COUNT = re.compile(r" -c (\d+) \d+")
 
 
 @dataclass(frozen=True)
 class PacketFilter:
-    """Rules that carry a mark, in one network namespace; no other rule is ever touched.
+    """The rules with a mark in one network namespace. Other rules are never touched.
 
-    mark: letters, digits and `:.-_/`, 255 at most. inside: a process whose network it is; None is this machine's own.
+    mark: at most 255 letters, digits and `:.-_/`. inside: a process in the namespace; None is this machine's own.
     """
 
     mark: str
     inside: int | None = None
 
     def drop(self, source: str, target: str) -> None:
-        """Packets from one IPv4 address to another are lost on their way in."""
+        """Drop incoming packets from one IPv4 address to another."""
         rule = ("-s", source, "-d", target, "-m", "comment", "--comment", self.mark, "-j", "DROP")
         self._iptables("-I", "INPUT", "1", *rule)
 
     def dropped(self) -> int:
-        """Packets lost by the rules that there are now."""
+        """How many packets the existing rules have dropped."""
         return sum(int(count[1]) for rule in self._rules("-v") if (count := _COUNT.search(rule)))
 
     def clear(self) -> int:
-        """Remove every rule with the mark; how many there were. Goes on after an error, CleanupFailed at the end."""
+        """Remove every rule with the mark; returns their number. CleanupFailed at the end if any was not removed."""
         rules = self._rules()
         errors = []
         for rule in rules:
@@ -57,13 +58,9 @@ class PacketFilter:
 
 
 def marked(prefix: str) -> Mapping[str, int]:
-    """Marks that begin so, in this machine's own network -> how many rules have them."""
+    """Marks in this machine's own network that start with `prefix` -> the number of their rules."""
     listed = process.run(("iptables", "-w", _WAIT_S, "-S", "INPUT")).stdout
-    counts: dict[str, int] = {}
-    for word in (word for rule in listed.splitlines() for word in rule.replace('"', " ").split()):
-        if word.startswith(prefix):
-            counts[word] = counts.get(word, 0) + 1
-    return counts
+    return Counter(word for word in listed.replace('"', " ").split() if word.startswith(prefix))
 
 
 def obstacle(programs: Iterable[str] = ("iptables",)) -> str | None:
@@ -73,5 +70,5 @@ def obstacle(programs: Iterable[str] = ("iptables",)) -> str | None:
         return f"{', '.join(missing)} is not installed"
     if os.geteuid() != 0:
         return "only root may make them"
-    looked = process.run(("iptables", "-w", _WAIT_S, "-S", "INPUT"), check=False)
-    return None if looked.code == 0 else looked.stderr.strip()
+    listing = process.run(("iptables", "-w", _WAIT_S, "-S", "INPUT"), check=False)
+    return None if listing.code == 0 else listing.stderr.strip()

@@ -1,4 +1,4 @@
-"""Which provider a lab runs on: the one asked for, or the cheapest that can do what is needed."""
+"""Chooses a lab's provider: the named one, or the cheapest that can do what is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
 
 def _container() -> Provider:
-    # The engine's library takes a moment to import, which `cephlab --help` should not wait for.
+    # The docker library takes a moment to import, and `cephlab --help` should not wait for it.
     from cephlab.lab.providers.container import ContainerProvider
 
     return ContainerProvider()
@@ -33,9 +33,9 @@ def _lxd() -> Provider:
 
 def _lxd_vm() -> Provider:
     from cephlab.lab.providers.lxd import LxdProvider
-    from cephlab.lab.providers.lxd.machines import Machines
+    from cephlab.lab.providers.lxd.machines import VirtualMachines
 
-    return LxdProvider(Machines())
+    return LxdProvider(VirtualMachines())
 
 
 def _qemu() -> Provider:
@@ -65,23 +65,23 @@ AUTO = "auto"
 
 @dataclass(frozen=True)
 class Choice:
-    """The provider taken, and why in one sentence."""
+    """A provider, and one sentence on why it was chosen."""
 
     provider: Provider
     reason: str
 
 
 def provider(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> Provider:
-    """The provider of that name; SpecError lists the known ones."""
+    """The provider with that name; SpecError lists the known names."""
     if name not in providers:
         raise SpecError(f"unknown provider {name!r}", f"known: {AUTO}, {', '.join(providers)}", "choose another --lab")
     return providers[name]()
 
 
 def foreign_runs(name: str, providers: Mapping[str, Callable[[], Provider]] = PROVIDERS) -> bool:
-    """Whether the named provider, or any for `auto`, has nodes of the other architecture here."""
-    found = [provider(each, providers) for each in (providers if name == AUTO else [name])]
-    return any(each.unavailable() is None and Capability.FOREIGN_ARCH in each.capabilities() for each in found)
+    """Whether the named provider, or any provider for `auto`, can run nodes of the other architecture here."""
+    candidates = [provider(each, providers) for each in (providers if name == AUTO else [name])]
+    return any(each.unavailable() is None and Capability.FOREIGN_ARCH in each.capabilities() for each in candidates)
 
 
 def choose(
@@ -90,7 +90,7 @@ def choose(
     needs: frozenset[Capability] = frozenset(),
     providers: Mapping[str, Callable[[], Provider]] = PROVIDERS,
 ) -> Choice:
-    """Take the named provider, or for `auto` the cheapest that fits; Unavailable says what each one lacks."""
+    """The named provider, or for `auto` the cheapest that fits. Unavailable says what each one lacks."""
     needed = needs | spec.needs()
     if any(arch is not host_arch() for arch in spec.archs):
         needed |= {Capability.FOREIGN_ARCH}
@@ -101,7 +101,7 @@ def choose(
             raise reason
         return Choice(chosen, f"{name}: asked for")
     refused: list[str] = []
-    for candidate in sorted((make() for make in providers.values()), key=lambda made: made.cost):
+    for candidate in sorted((make() for make in providers.values()), key=lambda each: each.cost):
         obstacle = _obstacle(candidate, spec, needed)
         if obstacle is None:
             why = f"; not {', '.join(refused)}" if refused else ""

@@ -239,7 +239,7 @@ def test_a_machine_that_does_not_answer_keeps_none_of_the_others(home: Home, mon
             """Nothing is open."""
 
     asked: list[str] = []
-    monkeypatch.setattr(ssh, "Connection", Connection)
+    monkeypatch.setattr(ssh, "SshConnection", Connection)
     machines = [cast("Machine", type("Named", (), {"name": name, "directory": "/x"})) for name in ("m0", "m1")]
     with pytest.raises(LabError, match="m0 does not answer"):
         list(ssh.sweep(home, "one", machines))

@@ -20,7 +20,7 @@ from cephlab.lab.base.runs import Runs
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.lxd import LxdProvider
 from cephlab.lab.providers.lxd.lab import LxdLab
-from cephlab.lab.providers.lxd.placement import Machine
+from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.server import Server, addresses, find_servers
 from cephlab.lab.spec.clusterspec import Capability
 from tests.contract import probes
@@ -101,7 +101,7 @@ def lab(second: tuple[str, Path], images: Images, home: Home) -> Iterator[LxdLab
     patch = pytest.MonkeyPatch()
     patch.setenv("LXD_CONF", str(client))
     patch.setenv("CEPHLAB_LXD", f"{first},{url}")
-    patch.setattr(LxdLab, "machines", in_turn())
+    patch.setattr(LxdLab, "capacities", in_turn())
     provider = LxdProvider()
     runs = Runs(home)
     run = runs.create(provider.name)
@@ -116,10 +116,10 @@ def lab(second: tuple[str, Path], images: Images, home: Home) -> Iterator[LxdLab
 def in_turn() -> object:
     """Both LXDs are one machine's and see the same memory: with equal amounts, nodes go to them by turns."""
 
-    def machines(self: LxdLab) -> list[Machine]:
-        return [Machine(server.address.url, server.arch, 1 << 40) for server in servers_of(self)]
+    def capacities(self: LxdLab) -> list[ServerCapacity]:
+        return [ServerCapacity(server.address.url, server.arch, 1 << 40) for server in servers_of(self)]
 
-    return machines
+    return capacities
 
 
 def servers_of(lab: LxdLab) -> list[Server]:

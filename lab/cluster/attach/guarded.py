@@ -11,11 +11,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.process import Result
 from cephlab.lab.ceph.client import Started, start_agent
 from cephlab.lab.cluster.attach.guard import Guard, NotPermitted
 from cephlab.lab.cluster.attach.offered import Offered
 from cephlab.lab.providers.agent.wire import Refused
-from cephlab.lab.providers.host import Channel, Facts, Host, HostProcess, Result
+from cephlab.lab.providers.host import Channel, Facts, Host, HostProcess
 from cephlab.lab.providers.ssh.host import SshHost
 from cephlab.lab.spec.arch import Arch
 

@@ -1,4 +1,1 @@
-"""The agent, a program inside a machine with a kernel of its own, and the host that is reached through it.
-
-Guests run it as their first process; machines that exist are sent it over ssh.
-"""
+"""The agent, a program inside guests and existing machines, and the host that is reached through it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.providers.agent.wire import Link
@@ -31,10 +32,8 @@ class _Streams:
             return  # the machine went down, or this side hung up
 
     def send(self, data: bytes) -> None:
-        try:
+        with suppress(OSError):  # the program has ended; its last output is in the queue
             self._link.send(b"0", data)
-        except OSError:
-            return  # it has ended; what it wrote last is in the queue
 
     def end_input(self) -> None:
         self.send(b"")
@@ -43,7 +42,7 @@ class _Streams:
         try:
             self._end()
         except LabBroken:
-            self._link.hang_up()  # the machine is down: so is the program
+            self._link.hang_up()  # the machine is down, so the program is too
 
     def errors(self) -> str:
         return self._errors.text()
@@ -56,9 +55,9 @@ class _Streams:
 
 
 def open_channel(link: Link, argv: Sequence[str], end: Callable[[], object]) -> LineServer:
-    """A program that runs over the link, to talk to line by line. end: kills it with its children.
+    """A line server for a program that runs over the link. It ends with this process, as the connection does.
 
-    It ends with this process, as the connection does.
+    end: kills the program with its children.
     """
     link.socket.settimeout(None)
     return LineServer(_Streams(link, end), argv, link.node)

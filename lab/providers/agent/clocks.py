@@ -1,4 +1,4 @@
-"""The clock of an agent's machine, set to this machine's as closely as the round trip of a message allows."""
+"""Sets the clock of an agent's machine to this machine's, as precisely as the round trip of a message allows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 ENOUGH_S = 0.005
-"""A tenth of what Ceph's monitors bear between two of them (mon_clock_drift_allowed, 0.05 s)."""
+"""A tenth of what Ceph's monitors tolerate between each other (mon_clock_drift_allowed, 0.05 s)."""
 _LOOKS = 5
-"""At the clock before it is moved: the quickest answer says most, as in NTP (RFC 5905, section 10)."""
+"""How often the clock is read before it is moved. The quickest answer is the best, as in NTP (RFC 5905, section 10)."""
 _MOVES = 4
 
 Ask = Callable[..., Any]
 
 
 def set_clock(ask: Ask, now: Callable[[], float] = time.time) -> float:
-    """Move the clock that `ask("clock", step_s=...)` answers for, until it is right; how far off it may be then, in s.
+    """Move the clock behind `ask("clock", step_s=...)` until it is right. Returns the remaining possible error, in s.
 
-    A guest that waits for a CPU between the message and the setting of its clock is late by as long as it waited, and
-    would stay so until it is off: a monitor there then warns of its clock for good.
+    One step is not enough: a guest that waits for a CPU before it sets its clock is late by that time, and would stay
+    late. A monitor on it would warn about the clock until the guest is switched off.
     """
     behind, doubt = _best(ask, now)
     for _ in range(_MOVES):
@@ -35,8 +35,8 @@ def _best(ask: Ask, now: Callable[[], float]) -> tuple[float, float]:
 
 
 def _look(ask: Ask, now: Callable[[], float]) -> tuple[float, float]:
-    """How far the clock is behind, and by how much that may be wrong: half of the way there and back; both in s."""
+    """How far the clock is behind, and the possible error of that: half of the round trip. Both in s."""
     sent = now()
-    there = float(ask("clock", step_s=0.0))
-    back = now()
-    return (sent + back) / 2 - there, (back - sent) / 2
+    remote = float(ask("clock", step_s=0.0))
+    received = now()
+    return (sent + received) / 2 - remote, (received - sent) / 2

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
+from signal import Signals
 from typing import IO, Any
 
 from cephlab.lab.base import clock
@@ -21,21 +22,21 @@ from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.agent.channel import open_channel
 from cephlab.lab.providers.agent.clocks import set_clock
-from cephlab.lab.providers.agent.spawned import AgentProcess
 from cephlab.lab.providers.agent.wire import CHUNK, Link, Refused
 from cephlab.lab.providers.dialogue import LineServer
-from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.host import Facts, ended_within
 from cephlab.lab.spec.arch import Arch
 
+_POLL_S = 0.02
 SILENCE_S = 60.0
-"""Longest time that an agent may take for what it does itself."""
+"""Longest time that an agent may take for its own operations."""
 
 
 @dataclass(frozen=True)
-class Way:
-    """How an agent is reached. connect: opens a connection to it, OSError when it does not answer.
+class AgentAccess:
+    """How an agent is reached. connect: opens a connection; OSError when the agent does not answer.
 
-    running: whether its machine is on; patience: a factor on the time that the agent has for an answer.
+    running: whether its machine is on; patience: a factor on the agent's time for an answer.
     """
 
     connect: Callable[[], socket.socket]
@@ -44,23 +45,23 @@ class Way:
 
 
 class AgentHost:
-    """What every host has that is reached through an agent; `disk` and `interactive` are for each provider to add."""
+    """A host that is reached through an agent. Each provider adds `disk` and `interactive`."""
 
     own_kernel = True
     root = PurePosixPath("/")
 
     def __init__(
-        self, name: str, arch: Arch, address: str, *, emulated: bool, directory: PurePosixPath, way: Way
+        self, name: str, arch: Arch, address: str, *, emulated: bool, directory: PurePosixPath, access: AgentAccess
     ) -> None:
         self.name = name
         self.arch = arch
         self.address = address
         self.emulated = emulated
         self.directory = directory
-        self._way = way
-        self._silence_s = SILENCE_S * way.patience
+        self._access = access
+        self._silence_s = SILENCE_S * access.patience
         self._lock = threading.Lock()
-        self._kept: Link | None = None
+        self._control: Link | None = None
         self._boot = ""
         self._links: weakref.WeakSet[Link] = weakref.WeakSet()
         self._links_lock = threading.Lock()
@@ -72,32 +73,32 @@ class AgentHost:
         if not self.up():
             raise LabBroken(f"{self.name} is down", hint="start the node")
         try:
-            made = Link(self._way.connect(), self.name)
+            link = Link(self._access.connect(), self.name)
         except OSError as error:
             raise LabBroken(f"{self.name} does not answer", str(error)) from error
         with self._links_lock:
-            self._links.add(made)
-        return made
+            self._links.add(link)
+        return link
 
     def ask(self, operation: str, **arguments: Any) -> Any:
-        """A short request, over a connection that is kept for the next one."""
+        """A short request, over a control connection that stays open for the next request."""
         with self._lock, self._troubles(operation):
-            if self._kept is not None:
+            if self._control is not None:
                 try:
-                    return self._kept.request(operation, self._silence_s, **arguments)
+                    return self._control.request(operation, self._silence_s, **arguments)
                 except ConnectionError:
-                    # The machine has been away since; these requests may be repeated.
+                    # The machine was down meanwhile; these requests may be repeated.
                     self.hang_up()
-            self._kept = self.link()
+            self._control = self.link()
             # Nobody closes a lab that was only looked up.
-            weakref.finalize(self, self._kept.close)
-            return self._kept.request(operation, self._silence_s, **arguments)
+            weakref.finalize(self, self._control.close)
+            return self._control.request(operation, self._silence_s, **arguments)
 
     def hang_up(self) -> None:
-        """Forget the kept connection, and which boot it was of."""
-        if self._kept is not None:
-            self._kept.close()
-        self._kept = None
+        """Close the control connection and forget the boot."""
+        if self._control is not None:
+            self._control.close()
+        self._control = None
         self._boot = ""
 
     @contextmanager
@@ -110,7 +111,7 @@ class AgentHost:
             raise LabBroken(f"{operation} on {self.name} failed", f"{down}{error}") from error
 
     def let_go(self) -> None:
-        """End every connection, also for threads that wait: a machine that lost its power closes none."""
+        """End every connection, also for waiting threads, because a machine without power closes none."""
         with self._links_lock:
             links = list(self._links)
         for link in links:
@@ -118,13 +119,13 @@ class AgentHost:
         self.hang_up()
 
     def boot(self) -> str:
-        """Which boot of the machine this is: asked once for each connection that is kept."""
-        if self._boot == "" or self._kept is None:
+        """Id of the machine's current boot, asked once per control connection."""
+        if self._boot == "" or self._control is None:
             self._boot = str(self.greet()["boot"])
         return self._boot
 
     def greet(self) -> dict[str, Any]:
-        """Who the machine is (see the agent's `op_hello`); sets its clock to this machine's."""
+        """Facts about the machine (see the agent's `op_hello`). Sets its clock to this machine's."""
         greeting: dict[str, Any] = self.ask("hello", now=time.time())
         if greeting["own_clock"]:
             set_clock(self.ask)
@@ -153,7 +154,7 @@ class AgentHost:
                 else:
                     outputs[frame.kind] += frame.payload
         except TimeoutError:
-            if pid:  # without a pid the start was not answered, and the program ends with the connection
+            if pid:  # without an answer to the start there is no pid, and the program ends with the connection
                 self.ask("end", pid=pid)
             out, err = (bytes(outputs[kind]).decode(errors="replace") for kind in (b"1", b"2"))
             raise CommandTimedOut(argv, timeout_s, out, err, self.name) from None
@@ -178,13 +179,7 @@ class AgentHost:
         except Refused as error:
             raise LabBroken(f"{argv[0]} could not be started on {self.name}", error.detail) from error
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        log: PurePosixPath,
-        env: Mapping[str, str] | None = None,
-    ) -> AgentProcess:
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> AgentProcess:
         boot = self.boot()
         try:
             started = self.ask("spawn", argv=list(argv), log=str(log), env=dict(env or {}))
@@ -261,4 +256,53 @@ class AgentHost:
         )
 
     def up(self) -> bool:
-        return self._way.running()
+        return self._access.running()
+
+
+class AgentProcess:
+    """A daemon, known by pid, birth and boot. Polling it costs one short exchange with the agent."""
+
+    pid = 0
+
+    def __init__(self, host: AgentHost, ref: Mapping[str, Any]) -> None:
+        self._host = host
+        self._ref = {"pid": int(ref["pid"]), "birth": str(ref["birth"]), "boot": str(ref["boot"])}
+        self._ended = False
+        self._code: int | None = None
+
+    @property
+    def ref(self) -> dict[str, Any]:
+        """pid, birth: on its machine; boot: which of its boots."""
+        return dict(self._ref)
+
+    def alive(self) -> bool:
+        if self._ended or not self._host.up():
+            return False
+        try:
+            self._look()
+        except LabBroken:
+            # The machine may go down while it is asked.
+            if self._host.up():
+                raise
+            return False
+        return not self._ended
+
+    def _look(self) -> None:
+        if self._host.boot() != self._ref["boot"]:
+            self._ended = True
+            return
+        state = self._host.ask("state", pid=self._ref["pid"], birth=self._ref["birth"])
+        self._ended = not state["alive"]
+        self._code = state["code"]
+
+    def exit_code(self) -> int | None:
+        """Status once ended, -N after signal N; None while alive, or if its machine went down with it."""
+        self.alive()
+        return self._code
+
+    def signal(self, number: Signals) -> None:
+        if self.alive():
+            self._host.ask("signal", pid=self._ref["pid"], birth=self._ref["birth"], number=int(number))
+
+    def wait(self, timeout_s: float) -> bool:
+        return ended_within(self.alive, timeout_s, _POLL_S)

@@ -1,4 +1,4 @@
-"""The lab's side of a connection to an agent: frames, requests, and programs whose streams come over it."""
+"""The lab's side of a connection to an agent: frames, requests, and the streams of programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +18,16 @@ from cephlab.lab.base.errors import LabBroken
 HEAD = struct.Struct(">cI")
 CHUNK = 1 << 17
 PORT = 7
-"""Where a guest's agent listens; see its own file for the frames."""
+"""A guest's agent listens here. Its own file describes the frames."""
 
 AGENT = Path(__file__).with_name("inside")
-"""A folder that Python runs."""
+"""The agent: a folder that Python can run."""
 READY = b"cephlab: the agent listens"
-"""What the agent says on its standard output once it can be connected to."""
+"""The agent prints this once it accepts connections."""
 
 
 class Refused(LabBroken):
-    """The agent could not do what it was asked. kind: the name of Python's error there; errno: 0 where none."""
+    """The agent could not do what it was asked. kind: the name of Python's error there; errno: 0 if it has none."""
 
     def __init__(self, node: str, operation: str, error: Mapping[str, Any]) -> None:
         self.kind = str(error["type"])
@@ -43,21 +44,20 @@ class Frame:
 
 
 class Link:
-    """One connection. Raises OSError when the connection fails, Refused when the agent cannot do what it is asked."""
+    """One connection. Raises OSError when it fails, Refused when the agent cannot do what it is asked."""
 
-    def __init__(self, made: socket.socket, node: str) -> None:
-        self.socket = made
+    def __init__(self, connected: socket.socket, node: str) -> None:
+        self.socket = connected
         self.node = node
-        if made.family == socket.AF_INET:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if connected.family == socket.AF_INET:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def request(self, operation: str, timeout_s: float, **arguments: Any) -> Any:
-        """Ask, and return the answer."""
         self.begin(operation, timeout_s, **arguments)
         return self.answer(operation)
 
     def begin(self, operation: str, timeout_s: float, **arguments: Any) -> None:
-        """Ask; the answer is taken later. timeout_s: longest silence."""
+        """Ask without waiting for the answer. timeout_s: longest silence on this connection."""
         self.socket.settimeout(timeout_s)
         self.send(b"j", json.dumps({"op": operation, **arguments}).encode())
 
@@ -85,7 +85,7 @@ class Link:
         return bytes(parts)
 
     def exchange(self, data: bytes, deadline: clock.Deadline) -> Iterator[Frame]:
-        """Send a program's whole input while its outputs come in; ends after the frame that says how it ended.
+        """Send a program's whole input while its outputs arrive, up to the frame with its status.
 
         Raises TimeoutError past the deadline.
         """
@@ -128,13 +128,11 @@ class Link:
 
     def hang_up(self) -> None:
         """End the connection, also for a thread that waits for an answer."""
-        try:
+        with suppress(OSError):  # it has ended already
             self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return  # it was gone already
 
     def close(self) -> None:
-        """Hang up: a program that runs over this connection is killed with its children."""
+        """Hang up. A program that runs over this connection is killed with its children."""
         self.socket.close()
 
 

@@ -1,4 +1,4 @@
-"""The container engine: where its socket is, whether it answers, and what it can do."""
+"""The container engine: where its socket is, whether it answers, what it can do, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import requests.exceptions
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.providers.base import Silent, nobody_listens
-from cephlab.lab.providers.engine.answers import NoSocket, refuse_socket
+from cephlab.lab.providers.engine.answers import NoSocket, NotThere, refuse_socket
 from cephlab.lab.spec.arch import Arch, parse_arch
 
 _PATIENCE_S = 3.0
@@ -30,7 +30,7 @@ _ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestExce
 
 
 def candidates(environment: Mapping[str, str], uid: int) -> list[str]:
-    """Endpoints to try: DOCKER_HOST alone where set; else Docker's sockets, then Podman's."""
+    """Endpoints to try: only DOCKER_HOST if it is set; else Docker's sockets, then Podman's."""
     chosen = environment.get("DOCKER_HOST")
     if chosen:
         return [chosen]
@@ -44,7 +44,7 @@ def candidates(environment: Mapping[str, str], uid: int) -> list[str]:
 
 
 def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
-    """The first engine that answers; Unavailable says in one sentence why none does, and what to do."""
+    """The first engine that answers. Unavailable says in one sentence why none does, and what to do."""
     tried = []
     for endpoint in candidates(environment, os.getuid()):
         try:
@@ -58,8 +58,8 @@ def find_engine(environment: Mapping[str, str] = os.environ) -> Engine:
 
 
 def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patience_s: float = _PATIENCE_S) -> Engine:
-    """The engine at an endpoint; Unavailable when it is absent or forbidden, Silent after patience_s seconds."""
-    path = _socket_path(endpoint)
+    """The engine at an endpoint. Unavailable when it is absent or forbidden, Silent after patience_s seconds."""
+    path = Path(endpoint.removeprefix("unix://")) if endpoint.startswith("unix://") else None
     if path is not None:
         absent = f"there is no container engine at {path}"
         refuse_socket(path, "container engine", absent, group="docker", start_it=_START_IT)
@@ -76,7 +76,7 @@ def connect(endpoint: str, environment: Mapping[str, str] = os.environ, *, patie
 
 
 def _knock(path: Path, patience_s: float) -> None:
-    # The engine's library leaves its socket open when the connection is refused, or nothing is answered.
+    # The docker library leaves its socket open when the connection is refused or not answered.
     with socket.socket(socket.AF_UNIX) as knock:
         knock.settimeout(patience_s)
         knock.connect(str(path))
@@ -93,24 +93,21 @@ def _ping(settings: dict[str, str], patience_s: float) -> None:
         probe.close()
 
 
-def _socket_path(endpoint: str) -> Path | None:
-    return Path(endpoint.removeprefix("unix://")) if endpoint.startswith("unix://") else None
-
-
 @contextmanager
 def engine_errors(doing: str) -> Iterator[None]:
-    """Turn what the engine's library raises into LabBroken that says what was being done."""
+    """Turn errors of the docker library into LabBroken, or NotThere, with what was being done."""
     try:
         yield
     except docker.errors.APIError as error:
-        raise LabBroken(f"the engine failed at {doing}", str(error.explanation or error)) from error
+        kind = NotThere if isinstance(error, docker.errors.NotFound) else LabBroken
+        raise kind(f"the engine failed at {doing}", str(error.explanation or error)) from error
     except _ENGINE_ERRORS as error:
         raise LabBroken(f"the engine failed at {doing}", str(error), "is the engine still running?") from error
 
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that answered. settings: the environment that the library connects with."""
+    """An engine that answered. settings: the environment that the docker library connects with."""
 
     endpoint: str
     settings: Mapping[str, str]
@@ -123,7 +120,7 @@ class Engine:
 
     @cached_property
     def kind(self) -> str:
-        """`docker` or `podman`, which is also the name of its command."""
+        """`docker` or `podman`; also the name of its command."""
         with engine_errors("asking for its version"):
             names = [str(part.get("Name", "")) for part in self.client.version().get("Components", [])]
         return "podman" if any("podman" in name.lower() for name in names) else "docker"
@@ -134,7 +131,7 @@ class Engine:
 
     @property
     def local(self) -> bool:
-        """Whether the engine runs on this very kernel, so that its processes are in our /proc."""
+        """Whether the engine runs on this kernel, so that its processes are in our /proc."""
         return (
             self.endpoint.startswith("unix://")
             and self.info.get("KernelVersion") == platform.release()
@@ -143,23 +140,23 @@ class Engine:
 
     @property
     def rootless(self) -> bool:
-        """Whether it runs as an ordinary user. Docker says so among its options, Podman in a field of its own."""
+        """Whether it runs as an ordinary user. Docker lists that as an option, Podman has a field for it."""
         options = self.info.get("SecurityOptions") or []
         return bool(self.info.get("Rootless")) or any("rootless" in option for option in options)
 
     @property
     def limits_machines(self) -> bool:
-        """Whether it may limit CPU and memory at all: Podman says that it can where version 1 of cgroups forbids it."""
+        """Whether it may limit CPU and memory. Podman claims so even when version 1 of cgroups forbids it."""
         return not (self.rootless and str(self.info.get("CgroupVersion")) == "1")
 
     @property
     def root_directory(self) -> Path:
-        """Where the engine keeps its volumes, on its own machine."""
+        """The folder of the engine's volumes, on the engine's machine."""
         return Path(str(self.info.get("DockerRootDir") or "/var/lib/docker"))
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """Inside, every answer has to come soon."""
+        """Inside the block, every call has a short timeout."""
         self.client.api.timeout = _ANSWER_S
         try:
             yield

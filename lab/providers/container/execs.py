@@ -1,4 +1,4 @@
-"""Running commands inside a container: to the end, or to a deadline at which it is killed with its children."""
+"""Running commands inside a container, to the end or to a deadline that kills them with their children."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import docker.errors
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken, LabError
 from cephlab.lab.base.process import LocalProcess, Result, birth_of
 from cephlab.lab.providers.container.engine import engine_errors
-from cephlab.lab.providers.container.stream import STDERR, ExecStream
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.container.stream import STDERR, MultiplexedStream
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.marks import new_token, signalling
 
 _DRAIN_S = 2.0
@@ -22,36 +22,33 @@ _NOT_FOUND = 127
 
 
 @dataclass(frozen=True)
-class Where:
-    """A container by its name in the engine, and the node's name for messages.
-
-    local: the engine shares this machine's /proc.
-    """
+class ContainerRef:
+    """A container by its name in the engine. node: for messages; local: the engine shares this machine's /proc."""
 
     client: docker.DockerClient
-    container: str
+    name: str
     node: str
     local: bool
     podman: bool = False
 
 
-def create(where: Where, order: Order, *, stdin: bool) -> str:
-    """Make an exec, not started yet; LabBroken when the node is down."""
-    directory = str(order.cwd) if order.cwd else None
+def create(container: ContainerRef, command: NodeCommand, *, stdin: bool) -> str:
+    """Make an exec without starting it; LabBroken when the node is down."""
+    directory = str(command.cwd) if command.cwd else None
     try:
-        with engine_errors(f"preparing {order.program} on {where.node}"):
-            made: dict[str, Any] = where.client.api.exec_create(
-                where.container, list(order.argv), environment=dict(order.env), stdin=stdin, workdir=directory
+        with engine_errors(f"preparing {command.argv[0]} on {container.node}"):
+            answer: dict[str, Any] = container.client.api.exec_create(
+                container.name, list(command.argv), environment=dict(command.env), stdin=stdin, workdir=directory
             )
     except LabBroken as error:
         if isinstance(error.__cause__, docker.errors.APIError) and error.__cause__.status_code in {404, 409}:
-            raise LabBroken(f"{where.node} is down", f"{order.program} was not run: {error.detail}") from error
+            raise LabBroken(f"{container.node} is down", f"{command.argv[0]} was not run: {error.detail}") from error
         raise
-    return str(made["Id"])
+    return str(answer["Id"])
 
 
 def inspect(client: docker.DockerClient, exec_id: str) -> dict[str, Any] | None:
-    """{Running, ExitCode, Pid, ...}; None once the engine has forgotten the exec or its container is down."""
+    """{Running, ExitCode, Pid, ...}; None if the engine has forgotten the exec or the container is down."""
     try:
         with engine_errors("looking at a command"):
             return dict(client.api.exec_inspect(exec_id))
@@ -61,19 +58,21 @@ def inspect(client: docker.DockerClient, exec_id: str) -> dict[str, Any] | None:
         raise
 
 
-def signal_marked(where: Where, token: str, number: int) -> None:
-    """Signal every process in the container that carries the token, whoever its parent is by now.
-
-    It does not see a daemon that has dropped root, as that hides its environment; `signal_here` does.
-    """
-    exec_id = create(where, Order(signalling(token, number)), stdin=False)
-    with engine_errors(f"signalling on {where.node}"):
-        where.client.api.exec_start(exec_id)
+def exit_code_of(state: dict[str, Any] | None) -> int | None:
+    """The status in what `inspect` returned; None if the engine does not know it."""
+    return None if state is None or state["ExitCode"] is None else int(state["ExitCode"])
 
 
-def here(where: Where, exec_id: str) -> LocalProcess | None:
-    """An exec's process as this machine sees it; None when it has ended or runs elsewhere."""
-    state = inspect(where.client, exec_id) if where.local else None
+def signal_marked(container: ContainerRef, token: str, number: int) -> None:
+    """Signal every process in the container that carries the token (see `signalling`)."""
+    exec_id = create(container, NodeCommand(signalling(token, number)), stdin=False)
+    with engine_errors(f"signalling on {container.node}"):
+        container.client.api.exec_start(exec_id)
+
+
+def here(container: ContainerRef, exec_id: str) -> LocalProcess | None:
+    """An exec's process as this machine sees it; None if it has ended or runs elsewhere."""
+    state = inspect(container.client, exec_id) if container.local else None
     if state is None or not state["Running"] or not state["Pid"]:
         return None
     pid = int(state["Pid"])
@@ -82,7 +81,7 @@ def here(where: Where, exec_id: str) -> LocalProcess | None:
 
 
 def signal_here(process: LocalProcess | None, number: Signals) -> bool:
-    """Signal a process of this machine and its group; whether that was possible."""
+    """Signal a process of this machine and its group. Returns whether that was possible."""
     if process is None:
         return False
     try:
@@ -92,45 +91,45 @@ def signal_here(process: LocalProcess | None, number: Signals) -> bool:
     return True
 
 
-def kill_all(where: Where, exec_id: str, token: str) -> None:
-    """Kill an exec's process and all that it started."""
-    signal_here(here(where, exec_id), SIGKILL)
-    signal_marked(where, token, int(SIGKILL))
+def kill_all(container: ContainerRef, exec_id: str, token: str) -> None:
+    """Kill an exec's process and everything that it started. A daemon that dropped root hides its token."""
+    signal_here(here(container, exec_id), SIGKILL)
+    signal_marked(container, token, int(SIGKILL))
 
 
-def run(where: Where, order: Order, timeout_s: float) -> Result:
+def run(container: ContainerRef, command: NodeCommand, timeout_s: float) -> Result:
     """See EngineHost.execute."""
     token = new_token()
-    exec_id = create(where, order.marked(token), stdin=bool(order.stdin))
-    watch = _Watch(where, exec_id, token, timeout_s)
-    stdout, stderr = watch.collect(order.stdin)
+    exec_id = create(container, command.marked(token), stdin=bool(command.stdin))
+    watch = _Watch(container, exec_id, token, timeout_s)
+    stdout, stderr = watch.collect(command.stdin)
     if watch.expired:
         raise CommandTimedOut(
-            order.argv, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), where.node
+            command.argv, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), container.node
         )
-    return _result(where, exec_id, tuple(order.argv), stdout, stderr)
+    return _result(container, exec_id, tuple(command.argv), stdout, stderr)
 
 
-def _result(where: Where, exec_id: str, argv: tuple[str, ...], stdout: bytes, stderr: bytes) -> Result:
-    state = inspect(where.client, exec_id)
-    code = None if state is None else state["ExitCode"]
+def _result(container: ContainerRef, exec_id: str, argv: tuple[str, ...], stdout: bytes, stderr: bytes) -> Result:
+    state = inspect(container.client, exec_id)
+    code = exit_code_of(state)
     if state is None or code is None:
-        raise LabBroken(f"{where.node} went down while {argv[0]} ran", stderr.decode(errors="replace"))
+        raise LabBroken(f"{container.node} went down while {argv[0]} ran", stderr.decode(errors="replace"))
     if state["Pid"] == 0 and stdout.startswith(b"OCI runtime"):
-        # Nothing was started: what came on standard output is the runtime's complaint, not the program's.
+        # Nothing was started: standard output holds the runtime's complaint, not the program's output.
         return Result(argv, _NOT_FOUND, b"", stdout + stderr)
-    return Result(argv, int(code), stdout, stderr)
+    return Result(argv, code, stdout, stderr)
 
 
 class _Watch:
     """One command's streams under a deadline."""
 
-    def __init__(self, where: Where, exec_id: str, token: str, timeout_s: float) -> None:
+    def __init__(self, container: ContainerRef, exec_id: str, token: str, timeout_s: float) -> None:
         self.expired = False
-        self._where = where
+        self._container = container
         self._exec = exec_id
         self._token = token
-        self._stream = ExecStream(where.client, exec_id)
+        self._stream = MultiplexedStream(container.client, exec_id)
         self._done = threading.Event()
         self._timer = threading.Timer(timeout_s, self._expire)
         self._timer.daemon = True
@@ -166,12 +165,12 @@ class _Watch:
             return
         self.expired = True
         self._kill()
-        # Outputs stay open when something without the mark holds them.
+        # Outputs stay open if a process without the token holds them.
         if not self._done.wait(_DRAIN_S):
             self._stream.break_off()
 
     def _kill(self) -> None:
         try:
-            kill_all(self._where, self._exec, self._token)
+            kill_all(self._container, self._exec, self._token)
         except LabError:
-            self._stream.break_off()  # the node is down, or the engine: nothing is left to be killed
+            self._stream.break_off()  # the node or the engine is down, so nothing is left to kill

@@ -1,4 +1,4 @@
-"""Files into and out of a container, through the engine's archive calls; they work on a node that is down, too."""
+"""Files into and out of a container, through the engine's archive calls. They also work on a node that is down."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-import docker.errors
-
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.providers.container.engine import engine_errors
-from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.execs import ContainerRef
+from cephlab.lab.providers.engine.answers import NotThere
 
 _CHUNK = 1 << 20
 _MAX_LINKS = 10
@@ -22,36 +21,36 @@ _SYMLINK = 1 << 27  # modes are Go's os.FileMode
 _IRREGULAR = sum(1 << bit for bit in (31, 27, 26, 25, 24, 21, 19))  # directory, link, device, pipe, socket, odd
 
 
-def put(where: Where, source: Path | bytes, target: PurePosixPath, mode: int) -> None:
-    """Write a file, owned by root; the engine makes the directories above it."""
+def put(container: ContainerRef, source: Path | bytes, target: PurePosixPath, mode: int) -> None:
+    """Write a file, owned by root. The engine makes the directories above it."""
     info = tarfile.TarInfo(str(target).lstrip("/"))
     info.mode = mode
     info.mtime = time.time()
     info.size = len(source) if isinstance(source, bytes) else source.stat().st_size
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as content:
         data: Any = _archive(info, content)  # the library streams any iterator, its annotation says bytes
-        with engine_errors(f"writing {target} on {where.node}"):
-            where.client.api.put_archive(where.container, "/", data)
+        with engine_errors(f"writing {target} on {container.node}"):
+            container.client.api.put_archive(container.name, "/", data)
 
 
 def _archive(info: tarfile.TarInfo, content: IO[bytes]) -> Iterator[bytes]:
-    """A tar of one file, a piece at a time."""
+    """A tar of one file, piece by piece."""
     yield info.tobuf()
     left = info.size
     while left:
         chunk = content.read(min(left, _CHUNK))
         if not chunk:
-            raise LabBroken(f"{info.name} became shorter while it was being copied")
+            raise LabBroken(f"{info.name} became shorter while it was copied")
         left -= len(chunk)
         yield chunk
     yield b"\0" * (-info.size % tarfile.BLOCKSIZE + 2 * tarfile.BLOCKSIZE)
 
 
-def get(where: Where, source: PurePosixPath, sink: IO[bytes]) -> None:
-    """Read a regular file, following links; LabBroken when it is not there or is none."""
+def get(container: ContainerRef, source: PurePosixPath, sink: IO[bytes]) -> None:
+    """See EngineHost.get."""
     path = str(source)
     for _ in range(_MAX_LINKS):
-        chunks, facts = _open(where, path)
+        chunks, facts = _open(container, path)
         if int(facts["mode"]) & _SYMLINK:
             _discard(chunks)
             path = posixpath.join(posixpath.dirname(path), str(facts["linkTarget"]))
@@ -59,20 +58,18 @@ def get(where: Where, source: PurePosixPath, sink: IO[bytes]) -> None:
         if int(facts["mode"]) & _IRREGULAR:
             _discard(chunks)
             break
-        with engine_errors(f"reading {source} on {where.node}"):
+        with engine_errors(f"reading {source} on {container.node}"):
             _extract(chunks, sink)
         return
-    raise LabBroken(f"{source} on {where.node} is not a file")
+    raise LabBroken(f"{source} on {container.node} is not a file")
 
 
-def _open(where: Where, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
+def _open(container: ContainerRef, path: str) -> tuple[Iterator[bytes], dict[str, Any]]:
     try:
-        with engine_errors(f"reading {path} on {where.node}"):
-            chunks, facts = where.client.api.get_archive(where.container, path, chunk_size=_CHUNK)
-    except LabBroken as error:
-        if isinstance(error.__cause__, docker.errors.NotFound):
-            raise LabBroken(f"{path} is not there on {where.node}", error.detail) from error
-        raise
+        with engine_errors(f"reading {path} on {container.node}"):
+            chunks, facts = container.client.api.get_archive(container.name, path, chunk_size=_CHUNK)
+    except NotThere as error:
+        raise LabBroken(f"{path} is not there on {container.node}", error.detail) from error
     return iter(chunks), dict(facts)
 
 
@@ -96,7 +93,7 @@ def _extract(chunks: Iterator[bytes], sink: IO[bytes]) -> None:
 
 
 class _Stream:
-    """Chunks as the reader that tarfile wants."""
+    """Chunks as a reader for tarfile."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

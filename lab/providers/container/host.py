@@ -1,4 +1,4 @@
-"""A node of the `container` provider: the engine's calls behind the seam that every host has."""
+"""A node of the `container` provider: the engine's calls as a host."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-import docker.errors
-
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.container import execs, files, names, spawned
-from cephlab.lab.providers.container.channel import ExecStreams
+from cephlab.lab.providers.container.channel import ContainerStreams
 from cephlab.lab.providers.container.engine import Engine, engine_errors
-from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.execs import ContainerRef
 from cephlab.lab.providers.container.spawned import ContainerProcess
+from cephlab.lab.providers.engine.answers import NotThere
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.host import EngineHost
-from cephlab.lab.providers.engine.order import Order
 from cephlab.lab.providers.engine.places import disk_file
 from cephlab.lab.providers.host import Facts
 
 
 @dataclass
 class ContainerHost(EngineHost):
-    """One container. devices: loop devices of the disks that have one."""
+    """One container. devices: the loop devices of those disks that have one."""
 
     engine: Engine
     container: str
@@ -36,20 +35,21 @@ class ContainerHost(EngineHost):
         return self.arch is not self.engine.arch
 
     @property
-    def _where(self) -> Where:
-        return Where(self.engine.client, self.container, self.name, self.engine.local, self.engine.kind == "podman")
+    def _ref(self) -> ContainerRef:
+        podman = self.engine.kind == "podman"
+        return ContainerRef(self.engine.client, self.container, self.name, self.engine.local, podman)
 
-    def execute(self, order: Order, timeout_s: float) -> Result:
-        return execs.run(self._where, order, timeout_s)
+    def execute(self, command: NodeCommand, timeout_s: float) -> Result:
+        return execs.run(self._ref, command, timeout_s)
 
-    def start(self, order: Order, log: PurePosixPath) -> ContainerProcess:
-        return spawned.spawn(self._where, order, log)
+    def start(self, command: NodeCommand, log: PurePosixPath) -> ContainerProcess:
+        return spawned.spawn(self._ref, command, log)
 
     def find(self, ref: Mapping[str, Any]) -> ContainerProcess:
-        return ContainerProcess(self._where, ref)
+        return ContainerProcess(self._ref, ref)
 
-    def streams(self, order: Order) -> ExecStreams:
-        return ExecStreams(self._where, order)
+    def streams(self, command: NodeCommand) -> ContainerStreams:
+        return ContainerStreams(self._ref, command)
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
@@ -60,10 +60,10 @@ class ContainerHost(EngineHost):
         return (self.engine.kind, *endpoint, "exec", *options, self.container, *argv)
 
     def push(self, source: Path | bytes, target: PurePosixPath, *, mode: int = 0o644) -> None:
-        files.put(self._where, source, target, mode)
+        files.put(self._ref, source, target, mode)
 
     def get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
-        files.get(self._where, source, sink)
+        files.get(self._ref, source, sink)
 
     def disk(self, name: str) -> PurePosixPath:
         fileverbs.require_disk(self.name, name, self.disks)
@@ -82,10 +82,8 @@ class ContainerHost(EngineHost):
     def up(self) -> bool:
         try:
             return bool(self._state()["Running"])
-        except LabBroken as error:
-            if isinstance(error.__cause__, docker.errors.NotFound):
-                return False
-            raise
+        except NotThere:
+            return False
 
     def first_process(self) -> int:
         pid = int(self._state()["Pid"])

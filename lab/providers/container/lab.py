@@ -14,7 +14,7 @@ from cephlab.lab.providers import addresses
 from cephlab.lab.providers.container import execs, imported, names, nodes, strain
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.host import ContainerHost
-from cephlab.lab.providers.container.removal import Removal
+from cephlab.lab.providers.container.removal import ContainerRemoval
 from cephlab.lab.providers.engine.lab import EngineLab
 from cephlab.lab.providers.engine.state import node_from, node_state
 from cephlab.lab.providers.host import Host
@@ -29,19 +29,15 @@ _RAISE_AT_ONCE = 4
 class ContainerLab(EngineLab[ContainerHost]):
     """Containers on a bridge network of their own.
 
-    Every container mounts the one volume with all disks of the run, as engines cannot plug a volume into a
-    running container. Which disk is in which node is what this lab says: `Host.disk` hands out only those, and
-    Ceph uses no other, but nothing stops a program from opening a disk of another node below /cephlab/disks.
+    Every container mounts one volume with all disks of the run, because engines cannot plug a volume into a running
+    container. This lab decides which disk is in which node. `Host.disk` hands out only those and Ceph uses no others,
+    but a program could open a disk of another node below /cephlab/disks.
     """
 
-    def __init__(self, engine: Engine, run: Run, subnet: str, images: Mapping[Arch, imported.Held]) -> None:
+    def __init__(self, engine: Engine, run: Run, subnet: str, images: Mapping[Arch, imported.EngineImage]) -> None:
         super().__init__(run, subnet, tuple(images))
         self._engine = engine
         self._images = dict(images)
-
-    @property
-    def hosts(self) -> Mapping[str, Host]:
-        return self._hosts
 
     @property
     def state(self) -> dict[str, Any]:
@@ -54,7 +50,6 @@ class ContainerLab(EngineLab[ContainerHost]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the nodes from `state`; they exist already."""
         for name, known in state["nodes"].items():
             host = self._open(node_from(name, known), str(known["address"]))
             host.devices.update({d: Path(raw["device"]) for d, raw in known["disks"].items() if raw["device"]})
@@ -65,19 +60,19 @@ class ContainerLab(EngineLab[ContainerHost]):
 
     def add_node_at(self, node: Node, address: str) -> Host:
         self.refuse_at(node, address)
-        made = self._open(node, address)
-        self._raise_with_disks(made)
-        return made
+        host = self._open(node, address)
+        self._raise_with_disks(host)
+        return host
 
     def add_nodes(self, wanted: Sequence[Node]) -> list[ContainerHost]:
         for node in wanted:
             self.refuse(node)
-        made = [self._open(node, self.free_address()) for node in wanted]
-        # Once, before all: Podman refuses one of two that make the same volume at once.
+        hosts = [self._open(node, self.free_address()) for node in wanted]
+        # Made before the threads start, because Podman refuses one of two that make the same volume at once.
         nodes.make_volume(self._engine, names.disks_volume(self._run.id), names.labels(self._run.id, self._home))
         with ThreadPoolExecutor(max_workers=_RAISE_AT_ONCE) as pool:
-            list(pool.map(self._raise_with_disks, made))
-        return made
+            list(pool.map(self._raise_with_disks, hosts))
+        return hosts
 
     def _open(self, node: Node, address: str) -> ContainerHost:
         host = ContainerHost(
@@ -119,10 +114,10 @@ class ContainerLab(EngineLab[ContainerHost]):
             return bool(self._engine.client.api.containers(all=True, filters={"name": f"^/?{host.container}$"}))
 
     def move_disk(self, disk: str, target: str) -> None:
-        """Put a disk into another node, at once; the daemons of either may go on running.
+        """Put a disk into another node, at once; the daemons of both nodes may keep running.
 
-        But for a disk with limits: those are the container's, so that both containers are made anew with their
-        directories and addresses, and nothing may run in them.
+        A disk with limits is different: the limits belong to the container. Both containers are made again, with
+        their directories and addresses, and nothing may run in them.
         """
         source, goal = self.holder(disk), self.host(target)
         bounded = source.disks[disk].limits.any()
@@ -138,7 +133,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             self._renew(goal)
 
     def _refuse_busy(self, host: ContainerHost) -> None:
-        # The engine hears of a process's end a moment after the process has ended.
+        # The engine notices the end of a process a moment later.
         clock.wait(
             lambda: self._commands(host),
             lambda commands: commands == 0,
@@ -152,17 +147,17 @@ class ContainerLab(EngineLab[ContainerHost]):
         )
 
     def _commands(self, host: ContainerHost) -> int:
-        """How many commands run in a container, beside the one that keeps it up."""
+        """How many commands run in a container, besides the one that keeps it up."""
         if not self._exists(host):
             return 0
         with engine_errors(f"looking at {host.name}"):
             known = self._engine.client.api.inspect_container(host.container).get("ExecIDs") or []
-        # Podman goes on listing those that have ended.
+        # Podman still lists commands that have ended.
         states = [execs.inspect(self._engine.client, str(exec_id)) for exec_id in known]
         return sum(state is not None and bool(state["Running"]) for state in states)
 
     def _renew(self, host: ContainerHost) -> None:
-        """Make the container anew; one that is down is made when it is started."""
+        """Make the container again. One that is down is made when it is started."""
         was_up = host.up()
         if self._exists(host):
             with engine_errors(f"removing {host.container}"):
@@ -171,13 +166,12 @@ class ContainerLab(EngineLab[ContainerHost]):
             self._raise(host)
 
     def disconnect(self, name: str) -> None:
-        """Take a node off the network; its processes go on."""
+        """Take a node off the network; its processes keep running."""
         host = self.host(name)
         with engine_errors(f"disconnecting {name}"):
             self._engine.client.api.disconnect_container_from_network(host.container, names.network_name(self._run.id))
 
     def connect(self, name: str) -> None:
-        """Put a disconnected node back on the network, under its address."""
         host = self.host(name)
         with engine_errors(f"connecting {name}"):
             self._engine.client.api.connect_container_to_network(
@@ -188,7 +182,7 @@ class ContainerLab(EngineLab[ContainerHost]):
                 mac_address=addresses.mac_address(host.address),
             )
 
-    # What else can be made worse; see the protocols in lab/providers/base.py. It ends with the container.
+    # See the protocols in lab/providers/base.py. These limits end with the container.
 
     def slow_network(self, node: str, bytes_s: int | None) -> None:
         strain.slow_network(self.host(node), bytes_s)
@@ -207,7 +201,7 @@ class ContainerLab(EngineLab[ContainerHost]):
 
     def close(self) -> None:
         try:
-            Removal(self._engine, self._home, self._run.id).everything()
+            ContainerRemoval(self._engine, self._home, self._run.id).everything()
         finally:
             self._engine.close()
 

@@ -1,4 +1,4 @@
-"""What a node may use: CPUs and memory from its spec, and disk limits tied to the right block device."""
+"""A node's limits as options for the engine: CPUs, memory, and disk limits tied to the right block device."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SYSTEM_CALLS = Path(__file__).with_name("seccomp.json")
 
 
 def machine_options(node: Node) -> dict[str, Any]:
-    """CPU and memory limits, as the engine's library names them. No swap beyond the memory."""
+    """CPU and memory limits, in the docker library's names. No swap beyond the memory."""
     options: dict[str, Any] = {}
     if node.cores is not None:
         options["nano_cpus"] = round(node.cores * 1e9)
@@ -37,16 +37,15 @@ def machine_options(node: Node) -> dict[str, Any]:
 
 
 def process_options(*, podman_as_root: bool) -> dict[str, Any]:
-    """Open files and processes, as the engine's library names them: this machine's where Podman runs as its root.
+    """Limits on open files and processes, in the docker library's names: this machine's own for Podman as root.
 
-    Podman raises both for every container, which the kernel refuses a root without CAP_SYS_RESOURCE; other engines
-    hand on their own.
+    Podman raises both for each container, which the kernel refuses without CAP_SYS_RESOURCE. Others pass on their own.
     """
     if not podman_as_root:
         return {}
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    ceiling = int(_MOST_PROCESSES.read_text())  # Podman takes this for its own where it is less
+    ceiling = int(_MOST_PROCESSES.read_text())  # Podman uses this if it is smaller
     processes = ceiling if processes == resource.RLIM_INFINITY else min(processes, ceiling)
     return {
         "ulimits": [
@@ -57,16 +56,16 @@ def process_options(*, podman_as_root: bool) -> dict[str, Any]:
 
 
 def system_call_options(*, podman_here: bool) -> dict[str, Any]:
-    """A filter of system calls for Podman on this machine: its default one of 4.3, and io_pgetevents with it.
+    """A system call filter for Podman on this machine: the default of Podman 4.3, plus io_pgetevents.
 
-    The default forbids that call, and BlueStore aborts. Docker allows it, and later ones of Podman may; a filter can
-    only be a file on the engine's machine.
+    The default forbids that call, so BlueStore aborts. Docker allows it, and later versions of Podman may. The filter
+    must be a file on the engine's machine.
     """
     return {"security_opt": [f"seccomp={_SYSTEM_CALLS}"]} if podman_here else {}
 
 
 def disk_options(limits: Mapping[Path, DiskLimits]) -> dict[str, Any]:
-    """Ceilings by block device, as the engine's library names them."""
+    """Limits by block device, in the docker library's names."""
     options: dict[str, Any] = {}
     for device, ceiling in limits.items():
         for field, option in _DISK_OPTIONS.items():
@@ -77,16 +76,12 @@ def disk_options(limits: Mapping[Path, DiskLimits]) -> dict[str, Any]:
 
 
 def wants_loops(disks: Iterable[Disk]) -> bool:
-    """Whether a node with these disks needs a loop device for each limited one.
-
-    The engine limits a container on a block device. One limited disk may be tied to the device below all
-    volumes; with several, each needs a device of its own.
-    """
+    """Whether each limited disk needs a loop device: limits are per block device, and all volumes share one."""
     return len(limited(disks)) > 1
 
 
 def attach_loop(file: Path, size_bytes: int) -> Path:
-    """Make the sparse file and a loop device over it."""
+    """Make a sparse file and a loop device on it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as sink:
         sink.truncate(size_bytes)
@@ -95,7 +90,7 @@ def attach_loop(file: Path, size_bytes: int) -> Path:
 
 
 def detach_loops(devices: Sequence[Path]) -> list[str]:
-    """Free them; returns what could not be, in words."""
+    """Detach loop devices; returns the errors."""
     errors = []
     for device in devices:
         try:
@@ -106,7 +101,7 @@ def detach_loops(devices: Sequence[Path]) -> list[str]:
 
 
 def loop_obstacle(disks: Sequence[Disk], devices: BlockDevices, *, local: bool) -> Unavailable | None:
-    """Why several limited disks on a node cannot be served here, or None."""
+    """Why a node cannot have several limited disks here, or None."""
     needed = len(limited(disks))
     names = ", ".join(disk.name for disk in limited(disks))
     hint = "limit one disk of the node only, or run as root on the engine's machine"

@@ -1,4 +1,4 @@
-"""What the things of a run are called in the engine."""
+"""Names and labels of a run's things in the engine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DEVICES_DIRECTORY = PurePosixPath("/cephlab/devices")
 
 
 def labels(run_id: str, home: Home) -> dict[str, str]:
-    """On everything that a run makes in the engine; nothing without both is ever touched."""
+    """On everything that a run makes in the engine. Things without both labels are never touched."""
     return {LABEL: run_id, HOME_LABEL: str(home.path)}
 
 
-# A dot cannot be part of a run's name, so that run `a`, disk `b-c` and run `a-b`, disk `c` stay apart.
+# A run's name cannot contain a dot, so run `a` with disk `b-c` differs from run `a-b` with disk `c`.
 def network_name(run_id: str) -> str:
     """The run's bridge network."""
     return f"cephlab-{run_id}"
@@ -40,5 +40,5 @@ def disks_volume(run_id: str) -> str:
 
 
 def disk_device(disk: str) -> PurePosixPath:
-    """A disk's loop device inside the container that has it."""
+    """Path of a disk's loop device inside its container."""
     return DEVICES_DIRECTORY / disk

@@ -1,4 +1,4 @@
-"""A bridge network of a run's own, on a subnet that nothing else uses."""
+"""A run's own bridge network, on a subnet that nothing else uses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ipaddress
 import docker.types
 
 from cephlab.lab.base.home import Home
+from cephlab.lab.providers.addresses import on_free_subnet, routed_here
 from cephlab.lab.providers.container import names
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.nodes import making
-from cephlab.lab.providers.engine.networks import on_free_subnet, routed_here
 
 
 def make_network(engine: Engine, run_id: str, home: Home) -> str:
-    """Make the run's network; returns its subnet. LabBroken when the pool has no room."""
+    """Make the run's network; returns its subnet. LabBroken when the pool has no free subnet."""
 
     def make(subnet: ipaddress.IPv4Network) -> None:
         layout = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=str(subnet))])

@@ -1,4 +1,4 @@
-"""Making a node's container: its volumes, address, limits and the process that keeps it up."""
+"""Making a node's container: its volumes, address, limits, and the process that keeps it up."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cephlab.lab.providers.container.host import ContainerHost
 from cephlab.lab.providers.engine import places
 from cephlab.lab.spec.clusterspec import Disk
 
-# The shell is process 1 and reaps what daemons leave behind; an engine's own init is not on every machine.
+# The shell is process 1 and reaps orphans of daemons. Not every machine has an engine with an init of its own.
 _INIT = "while :; do sleep 2147483647 & wait; done"
 
-# Pairs of file and size; what exists stays as it is.
+# Arguments: pairs of file and size. Existing files are left alone.
 _MAKE_DISKS = """
 while (( $# )); do
   if [[ ! -e $1 ]]; then mkdir -p -- "${1%/*}" && truncate -s "$2" -- "$1" || exit 1; fi
@@ -31,14 +31,13 @@ while (( $# )); do
 done
 """
 
-
-# Podman 4.3 answers 500 where Docker says 409. For a taken subnet it says something else; another subnet is tried then.
+# Podman 4.3 answers 500 where Docker answers 409. A taken subnet has another message; then another subnet is tried.
 _PODMAN_TAKEN = ("network already exists", "that name is already in use")
 
 
 @contextmanager
 def making(what: str, run_id: str) -> Iterator[None]:
-    """Say what a refusal because of a taken name means."""
+    """Turn the engine's refusal of a taken name into SpecError."""
     try:
         with engine_errors(f"making {what}"):
             yield
@@ -51,7 +50,7 @@ def making(what: str, run_id: str) -> Iterator[None]:
 
 
 def make_volume(engine: Engine, name: str, marks: Mapping[str, str]) -> Path:
-    """Make the volume unless it exists; returns where it is on the engine's machine."""
+    """Make the volume unless it exists; returns its folder on the engine's machine."""
     with engine_errors(f"making volume {name}"):
         return Path(str(engine.client.api.create_volume(name, labels=dict(marks))["Mountpoint"]))
 
@@ -73,11 +72,11 @@ def raise_container(host: ContainerHost, run_id: str, home: Home, image: str) ->
 
 
 def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    # testcontainers reads its settings when it is first imported, and takes a moment to import.
+    # testcontainers reads its settings at the first import, and takes a moment to import.
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    # Its reaper is an image to be pulled; orphans are found by our labels instead.
+    # Its reaper would have to be pulled as an image; our labels find orphans instead.
     testcontainers_config.ryuk_disabled = True
     run_id = marks[LABEL]
     network = names.network_name(run_id)
@@ -112,14 +111,14 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
 
 
 def make_disks(host: ContainerHost) -> None:
-    """Make the sparse files of the node's disks that do not exist yet."""
+    """Make the missing sparse files of the node's disks."""
     pairs = [text for disk in host.disks.values() for text in (str(places.disk_file(disk.name)), str(disk.size_bytes))]
     if pairs:
         host.run(("bash", "-c", _MAKE_DISKS, "bash", *pairs))
 
 
 def _disk_options(host: ContainerHost, disks_folder: Path) -> dict[str, Any]:
-    """Options for the node's disk limits; makes the loop devices that they need."""
+    """Options for the node's disk limits. Makes the loop devices that they need."""
     bounded = limited(host.disks.values())
     if not bounded:
         return {}

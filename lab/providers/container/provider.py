@@ -1,4 +1,4 @@
-"""Provider `container`: every node is a container with its own address, on Docker or Podman."""
+"""Provider `container`: each node is a container of Docker or Podman with its own address."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cephlab.lab.providers.blockdevices import BlockDevices
 from cephlab.lab.providers.container import imported, limits, networks, strain
 from cephlab.lab.providers.container.engine import Engine, connect, find_engine
 from cephlab.lab.providers.container.lab import ContainerLab
-from cephlab.lab.providers.container.removal import Removal, runs_present
-from cephlab.lab.providers.engine.images import Exporter, exporter
+from cephlab.lab.providers.container.removal import ContainerRemoval, runs_present
+from cephlab.lab.providers.engine.images import Export, exporter
 from cephlab.lab.providers.engine.provider import EngineProvider
 from cephlab.lab.providers.engine.removal import EngineRemoval
 from cephlab.lab.spec.arch import Arch
@@ -34,17 +34,15 @@ _ALWAYS = frozenset(
 
 
 class ContainerProvider(EngineProvider[Engine, ContainerLab]):
-    """Nodes as containers. Needs an engine; for nodes of another architecture also qemu-user and binfmt_misc."""
+    """Nodes as containers. Needs an engine; nodes of another architecture also need qemu-user and binfmt_misc."""
 
     name = "container"
     cost = 2
+    usual = _ALWAYS | {Capability.CPU_LIMIT, Capability.MEMORY_LIMIT, Capability.DISK_LIMIT}
 
-    def __init__(self, find: Callable[[], Engine] = find_engine, export: Exporter | None = None) -> None:
+    def __init__(self, find: Callable[[], Engine] = find_engine, export: Export | None = None) -> None:
         super().__init__(find, "the engine")
         self._export = export
-
-    def usual(self) -> frozenset[Capability]:
-        return _ALWAYS | {Capability.CPU_LIMIT, Capability.MEMORY_LIMIT, Capability.DISK_LIMIT}
 
     def capabilities_of(self, engine: Engine) -> frozenset[Capability]:
         able = set(_ALWAYS) | strain.capabilities(engine)
@@ -54,7 +52,7 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
             able.add(Capability.MEMORY_LIMIT)
         if engine.local:
             able.add(Capability.THIS_MACHINE)
-        if engine.local and not engine.rootless and _limits_disks(engine):
+        if engine.local and not engine.rootless and BlockDevices().limits(engine.root_directory):
             able.add(Capability.DISK_LIMIT)
         foreign = [arch for arch in Arch if arch is not engine.arch]
         if not engine.local or any(binfmt.obstacle(arch) is None for arch in foreign):
@@ -83,8 +81,8 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
             if arch is not engine.arch and engine.local:
                 binfmt.ensure(arch, progress)
         export = self._export or exporter(run.home, "oci")
-        held = {arch: imported.ensure(engine, images[arch], export, progress) for arch in spec.archs}
-        lab = ContainerLab(engine, run, networks.make_network(engine, run.id, run.home), held)
+        loaded = {arch: imported.ensure(engine, images[arch], export, progress) for arch in spec.archs}
+        lab = ContainerLab(engine, run, networks.make_network(engine, run.id, run.home), loaded)
         lab.add_nodes(spec.nodes)
         return lab
 
@@ -93,8 +91,8 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
         lab.restore(state)
         return lab
 
-    def removal(self, engine: Engine, home: Home, run_id: str) -> Removal:
-        return Removal(engine, home, run_id)
+    def removal(self, engine: Engine, home: Home, run_id: str) -> ContainerRemoval:
+        return ContainerRemoval(engine, home, run_id)
 
     def may_hold(self, engine: Engine, removal: EngineRemoval) -> bool:
         with engine.asked():
@@ -113,12 +111,3 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
 
     def hang_up(self, engine: Engine) -> None:
         engine.close()
-
-
-def _limits_disks(engine: Engine) -> bool:
-    """Whether the kernel can limit the block device below the engine's volumes."""
-    try:
-        BlockDevices().below(engine.root_directory)
-    except Unavailable:
-        return False
-    return True

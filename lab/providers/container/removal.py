@@ -1,15 +1,11 @@
-"""Taking a run out of the engine, by its labels alone: the end of every run, and of those that were killed."""
+"""Removing a run from the container engine by its labels alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import docker.errors
-
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import LABEL, RunId, run_ids
 from cephlab.lab.providers.blockdevices import BlockDevices
@@ -19,7 +15,7 @@ from cephlab.lab.providers.engine.places import HOME_LABEL
 from cephlab.lab.providers.engine.removal import EngineRemoval
 
 
-class Removal(EngineRemoval):
+class ContainerRemoval(EngineRemoval):
     """What one run has in the engine."""
 
     def __init__(self, engine: Engine, home: Home, run_id: str) -> None:
@@ -34,11 +30,11 @@ class Removal(EngineRemoval):
         api = self._engine.client.api
         with engine_errors(f"looking for what {self._run_id} has"):
             containers, networks, volumes = self._containers(), self._networks(), self._volumes()
-        self._each("container", containers, _gently(lambda name: api.remove_container(name, force=True, v=True)))
-        self._each("network", networks, _gently(api.remove_network))
+        self._each("container", containers, lambda name: _remove(name, api.remove_container, force=True, v=True))
+        self._each("network", networks, lambda name: _remove(name, api.remove_network))
         self._detach_loops(volumes)
-        remove_volume = _gently(partial(api.remove_volume, force=True))
-        self._each("volume", [str(volume["Name"]) for volume in volumes], remove_volume)
+        volume_names = [str(volume["Name"]) for volume in volumes]
+        self._each("volume", volume_names, lambda name: _remove(name, api.remove_volume, force=True))
 
     def _containers(self) -> list[str]:
         listed = labelled(self._engine.client.api.containers, self.labels, all=True)
@@ -61,26 +57,15 @@ class Removal(EngineRemoval):
                 self.removed += [f"loop device {device}" for device in devices]
 
 
-def _gently(remove: Callable[[str], object]) -> Callable[[str], bool]:
-    """Whether a thing was still there to be removed."""
-
-    def removed(name: str) -> bool:
-        try:
-            with engine_errors(f"removing {name}"):
-                remove(name)
-        except LabBroken as error:
-            if isinstance(error.__cause__, docker.errors.NotFound):
-                return False
-            raise
-        return True
-
-    return removed
+def _remove(name: str, call: Callable[..., object], **options: bool) -> None:
+    with engine_errors(f"removing {name}"):
+        call(name, **options)
 
 
 def labelled(listing: Callable[..., Any], labels: Mapping[str, str], **options: Any) -> list[dict[str, Any]]:
-    """What a listing of the engine has with all of these labels.
+    """The entries of an engine's listing that have all of these labels.
 
-    Looked at here again, as Podman 4.3 lists volumes that have any one of them.
+    Checked here again, because Podman 4.3 lists volumes that have any one of them.
     """
     wanted = [f"{key}={value}" for key, value in labels.items()]
     listed = listing(filters={"label": wanted}, **options)
@@ -90,12 +75,12 @@ def labelled(listing: Callable[..., Any], labels: Mapping[str, str], **options: 
 
 def runs_present(engine: Engine, home: Home) -> frozenset[RunId]:
     """Ids of the home's runs that have a container, a network or a volume in the engine."""
-    ours = {HOME_LABEL: str(home.path)}
+    labels = {HOME_LABEL: str(home.path)}
     api = engine.client.api
     with engine_errors("looking for runs"):
         things = [
-            *labelled(api.containers, ours, all=True),
-            *labelled(api.networks, ours),
-            *labelled(api.volumes, ours),
+            *labelled(api.containers, labels, all=True),
+            *labelled(api.networks, labels),
+            *labelled(api.volumes, labels),
         ]
     return run_ids(str(thing["Labels"].get(LABEL, "")) for thing in things)

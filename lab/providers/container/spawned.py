@@ -1,4 +1,4 @@
-"""A daemon inside a container, found again by pid and birth here, or through the engine from afar."""
+"""A daemon inside a container, found again by pid and birth on this machine, or through the engine elsewhere."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.process import LocalProcess
 from cephlab.lab.providers.container import execs
 from cephlab.lab.providers.container.engine import engine_errors
-from cephlab.lab.providers.container.execs import Where
-from cephlab.lab.providers.container.stream import ExecStream
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.container.execs import ContainerRef
+from cephlab.lab.providers.container.stream import MultiplexedStream
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.process import EngineProcess, seen_as
 from cephlab.lab.providers.marks import new_token
 
 _SETTLE_S = 10.0
 _STARTED_S = 1.0
 
-# $1: the log; the rest is the command. No fork where the log's directory exists: emulated forks are slow.
+# $1: the log; the rest is the command. It forks only if the log's directory is missing: emulated forks are slow.
 _SCRIPT = '[[ -d ${1%/*} ]] || mkdir -p -- "${1%/*}"; exec 0</dev/null 1>>"$1" 2>&1; shift; exec "$@"'
 
 
 class ContainerProcess(EngineProcess):
     """An exec of the engine."""
 
-    def __init__(self, where: Where, ref: Mapping[str, Any]) -> None:
+    def __init__(self, container: ContainerRef, ref: Mapping[str, Any]) -> None:
         super().__init__(ref)
-        self._where = where
+        self._container = container
         self._exec = str(ref["exec"])
 
     def alive(self) -> bool:
@@ -38,20 +38,20 @@ class ContainerProcess(EngineProcess):
             return False
         if self._here is not None:
             return self._here.alive()
-        state = execs.inspect(self._where.client, self._exec)
+        state = execs.inspect(self._container.client, self._exec)
         return state is not None and bool(state["Running"])
 
     def exit_code(self) -> int | None:
-        """Status once ended, 128 + N after signal N; None while alive, and when its container went down with it."""
+        """Status once ended, 128 + N after signal N; None while alive, or if its container went down with it."""
         if self._code is None and not self.alive():
             self._code = self._settled()
         return self._code
 
     def _settled(self) -> int | None:
-        """The engine hears of an end a moment after /proc shows it."""
+        """The engine notices the end of a process a moment after /proc shows it."""
         try:
             state = clock.wait(
-                lambda: execs.inspect(self._where.client, self._exec),
+                lambda: execs.inspect(self._container.client, self._exec),
                 lambda state: state is None or not state["Running"],
                 what="the engine's notice that a process ended",
                 timeout_s=_SETTLE_S,
@@ -59,40 +59,40 @@ class ContainerProcess(EngineProcess):
             )
         except NotReached:
             return None
-        return None if state is None or state["ExitCode"] is None else int(state["ExitCode"])
+        return execs.exit_code_of(state)
 
     def signal_here(self, process: LocalProcess, number: Signals) -> bool:
         return execs.signal_here(process, number)
 
     def signal_inside(self, number: Signals) -> None:
-        execs.signal_marked(self._where, self._token, int(number))
+        execs.signal_marked(self._container, self._token, int(number))
 
 
-def spawn(where: Where, order: Order, log: PurePosixPath) -> ContainerProcess:
+def spawn(container: ContainerRef, command: NodeCommand, log: PurePosixPath) -> ContainerProcess:
     """Start a daemon whose outputs are appended to `log`."""
     token = new_token()
-    exec_id = execs.create(where, order.marked(token).under(_SCRIPT, str(log)), stdin=False)
-    _start(where, exec_id, order.program)
-    known = {"container": where.container, "exec": exec_id, "token": token}
-    return ContainerProcess(where, known | seen_as(execs.here(where, exec_id)))
+    exec_id = execs.create(container, command.marked(token).under(_SCRIPT, str(log)), stdin=False)
+    _start(container, exec_id, command.argv[0])
+    known = {"container": container.name, "exec": exec_id, "token": token}
+    return ContainerProcess(container, known | seen_as(execs.here(container, exec_id)))
 
 
-def _start(where: Where, exec_id: str, name: str) -> None:
-    if not where.podman:
-        with engine_errors(f"starting {name} on {where.node}"):
-            where.client.api.exec_start(exec_id, detach=True)
+def _start(container: ContainerRef, exec_id: str, program: str) -> None:
+    if not container.podman:
+        with engine_errors(f"starting {program} on {container.node}"):
+            container.client.api.exec_start(exec_id, detach=True)
         return
-    # Podman never notices the end of a detached exec, but does of one whose streams were closed.
-    stream = ExecStream(where.client, exec_id)
+    # Podman never notices the end of a detached exec, but does so for an exec whose streams were closed.
+    stream = MultiplexedStream(container.client, exec_id)
     try:
         clock.wait(
-            lambda: execs.inspect(where.client, exec_id),
+            lambda: execs.inspect(container.client, exec_id),
             lambda state: state is not None and bool(state["Running"]),
-            what=f"the start of {name} on {where.node}",
+            what=f"the start of {program} on {container.node}",
             timeout_s=_STARTED_S,
             interval_s=0.01,
         )
     except NotReached:
-        return  # it was quicker than we looked
+        return  # it ended before we looked
     finally:
         stream.close()

@@ -1,4 +1,4 @@
-"""Networks, disks and memory of containers made worse while they run: by the kernel, from outside of the container."""
+"""Slows networks and disks of running containers and limits their memory, by the kernel, from outside of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cephlab.lab.spec.clusterspec import Capability, DiskLimits
 
 _INTERFACE = "eth0"
 _QUEUE = ("burst", "32kbit", "limit", "1mb")
-"""32 kbit holds a frame of 1500 bytes; a queue of 1 MB holds what a TCP connection sends ahead."""
+"""32 kbit hold a frame of 1500 bytes; a queue of 1 MB holds what a TCP connection sends ahead."""
 _GROUPS = Path("/sys/fs/cgroup")
 _UNLIMITED = 0  # version 1: no ceiling
 _CEILINGS = {"read_iops": "riops", "write_iops": "wiops", "read_bytes_s": "rbps", "write_bytes_s": "wbps"}
@@ -30,7 +30,7 @@ _FILES_V1 = {
 
 
 def capabilities(engine: Engine) -> frozenset[Capability]:
-    """What can be made worse on this engine's containers: all of it needs root on its own machine."""
+    """Which limits this engine's containers can get while they run. All need root on the engine's machine."""
     if not engine.local or engine.rootless or obstacle(("iptables", "nsenter")) is not None:
         return frozenset()
     able = {Capability.CUT_LINKS, Capability.SLOW_DISK, Capability.SQUEEZE_MEMORY}
@@ -39,11 +39,8 @@ def capabilities(engine: Engine) -> frozenset[Capability]:
     return frozenset(able)
 
 
-# Network
-
-
 def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
-    """A token bucket on the container's interface; None takes it away."""
+    """Put a token bucket on the container's interface; None removes it."""
     if bytes_s is None:
         _tc(host, "qdisc", "del", "dev", _INTERFACE, "root")
         return
@@ -51,7 +48,7 @@ def slow_network(host: ContainerHost, bytes_s: int | None) -> None:
 
 
 def held_packets(host: ContainerHost) -> int:
-    """The bucket's count of packets that had to wait (`overlimits`)."""
+    """How many packets had to wait: the bucket's `overlimits`."""
     words = _tc(host, "-s", "qdisc", "show", "dev", _INTERFACE).replace(",", " ").split()
     return int(words[words.index("overlimits") + 1]) if "overlimits" in words else 0
 
@@ -60,11 +57,8 @@ def _tc(host: ContainerHost, *arguments: str) -> str:
     return process.run(("nsenter", "--net", "--target", str(host.first_process()), "--", "tc", *arguments)).stdout
 
 
-# Disks
-
-
 def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
-    """Ceilings on the block device below the container's volumes; None gives back those of the spec."""
+    """Limit the block device below the container's volumes; None restores the limits of the spec."""
     device = BlockDevices().below(host.engine.root_directory)
     numbers = (BlockDevices().sys / "class/block" / device.name / "dev").read_text().strip()
     own = [disk.limits for disk in host.disks.values() if disk.limits.any() and disk.name not in host.devices]
@@ -78,25 +72,22 @@ def slow_disks(host: ContainerHost, limits: DiskLimits | None) -> None:
             group.write(_FILES_V1[field], f"{numbers} {_UNLIMITED if rate is None else rate}")
 
 
-# Memory
-
-
 def memory_used(host: ContainerHost) -> int:
-    """Anonymous memory of the container, which the kernel cannot take back without swap."""
+    """Anonymous memory of the container, which the kernel cannot reclaim without swap."""
     group = Group.of(host.first_process(), "memory")
     used = group.fields("memory.stat")
     return used["anon"] if group.unified else used["total_rss"]
 
 
 def squeeze_memory(host: ContainerHost, limit_bytes: int | None) -> None:
-    """Another ceiling on what the container holds, with no swap beyond it; None is what its spec says."""
+    """Limit the container's memory, with no swap beyond it; None restores the limit of the spec."""
     limit = limit_bytes or host.node.memory_bytes
     group = Group.of(host.first_process(), "memory")
     if group.unified:
         group.write("memory.swap.max", "max" if limit is None else "0")
         group.write("memory.max", "max" if limit is None else str(limit))
         return
-    # Memory with swap may never be limited to less than memory alone, so the order depends on the direction.
+    # The limit on memory with swap may never be below the limit on memory alone, so the order of writing matters.
     files = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
     wider = limit is None or limit > int(group.read(files[0]))
     for name in reversed(files) if wider else files:
@@ -105,14 +96,14 @@ def squeeze_memory(host: ContainerHost, limit_bytes: int | None) -> None:
 
 @dataclass(frozen=True)
 class Group:
-    """A container's control group as a directory. unified: version 2."""
+    """A container's control group as a directory. unified: version 2 of cgroups."""
 
     directory: Path
     unified: bool
 
     @staticmethod
     def of(pid: int, controller: str, groups: Path = _GROUPS, proc: Path = Path("/proc")) -> Group:
-        """The group of a process for a controller; LabBroken when there is none."""
+        """A process's group for a controller; LabBroken when it has none."""
         unified = ""
         for line in (proc / str(pid) / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

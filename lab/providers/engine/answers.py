@@ -1,19 +1,23 @@
-"""Why an engine cannot serve, as the reason that a provider gives."""
+"""What an engine's answers mean: nobody listens, access denied, or a thing that it does not have."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from cephlab.lab.base.errors import LabError, Unavailable
+from cephlab.lab.base.errors import LabBroken, Unavailable
+
+
+class NotThere(LabBroken):
+    """The engine does not have the thing that it was asked about."""
 
 
 class NoSocket(Unavailable):
-    """Nothing listens there, so another place may be looked at."""
+    """Nothing listens at this socket, so another one may be tried."""
 
 
 def refuse_socket(path: Path, engine: str, absent: str, *, group: str, start_it: str) -> None:
-    """Unavailable where nobody listens at a socket, or not for this user. absent: what to say in the first case."""
+    """Unavailable when nothing listens at a socket (`absent` says so), or this user may not use it."""
     try:
         present = path.is_socket()
     except PermissionError:
@@ -26,8 +30,3 @@ def refuse_socket(path: Path, engine: str, absent: str, *, group: str, start_it:
             f"user id {os.getuid()} has no write permission",
             f"join its group (`sudo usermod -aG {group} $USER`, then log in again), or use --lab local",
         )
-
-
-def as_unavailable(error: LabError) -> Unavailable:
-    """Any trouble of the lab, as the reason why a provider cannot serve."""
-    return error if isinstance(error, Unavailable) else Unavailable(error.what, error.detail, error.hint)

@@ -1,4 +1,4 @@
-"""A node that an engine keeps: the verbs of a host on the few that each engine has of its own."""
+"""A node in an engine: the calls of a host, made from the few that each engine has of its own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.dialogue import LineServer, Streams
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.process import EngineProcess
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Disk, Node
@@ -26,28 +26,30 @@ class EngineHost(ABC):
     node: Node
     address: str
     disks: dict[str, Disk]
+    directory: ClassVar = places.NODE_DIRECTORY
+    root: ClassVar = PurePosixPath("/")
 
     # What each engine does in its own way.
 
     @abstractmethod
-    def execute(self, order: Order, timeout_s: float) -> Result:
-        """Run to the end, whatever the status. A command that a signal ended has status 128 plus the signal's number.
+    def execute(self, command: NodeCommand, timeout_s: float) -> Result:
+        """Run to the end. The status is the command's own, or 128 plus the number of the signal that ended it.
 
-        Raises CommandTimedOut after killing all that the command started, LabBroken when the node is down.
+        Raises CommandTimedOut after killing everything that the command started, LabBroken when the node is down.
         """
 
     @abstractmethod
-    def start(self, order: Order, log: PurePosixPath) -> EngineProcess: ...
+    def start(self, command: NodeCommand, log: PurePosixPath) -> EngineProcess: ...
 
     @abstractmethod
     def find(self, ref: Mapping[str, Any]) -> EngineProcess: ...
 
     @abstractmethod
-    def streams(self, order: Order) -> Streams: ...
+    def streams(self, command: NodeCommand) -> Streams: ...
 
     @abstractmethod
     def get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
-        """Read a regular file, following links; LabBroken when it is not there or is none."""
+        """Copy a regular file into `sink`, following links. LabBroken when there is no such file."""
 
     @abstractmethod
     def up(self) -> bool: ...
@@ -66,14 +68,6 @@ class EngineHost(ABC):
     def arch(self) -> Arch:
         return self.node.arch
 
-    @property
-    def directory(self) -> PurePosixPath:
-        return places.NODE_DIRECTORY
-
-    @property
-    def root(self) -> PurePosixPath:
-        return PurePosixPath("/")
-
     def run(
         self,
         argv: Sequence[str],
@@ -84,14 +78,14 @@ class EngineHost(ABC):
         check: bool = True,
         cwd: PurePosixPath | None = None,
     ) -> Result:
-        result = self.execute(Order(argv, env or {}, cwd, stdin), timeout_s)
+        result = self.execute(NodeCommand(argv, env or {}, cwd, stdin), timeout_s)
         return result.checked(self.name) if check else result
 
     def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> EngineProcess:
-        return self.start(Order(argv, env or {}), log)
+        return self.start(NodeCommand(argv, env or {}), log)
 
     def channel(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> LineServer:
-        return LineServer(self.streams(Order(argv, env or {})), argv, self.name)
+        return LineServer(self.streams(NodeCommand(argv, env or {})), argv, self.name)
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
         fileverbs.pull(partial(self.get, source), target)

@@ -1,4 +1,4 @@
-"""A daemon inside a node, known to the engine by an id, and to this machine by pid and birth where it can be seen."""
+"""A daemon inside a node: known to the engine by an id, and to this machine by pid and birth if it is visible here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from signal import Signals
 from typing import Any
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabError, NotReached
+from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.process import LocalProcess, recall
+from cephlab.lab.providers.host import ended_within
 
 _SEEN_HERE_S = 0.02
 _FROM_AFAR_S = 0.1
 
 
 class EngineProcess(ABC):
-    """Nobody is attached to it. Where it can be seen from here, polling it costs one look into /proc."""
+    """Nothing is attached to it. If it is visible from here, polling it costs one look into /proc."""
 
     def __init__(self, ref: Mapping[str, Any]) -> None:
         self._ref = dict(ref)
@@ -26,7 +26,7 @@ class EngineProcess(ABC):
 
     @property
     def ref(self) -> dict[str, Any]:
-        """The engine's id; token: mark in the environment; pid, birth: on this machine, or 0 and empty."""
+        """The engine's id; token: mark in the environment; pid, birth: on this machine, else 0 and empty."""
         return self._ref | seen_as(self._here)
 
     @property
@@ -48,7 +48,6 @@ class EngineProcess(ABC):
         """Signal it by its mark, from inside the node."""
 
     def signal(self, number: Signals) -> None:
-        """Send a signal to it and its children; nothing happens when it has ended."""
         if not self.alive() or (self._here is not None and self.signal_here(self._here, number)):
             return
         try:
@@ -58,20 +57,9 @@ class EngineProcess(ABC):
                 raise
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether it ended within timeout_s seconds."""
-        try:
-            clock.wait(
-                self.alive,
-                lambda alive: not alive,
-                what="the end of a process",
-                timeout_s=timeout_s,
-                interval_s=_SEEN_HERE_S if self._here else _FROM_AFAR_S,
-            )
-        except NotReached:
-            return False
-        return True
+        return ended_within(self.alive, timeout_s, _SEEN_HERE_S if self._here else _FROM_AFAR_S)
 
 
 def seen_as(process: LocalProcess | None) -> dict[str, Any]:
-    """pid and birth of a process as part of a `ref`; 0 and empty where it cannot be seen from here."""
+    """pid and birth of a process as part of a `ref`; 0 and empty if it is not visible from here."""
     return dict(process.ref) if process else {"pid": 0, "birth": ""}

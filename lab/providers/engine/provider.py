@@ -1,4 +1,4 @@
-"""A provider whose nodes an engine keeps: asked for, launched, closed and pruned alike, whichever engine it is."""
+"""What providers share whose nodes run in an engine: finding the engine, launching, closing and pruning."""
 
 from __future__ import annotations
 
@@ -12,41 +12,33 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images, Lab, Progress, Silent, untold
-from cephlab.lab.providers.engine.answers import as_unavailable
 from cephlab.lab.providers.engine.removal import EngineRemoval
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
 E = TypeVar("E")
+T = TypeVar("T")
 L = TypeVar("L", bound=Lab)
 
 
 class EngineProvider(ABC, Generic[E, L]):
-    """find: connects to the engine; Unavailable where none answers."""
+    """find: connects to the engine, or raises Unavailable. called: the engine's name in messages."""
 
     def __init__(self, find: Callable[[], E], called: str) -> None:
         self._find = find
         self._called = called
 
-    # What each engine does in its own way.
+    # What each engine does in its own way. usual: what such an engine can do, as far as is known without one.
 
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    @property
-    @abstractmethod
-    def cost(self) -> int: ...
-
-    @abstractmethod
-    def usual(self) -> frozenset[Capability]:
-        """What such an engine can do, where nothing is known of it."""
+    name: str
+    cost: int
+    usual: frozenset[Capability]
 
     @abstractmethod
     def capabilities_of(self, engine: E) -> frozenset[Capability]: ...
 
     @abstractmethod
     def obstacle(self, engine: E, spec: ClusterSpec | None) -> Unavailable | None:
-        """Why an engine that answered cannot serve (this spec), returned or raised."""
+        """Why an engine that answered cannot serve, or cannot serve this spec. Returned or raised."""
 
     @abstractmethod
     def raise_nodes(self, engine: E, spec: ClusterSpec, images: Images, run: Run, progress: Progress) -> L: ...
@@ -73,34 +65,32 @@ class EngineProvider(ABC, Generic[E, L]):
     # What follows from that.
 
     @contextmanager
-    def _engine(self) -> Iterator[E | None]:
-        """The engine while the block lasts; None where none answers."""
-        try:
-            engine = self._find()
-        except Unavailable:
-            yield None
-            return
+    def _connected(self) -> Iterator[E]:
+        engine = self._find()
         try:
             yield engine
         finally:
             self.hang_up(engine)
 
+    def _ask(self, question: Callable[[E], T], without_engine: T) -> T:
+        try:
+            with self._connected() as engine:
+                return question(engine)
+        except Unavailable:
+            return without_engine
+
     def capabilities(self) -> frozenset[Capability]:
-        """What the engine here can do; what one usually can, where there is none (see `unavailable`)."""
-        with self._engine() as engine:
-            return self.usual() if engine is None else self.capabilities_of(engine)
+        """What the engine here can do; without an engine (see `unavailable`), what one usually can."""
+        return self._ask(self.capabilities_of, self.usual)
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         try:
-            engine = self._find()
-        except Unavailable as absent:
-            return absent
-        try:
-            return self.obstacle(engine, spec)
+            with self._connected() as engine:
+                return self.obstacle(engine, spec)
+        except Unavailable as reason:
+            return reason
         except LabError as error:
-            return as_unavailable(error)
-        finally:
-            self.hang_up(engine)
+            return Unavailable(error.what, error.detail, error.hint)
 
     @contextmanager
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[L]:
@@ -108,14 +98,17 @@ class EngineProvider(ABC, Generic[E, L]):
         try:
             self._refuse_taken(engine, run)
         except BaseException:
-            # What is there is another run's: it stays.
+            # Whatever the engine has is another run's and stays.
             self.hang_up(engine)
             raise
         try:
             yield self.raise_nodes(engine, spec, images, run, progress)
         except BaseException as error:
             if not run.kept:
-                self._remove_after(error, engine, run)
+                try:
+                    self._remove(engine, run)
+                except LabError as also:
+                    error.add_note(f"and cleaning up: {also}")
             raise
         if not run.kept:
             self._remove(engine, run)
@@ -135,48 +128,33 @@ class EngineProvider(ABC, Generic[E, L]):
         finally:
             self.hang_up(engine)
 
-    def _remove_after(self, error: BaseException, engine: E, run: Run) -> None:
-        """Clean up while an error is on its way; what goes wrong here is told with it, not instead of it."""
-        try:
-            self._remove(engine, run)
-        except LabError as also:
-            error.add_note(f"and cleaning up: {also}")
-
     def leftovers(self, home: Home) -> frozenset[RunId]:
         try:
-            engine = self._find()
+            with self._connected() as engine:
+                return self.runs_in(engine, home)
         except Silent:
             raise
         except Unavailable:
             return frozenset()
-        try:
-            return self.runs_in(engine, home)
-        finally:
-            self.hang_up(engine)
 
     def forget_image(self, image: Image) -> list[str]:
-        with self._engine() as engine:
-            return [] if engine is None else self.forget_in(engine, image)
+        return self._ask(lambda engine: self.forget_in(engine, image), [])
 
     def other_images(self, keys: Collection[str]) -> list[str]:
-        with self._engine() as engine:
-            return [] if engine is None else self.others_in(engine, keys)
+        return self._ask(lambda engine: self.others_in(engine, keys), [])
 
     def prune(self, home: Home, run_id: RunId) -> list[str]:
-        """By labels alone. Unavailable where an engine is silent, or there is none and the run was in one."""
+        """Remove by labels alone. Unavailable when the engine is silent, or absent although the run was in it."""
         try:
-            engine = self._find()
+            with self._connected() as engine:
+                removal = self.removal(engine, home, run_id)
+                return removal.everything() if self.may_hold(engine, removal) else []
         except Unavailable as reason:
             if isinstance(reason, Silent) or Run(run_id, home.runs / run_id).owner().get("provider") == self.name:
                 raise
             return []
-        try:
-            removal = self.removal(engine, home, run_id)
-            return removal.everything() if self.may_hold(engine, removal) else []
-        finally:
-            self.hang_up(engine)
 
     def may_hold(self, engine: E, removal: EngineRemoval) -> bool:
-        """Whether a prune has anything to remove; an engine that may hang is asked with a deadline first."""
+        """Whether there may be anything to remove. An engine that may hang is asked with a deadline first."""
         del engine, removal
         return True

@@ -1,4 +1,4 @@
-"""Taking a run out of an engine, by its labels alone: the end of every run, and of those that were killed."""
+"""Removing a run from an engine by its labels alone, when it ends and after it was killed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cephlab.lab.base.errors import CleanupFailed, LabError
+from cephlab.lab.providers.engine.answers import NotThere
 
 _AT_ONCE = 8
 
@@ -26,30 +27,25 @@ class EngineRemoval(ABC):
 
     @abstractmethod
     def sweep(self) -> None:
-        """Nodes first, then what they used; goes on after an error."""
+        """Remove nodes first, then what they used. Goes on after an error."""
 
     def everything(self) -> list[str]:
-        """Remove all of it; what was removed, in words. CleanupFailed says what could not be."""
+        """Remove all of it and return what was removed, in words. CleanupFailed lists what could not be removed."""
         self.sweep()
         if self.errors:
             raise CleanupFailed(self.errors)
         return self.removed
 
-    def _each(self, kind: str, names: Sequence[str], remove: Callable[[str], bool]) -> None:
-        """Remove things of a kind, several at once. remove: whether it was still there."""
-        if not names:
-            return
-        with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(names))) as pool:
-            for name, (there, error) in zip(names, pool.map(lambda name: _attempt(name, remove), names), strict=True):
-                if error:
-                    self.errors.append(error)
-                elif there:
-                    self.removed.append(f"{kind} {name}")
-
-
-def _attempt(name: str, remove: Callable[[str], bool]) -> tuple[bool, str]:
-    """(whether it was there, what went wrong)."""
-    try:
-        return remove(name), ""
-    except LabError as error:
-        return False, str(error)
+    def _each(self, kind: str, names: Sequence[str], remove: Callable[[str], object]) -> None:
+        """Remove things of a kind, several at once. What was already gone is neither removed nor an error."""
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            removals = [(name, pool.submit(remove, name)) for name in names]
+        for name, removal in removals:
+            try:
+                removal.result()
+            except NotThere:
+                continue
+            except LabError as error:
+                self.errors.append(str(error))
+            else:
+                self.removed.append(f"{kind} {name}")

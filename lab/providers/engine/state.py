@@ -1,4 +1,4 @@
-"""Nodes and disks as JSON values, from which a later cephlab process finds a run's nodes again."""
+"""Nodes and disks as JSON, from which a later cephlab process finds a run's nodes again."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from cephlab.lab.spec.clusterspec import Disk, DiskClass, DiskLimits, Node
 
 
 def node_state(host: EngineHost) -> dict[str, Any]:
-    """A node and the disks that are in it now."""
+    """A node and its current disks."""
     return {
         "arch": host.arch.value,
         "address": host.address,
         "cores": host.node.cores,
         "memory_bytes": host.node.memory_bytes,
-        "disks": {name: _disk_state(disk) for name, disk in host.disks.items()},
+        "disks": {
+            name: {
+                "size_bytes": disk.size_bytes,
+                "device_class": disk.device_class.value,
+                "limits": vars(disk.limits),
+            }
+            for name, disk in host.disks.items()
+        },
     }
 
 
 def node_from(name: str, state: Mapping[str, Any]) -> Node:
     """The node that `node_state` described."""
-    disks = tuple(_disk_from(disk, raw) for disk, raw in state["disks"].items())
+    disks = tuple(
+        Disk(disk, int(raw["size_bytes"]), DiskClass(raw["device_class"]), DiskLimits(**raw["limits"]))
+        for disk, raw in state["disks"].items()
+    )
     return Node(name, Arch(state["arch"]), disks, cores=state["cores"], memory_bytes=state["memory_bytes"])
-
-
-def _disk_state(disk: Disk) -> dict[str, Any]:
-    return {
-        "size_bytes": disk.size_bytes,
-        "device_class": disk.device_class.value,
-        "limits": vars(disk.limits),
-    }
-
-
-def _disk_from(name: str, state: Mapping[str, Any]) -> Disk:
-    return Disk(name, int(state["size_bytes"]), DiskClass(state["device_class"]), DiskLimits(**state["limits"]))

@@ -1,6 +1,6 @@
-"""Gives a terminal, or plain streams, to a program in a guest; run as a script by `cephlab shell` and the like.
+"""Connects a terminal, or plain streams, to a program in a guest. `cephlab shell` and others run it as a script.
 
-Arguments: the folder of the network's keeper, the agent's address and port, and an order (JSON: argv, env, terminal).
+Arguments: the folder of the network's keeper, the agent's address and port, a request (JSON: argv, env, terminal).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ CHUNK = 1 << 16
 
 
 def connect(folder: str, address: str, port: str) -> socket.socket:
-    """The keeper opens the connection in the run's network and hands it over."""
+    """A connection in the run's network, which the keeper opens and hands over."""
     os.chdir(folder)
-    with socket.socket(socket.AF_UNIX) as asked:
-        asked.connect("keeper")
-        asked.sendall(f"{address} {port}\n".encode())
-        said, descriptors, _, _ = socket.recv_fds(asked, 500, 1)
+    with socket.socket(socket.AF_UNIX) as keeper:
+        keeper.connect("keeper")
+        keeper.sendall(f"{address} {port}\n".encode())
+        answer, descriptors, _, _ = socket.recv_fds(keeper, 500, 1)
     if not descriptors:
-        sys.exit(f"the guest does not answer: {said[1:].decode(errors='replace')}")
+        sys.exit(f"the guest does not answer: {answer[1:].decode(errors='replace')}")
     return socket.socket(fileno=descriptors[0])
 
 
 def send(link: socket.socket, kind: bytes, payload: bytes = b"") -> None:
-    """One frame."""
+    """Send one frame."""
     link.sendall(HEAD.pack(kind, len(payload)) + payload)
 
 
 def exactly(link: socket.socket, count: int) -> bytes:
-    """That many bytes; ends this process when the guest hangs up."""
+    """Read that many bytes. Ends this process when the guest hangs up."""
     parts = b""
     while len(parts) < count:
         part = link.recv(count - len(parts))
@@ -49,7 +49,7 @@ def exactly(link: socket.socket, count: int) -> bytes:
 
 
 def relay(link: socket.socket) -> int:
-    """Carry streams until the program ends; its status, as a shell would have it."""
+    """Relay streams until the program ends; returns its status as a shell would."""
     watched: list[socket.socket | int] = [link, 0]
     while True:
         for ready in select.select(watched, [], [])[0]:
@@ -77,13 +77,12 @@ def size() -> tuple[int, int]:
 
 
 def main() -> int:
-    """See above."""
+    """Run the program; returns its status."""
     folder, address, port, text = sys.argv[1:]
-    order = json.loads(text)
+    request = json.loads(text)
     link = connect(folder, address, port)
-    terminal = order["terminal"] and sys.stdin.isatty()
-    request = {"op": "run", "argv": order["argv"], "env": order["env"], "terminal": size() if terminal else None}
-    send(link, b"j", json.dumps(request).encode())
+    terminal = request["terminal"] and sys.stdin.isatty()
+    send(link, b"j", json.dumps({"op": "run", **request, "terminal": size() if terminal else None}).encode())
     if not terminal:
         return relay(link)
     signal.signal(signal.SIGWINCH, lambda _number, _frame: send(link, b"w", json.dumps(size()).encode()))

@@ -1,4 +1,4 @@
-"""What a guest starts from: an initramfs that mounts its root and becomes the agent, and a disk for what it writes."""
+"""What a guest boots from: an initramfs that mounts its root and becomes the agent, and a disk for its writes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from cephlab.lab.images.tools import SystemTools, require
 from cephlab.lab.providers.agent.wire import AGENT, PORT
 
 STORE_BYTES = 8 << 30
-"""Size of the sparse disk with a node's own directory and what it writes to its root."""
+"""Size of the sparse disk for a node's own directory and for what it writes to its root."""
 
 _TRAILER = "TRAILER!!!"
 _STORE_FOLDERS = ("upper", "work", "node")
 
-# The words of the kernel's command line that begin with `cephlab.` become variables.
+# Words of the kernel's command line that start with `cephlab.` become variables.
 FIRST = """#!/bin/busybox sh
 export PATH=/bin
 /bin/busybox --install -s /bin
@@ -37,7 +37,7 @@ if [ -n "$probe" ]; then
 fi
 while read -r module; do insmod "/modules/$module"; done </modules/order
 """
-"""How the first program of an initramfs begins: the kernel's own filesystems, and what a root needs of modules."""
+"""The start of every initramfs: mounts the kernel's own filesystems and loads the modules that a root needs."""
 
 IN_ROOT = """mount -t tmpfs -o mode=755 run /new/run
 mount -t tmpfs -o mode=1777 tmp /new/tmp
@@ -51,10 +51,10 @@ mount -t devpts -o ptmxmode=666 pts /dev/pts
 mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
 """
-"""What every root at /new gets, whatever it is on."""
+"""What every root at /new gets."""
 
 _FIRST_IMPORTS = "import glob, json, runpy, socket, threading"
-"""What the agent imports, read, and where that is done translated, by a second CPU while the first makes the root."""
+"""The agent's imports. A second CPU loads them, and translates them if emulated, while the first makes the root."""
 
 _INIT = f"""{FIRST}for disk in $root $store $modules; do
   until [ -b "/dev/$disk" ]; do sleep 0.01; done
@@ -80,7 +80,7 @@ exec switch_root /new /usr/bin/env -i PATH=/usr/bin /usr/bin/python3 -I -S /run/
 
 
 def initramfs(home: Home, kernel: Kernel, modules: Iterable[str]) -> Path:
-    """The initramfs of a node with this kernel; it loads these modules."""
+    """The initramfs of a node with this kernel. It loads these modules."""
     agent = {f"agent/{path.name}": (path.read_bytes(), 0o644) for path in sorted(AGENT.glob("*.py"))}
     files = {"init": (_INIT.replace("PORT", str(PORT)).encode(), 0o755), **agent}
     return packed(home, kernel, "initramfs", modules, ("agent", "bin", "dev", "modules", "proc", "sys"), files)
@@ -94,28 +94,28 @@ def packed(
     folders: Iterable[str],
     files: Mapping[str, tuple[bytes, int]],
 ) -> Path:
-    """An initramfs of these files, a busybox and modules of the kernel, made once for each change of what goes into it.
+    """An initramfs of these files, a busybox and modules of the kernel. Made again only when its content changes.
 
-    Not compressed: an emulated guest takes longer to unpack it than this machine to read it.
+    It is not compressed, because an emulated guest unpacks it more slowly than this machine reads it.
     """
     loaded = kernel.load_order(tuple(modules))
-    held = {
+    packed_files = {
         **files,
         "bin/busybox": (kernel.busybox.read_bytes(), 0o755),
         "modules/order": ("".join(f"{name}\n" for name, _ in loaded).encode(), 0o644),
         **{f"modules/{name}": (content, 0o644) for name, content in loaded},
     }
-    content = archive(folders, held)
+    content = archive(folders, packed_files)
     path = kernel.folder / f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}"
     if not path.exists():
         with Cache(home).scratch(f"initramfs-{path.name[-16:]}") as scratch:
-            (scratch / "made").write_bytes(content)
-            (scratch / "made").replace(path)
+            (scratch / "initramfs").write_bytes(content)
+            (scratch / "initramfs").replace(path)
     return path
 
 
 def archive(folders: Iterable[str], files: Mapping[str, tuple[bytes, int]]) -> bytes:
-    """A cpio archive of the `newc` form, which the kernel unpacks: see its initramfs buffer format document."""
+    """A cpio archive in `newc` format for the kernel; see its document on the initramfs buffer format."""
     parts = [_entry(name, b"", stat.S_IFDIR | 0o755) for name in folders]
     parts += [_entry(name, content, stat.S_IFREG | mode) for name, (content, mode) in files.items()]
     parts.append(_entry(_TRAILER, b"", 0))
@@ -133,7 +133,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def make_store(path: Path) -> None:
-    """Make a node's store: a sparse ext4 disk with the folders that the init expects. Nothing where it exists."""
+    """Make a node's store, unless it exists: a sparse ext4 disk with the folders that init expects."""
     if path.exists():
         return
     tools = SystemTools()
@@ -152,17 +152,17 @@ def make_store(path: Path) -> None:
     content.rmdir()
 
 
-def why_not_ready(console: Path) -> str:
+def console_tail(console: Path) -> str:
     """The end of a console, for an error."""
     try:
         return console.read_bytes()[-3000:].decode(errors="replace")
     except FileNotFoundError:
-        return "(it wrote nothing)"
+        return "(nothing was written)"
 
 
 def refuse_odd_path(path: Path) -> None:
-    """LabBroken where a path cannot be written on a kernel's or an emulator's command line."""
+    """LabBroken for a path that cannot be part of a kernel's or an emulator's command line."""
     if any(sign in str(path) for sign in ' ,\t\n"'):
         raise LabBroken(
-            f"{path} has a space, comma or quote in it", "machines are started with it", "set CEPHLAB_HOME to another"
+            f"{path} contains a space, comma or quote", "machines are started with it", "set CEPHLAB_HOME to another"
         )

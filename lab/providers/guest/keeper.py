@@ -1,7 +1,7 @@
 """Keeps a run's network alive and opens connections in it: a process in the network's namespace, asked over a socket.
 
-Run as a script by the lab's own Python; the namespace, with its bridge and interfaces, goes when the last process in it
-does. A request is a line `ADDRESS PORT`; the answer is `k` with the connected socket attached, or `e` and why not.
+The lab's own Python runs it as a script. The namespace, with its bridge and interfaces, ends with its last process. A
+request is a line `ADDRESS PORT`; the answer is `k` with the connected socket attached, or `e` and the reason.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ def serve(link: socket.socket) -> None:
     with link:
         address, _, port = link.recv(200).decode().strip().partition(" ")
         try:
-            with socket.create_connection((address, int(port)), timeout=CONNECT_S) as made:
-                made.setblocking(True)
-                socket.send_fds(link, [b"k"], [made.fileno()])
+            with socket.create_connection((address, int(port)), timeout=CONNECT_S) as connected:
+                connected.setblocking(True)
+                socket.send_fds(link, [b"k"], [connected.fileno()])
         except OSError as error:
             link.sendall(b"e" + str(error).encode())
 
 
 def main() -> None:
-    """Listen on a socket in the folder that is named, and tell of it on the standard output."""
+    """Listen on a socket in the given folder, and say so on standard output."""
     os.chdir(sys.argv[1])  # a socket's path holds 107 bytes at most
     server = socket.socket(socket.AF_UNIX)
     server.bind(sys.argv[2])

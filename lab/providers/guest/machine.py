@@ -1,4 +1,4 @@
-"""The seam between a guest and what runs it: User-Mode Linux or QEMU."""
+"""The interface between a guest and its hypervisor, User-Mode Linux or QEMU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_DISK = 3
 
 @dataclass(frozen=True)
 class Make:
-    """What guests that start from the same parts have in common. page_bytes: None where the node does not ask."""
+    """What guests with the same parts have in common. page_bytes: None if the node does not ask for a size."""
 
     arch: Arch
     page_bytes: int | None = None
@@ -35,7 +35,7 @@ class Make:
 
 @dataclass(frozen=True)
 class Parts:
-    """What guests of a make start from. root: the image as a disk."""
+    """What guests of a make boot from. root: the image as a disk."""
 
     kernel: Kernel
     initramfs: Path
@@ -55,7 +55,10 @@ class Interface:
 
 @dataclass(frozen=True)
 class Boot:
-    """What a machine is started with. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init."""
+    """Everything to start a machine with. fixed: (file, writable) in slots 0.. ; disks: slot -> file; words: for init.
+
+    inside: puts a command into the run's network.
+    """
 
     name: str
     arch: Arch
@@ -74,38 +77,26 @@ class Boot:
 
 
 @dataclass(frozen=True)
-class Running:
-    """A machine that was started: its folder, and what puts a command into its network."""
+class RunningGuest:
+    """A running machine: its folder, and what puts a command into its network."""
 
     folder: Path
     inside: tuple[str, ...]
 
 
-class Machines(Protocol):
-    """How one kind of machine is started and what can be done to one that runs, found by its folder."""
+class Hypervisor(Protocol):
+    """Starts machines of one kind and changes running ones.
 
-    @property
-    def modules(self) -> Sequence[str]:
-        """What has to be loaded before there is a root."""
-        ...
+    modules: to load before the root is mounted; slots: how many disks fit, including the fixed ones; interface_names,
+    fixed_names: a guest's names of its interfaces and fixed disks; distortion: why the CPU time of guests that are not
+    emulated says nothing about hardware, empty if it is meaningful.
+    """
 
-    @property
-    def distortion(self) -> str:
-        """Why the CPU time of guests that are not emulated says nothing of hardware; empty where it does."""
-        ...
-
-    @property
-    def slots(self) -> int:
-        """How many disks fit, the fixed ones included."""
-        ...
-
-    def interface_names(self) -> tuple[str, str]:
-        """What a guest calls its two interfaces."""
-        ...
-
-    def fixed_names(self) -> tuple[str, str, str]:
-        """What a guest calls the fixed disks."""
-        ...
+    modules: Sequence[str]
+    slots: int
+    interface_names: tuple[str, str]
+    fixed_names: tuple[str, str, str]
+    distortion: str
 
     def place(self, slot: int) -> str:
         """Where a guest's agent finds a disk; see `op_disks` there."""
@@ -114,17 +105,14 @@ class Machines(Protocol):
     def cores(self, wanted: float | None) -> int: ...
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Find out what has to be known of this machine before a guest is started or asked about."""
+        """Find out what this machine can do, before a guest is started or asked about."""
         ...
 
     def start(self, boot: Boot) -> LocalProcess: ...
 
-    def plug(self, guest: Running, slot: int, file: Path) -> None:
-        """Put a disk into a running machine."""
-        ...
-
-    def unplug(self, guest: Running, slot: int) -> None:
-        """Pull a disk out of a running machine; LabBroken when the guest holds on to it."""
+    def plug(self, guest: RunningGuest, slot: int, file: Path) -> None: ...
+    def unplug(self, guest: RunningGuest, slot: int) -> None:
+        """Take a disk out of a running machine; LabBroken when the guest does not release it."""
         ...
 
     def emulated(self, arch: Arch) -> bool:

@@ -1,7 +1,7 @@
-"""User-Mode Linux' management console: one command to a kernel that runs, over its socket.
+"""User-Mode Linux' management console: sends one command to a running kernel over its socket.
 
-Run as a script in the kernel's network namespace, because the kernel answers to a name of that namespace. Arguments:
-path of the socket, which may be relative, and the command. Packets are those of arch/um/drivers/mconsole.h.
+Run as a script in the kernel's network namespace, because the kernel answers to a socket name of that namespace.
+Arguments: path of the socket, possibly relative, and the command. Packets are those of arch/um/drivers/mconsole.h.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ TIMEOUT_S = 10.0
 
 
 def command(path: str, text: str) -> tuple[bool, str]:
-    """Whether it was carried out, and what was printed."""
-    said = ""
+    """Send a command. Returns whether it succeeded, and its output."""
+    output = ""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.settimeout(TIMEOUT_S)
-        link.bind("")  # a name of the system's choice, for the answer
+        link.bind("")  # the system chooses a name for the answer
         link.sendto(REQUEST.pack(MAGIC, VERSION, len(text), text.encode()), path)
         while True:
             packet = link.recv(REPLY.size + MAX)
             failed, more, length = REPLY.unpack_from(packet)
-            said += packet[REPLY.size : REPLY.size + length].rstrip(b"\0").decode(errors="replace")
+            output += packet[REPLY.size : REPLY.size + length].rstrip(b"\0").decode(errors="replace")
             if failed or not more:
-                return not failed, said
+                return not failed, output
 
 
 def main() -> int:
-    """See above."""
+    """Run the command of the arguments and print its output."""
     try:
-        done, said = command(sys.argv[1], sys.argv[2])
+        succeeded, output = command(sys.argv[1], sys.argv[2])
     except OSError as error:
-        done, said = False, f"the kernel does not answer: {error}"
-    sys.stdout.write(f"{said}\n")
-    return 0 if done else 1
+        succeeded, output = False, f"the kernel does not answer: {error}"
+    sys.stdout.write(f"{output}\n")
+    return 0 if succeeded else 1
 
 
 if __name__ == "__main__":

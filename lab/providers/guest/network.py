@@ -1,4 +1,4 @@
-"""The network of a run: a namespace of its own with a bridge, kept by a process; nothing outside can reach it."""
+"""A run's network: a namespace of its own with a bridge, kept alive by a process. Nothing outside can reach it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEEPER = Path(__file__).with_name("keeper.py")
 KEEPER_ADDRESS = "169.254.77.1"
 BRIDGE = "lab"
 PROGRAMS = ("unshare", "nsenter", "ip")
-"""Of this machine: guests are on a network namespace of their own."""
+"""Programs of this machine that a network namespace for guests needs."""
 
 _FIRST = 10  # the bridge has .1; the rest below is room for what tests put beside the nodes
 _READY_S = 15.0
@@ -29,12 +29,12 @@ _SOCKET = "keeper"
 
 
 def privileged() -> bool:
-    """Whether a network namespace can be had without a user namespace around it."""
+    """Whether a network namespace needs no user namespace around it."""
     return os.geteuid() == 0
 
 
 def obstacle() -> Unavailable | None:
-    """Why a network of one's own cannot be had here, where PROGRAMS are, or None. Tried with a namespace that goes."""
+    """Why a network of its own is impossible here, or None. Tries it with a temporary namespace. Needs PROGRAMS."""
     if not os.access("/dev/net/tun", os.R_OK | os.W_OK):
         return Unavailable(
             "/dev/net/tun cannot be opened", "guests' interfaces are made with it", "load the module tun: modprobe tun"
@@ -42,7 +42,7 @@ def obstacle() -> Unavailable | None:
     tried = process.run((*_unshare(), "ip", "tuntap", "add", "dev", "probe", "mode", "tap"), check=False)
     if tried.code != 0:
         hint = "run it as root" if privileged() else "allow user namespaces to ordinary users, or run it as root"
-        return Unavailable("a network namespace with an interface cannot be had", tried.stderr.strip(), hint)
+        return Unavailable("a network namespace with an interface cannot be made", tried.stderr.strip(), hint)
     return None
 
 
@@ -51,7 +51,7 @@ def _unshare() -> tuple[str, ...]:
 
 
 class Network:
-    """A run's network. folder: where its socket and its keeper's record are; marks: on every process of the run."""
+    """A run's network. folder: has its socket and its keeper's record; marks: on every process of the run."""
 
     def __init__(self, folder: Path, subnet: str, marks: Mapping[str, str]) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Network:
         self._marks = dict(marks)
 
     def make(self) -> None:
-        """Start the keeper and put the bridge up; LabBroken when either does not work."""
+        """Start the keeper and set the bridge up; LabBroken when either fails."""
         self.folder.mkdir(parents=True, exist_ok=True)
         argv = (*_unshare(), sys.executable, "-I", str(KEEPER), str(self.folder), _SOCKET)
         log = self.folder / "keeper.log"
@@ -88,23 +88,23 @@ class Network:
         except FileNotFoundError as error:
             raise LabBroken("the run has no network", str(error)) from error
         if not keeper.alive():
-            raise LabBroken("the run's network is gone: its keeper has ended", hint="remove the run: cephlab down")
+            raise LabBroken("the run's network is gone, because its keeper ended", hint="remove the run: cephlab down")
         return keeper
 
     def inside(self, folder: Path | None = None) -> tuple[str, ...]:
-        """What to put before a command that shall be in the network, and in a working directory."""
+        """Puts a command into the network, and into a working directory: the words before it."""
         user = () if privileged() else ("--user", "--preserve-credentials")
         where = (f"--wd={folder}",) if folder else ()
         return ("nsenter", *user, "--net", "--target", str(self._keeper.pid), *where, "--")
 
     def ip(self, commands: Iterable[str]) -> None:
-        """Run commands of `ip` in the network, all in one go."""
+        """Run commands of `ip` in the network, as one batch."""
         batch = "".join(f"{command}\n" for command in commands)
         command = Command((*self.inside(), "ip", "-batch", "-"), shown=("ip", "-batch", batch))
         process.run_command(command, stdin=batch.encode())
 
     def add_guest(self, index: int) -> None:
-        """Interfaces of a guest: one on the bridge, and one for its agent alone, whose neighbour is known at once."""
+        """Make a guest's interfaces: one on the bridge, and one only for its agent, with a fixed neighbour entry."""
         lab, control = interfaces(index)
         self.ip(
             [
@@ -119,27 +119,27 @@ class Network:
         )
 
     def attach(self, index: int, *, attached: bool) -> None:
-        """Put a guest's interface on the bridge, or take it off: its agent is reached all the same."""
+        """Put a guest's interface on the bridge or take it off. Its agent stays reachable."""
         lab, _ = interfaces(index)
         self.ip([f"link set {lab} master {BRIDGE}" if attached else f"link set {lab} nomaster"])
 
     def connect(self, address: str, port: int) -> socket.socket:
-        """A connection in the network; OSError when the other end does not take it."""
+        """A connection in the network; OSError when the other end does not accept it."""
         folder = os.open(self.folder, os.O_RDONLY)
         try:
-            with socket.socket(socket.AF_UNIX) as asked:
-                asked.connect(f"/proc/self/fd/{folder}/{_SOCKET}")
-                asked.sendall(f"{address} {port}\n".encode())
-                said, descriptors, _, _ = socket.recv_fds(asked, 500, 1)
+            with socket.socket(socket.AF_UNIX) as keeper:
+                keeper.connect(f"/proc/self/fd/{folder}/{_SOCKET}")
+                keeper.sendall(f"{address} {port}\n".encode())
+                answer, descriptors, _, _ = socket.recv_fds(keeper, 500, 1)
         finally:
             os.close(folder)
         if not descriptors:
-            raise ConnectionError(said[1:].decode(errors="replace") or "the network's keeper hung up")
+            raise ConnectionError(answer[1:].decode(errors="replace") or "the network's keeper hung up")
         return socket.socket(fileno=descriptors[0])
 
 
 def interfaces(index: int) -> tuple[str, str]:
-    """Names of a guest's interfaces in the run's namespace: on the bridge, and the agent's."""
+    """Names of a guest's interfaces in the run's namespace: on the bridge, and for the agent."""
     return f"lab{index}", f"control{index}"
 
 
@@ -154,7 +154,7 @@ def mac(address: str) -> str:
 
 
 def free_subnet(taken: Sequence[str]) -> str:
-    """The pool's first /24 that no run of the home has; namespaces keep those of other homes apart."""
+    """The pool's first /24 that no run of the home has. Namespaces separate the runs of other homes."""
     subnet = next((net for net in POOL.subnets(new_prefix=24) if str(net) not in taken), None)
     if subnet is None:
         raise LabBroken("no subnet is left", f"all of {POOL} are taken", "run `cephlab prune`")
@@ -162,5 +162,5 @@ def free_subnet(taken: Sequence[str]) -> str:
 
 
 def address_of(subnet: ipaddress.IPv4Network, index: int) -> str:
-    """The address of the guest with that index, counted from 0."""
+    """Address of the guest with an index, counted from 0."""
     return str(subnet[_FIRST + index])

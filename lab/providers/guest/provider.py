@@ -1,4 +1,4 @@
-"""What the providers of guests have in common; `uml` and `qemu` give it their machines."""
+"""The providers `uml` and `qemu`: nodes as guests of a hypervisor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images, Progress, untold
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
-from cephlab.lab.providers.guest.machine import Machines, Make, Parts
+from cephlab.lab.providers.guest.machine import Hypervisor, Make, Parts
 from cephlab.lab.providers.guest.removal import remove_run, runs_present
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
@@ -40,16 +40,16 @@ ALWAYS = frozenset(
 )
 
 _EMULATED_PATIENCE = 3.0
-"""Factor on the deadlines of a guest's start and of its agent, where it may be emulated."""
+"""Factor on the deadlines of a guest's boot and of its agent, if it may be emulated."""
 
 
 @dataclass(frozen=True)
 class GuestProvider:
-    """Nodes as guests. missing: why machines cannot run here for some architectures, or None."""
+    """Nodes as guests. missing: why guests of some architectures cannot run here, or None."""
 
     name: str
     cost: int
-    machines: Mapping[Arch, Machines]
+    hypervisors: Mapping[Arch, Hypervisor]
     extra: frozenset[Capability]
     missing: Callable[[tuple[Arch, ...]], Unavailable | None]
     kernels: Mapping[Arch, str]
@@ -68,18 +68,18 @@ class GuestProvider:
         return self._without_kernel(nodes) or absent or network.obstacle()
 
     def _without_kernel(self, nodes: Iterable[Node]) -> Unavailable | None:
-        """The first node that asks for pages which no kernel for it has."""
+        """Names the first node that asks for a page size without a kernel."""
         for node in nodes:
             if self._kernel_for(Make(node.arch, node.page_bytes)) is None:
                 return Unavailable(
-                    f"{node.name} asks for pages of {node.page_bytes} bytes, and no {node.arch} kernel here has them",
+                    f"{node.name} asks for pages of {node.page_bytes} bytes, but no {node.arch} kernel here has them",
                     f"got page_bytes = {node.page_bytes}; wanted: one that a [kernels] table of the recipes names",
                     "name such a kernel in lab/images/recipes.toml, or leave page_bytes out",
                 )
         return None
 
     def _kernel_for(self, make: Make) -> str | None:
-        """Name of the kernel that guests of a make have: where it fits, the one that all others have."""
+        """Name of the kernel for guests of a make: the usual kernel if it fits."""
         usual = self.kernels[make.arch]
         if make.page_bytes is None:
             return usual
@@ -91,16 +91,16 @@ class GuestProvider:
         boot.refuse_odd_path(run.directory)
         home = run.home
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
-        # All kernels first, the odd ones before others: one that is missing is noticed before anything is made.
+        # Kernels first, and the unusual ones before the others: a missing one is noticed before anything is made.
         kernels = self._asked_for(home, spec) | {Make(arch): self._kernel(home, Make(arch)) for arch in archs}
         parts = {make: self._parts(home, kernel, images[make.arch]) for make, kernel in kernels.items()}
-        for make, made in parts.items():
-            self.machines[make.arch].prepare(home, made)
+        self._prepare(home, parts)
         with filelock.FileLock(home.runs / ".guests.lock"):
             subnet = claim_subnet(run)
-        lab = GuestLab(run, self.machines, parts, subnet, self._patience(archs))
+        emulated = any(self.hypervisors[arch].emulated(arch) for arch in archs)
+        lab = GuestLab(run, self.hypervisors, parts, subnet, _EMULATED_PATIENCE if emulated else 1.0)
         try:
-            lab.begin()
+            lab.network.make()
             lab.add_nodes(spec.nodes)
             yield lab
         finally:
@@ -108,12 +108,12 @@ class GuestProvider:
             if not run.kept:
                 lab.close()
 
-    def _patience(self, archs: Iterable[Arch]) -> float:
-        emulated = any(self.machines[arch].emulated(arch) for arch in archs)
-        return _EMULATED_PATIENCE if emulated else 1.0
+    def _prepare(self, home: Home, parts: Mapping[Make, Parts]) -> None:
+        for make, known in parts.items():
+            self.hypervisors[make.arch].prepare(home, known)
 
     def _asked_for(self, home: Home, spec: ClusterSpec) -> dict[Make, Kernel]:
-        """Kernels of nodes that ask for a size of pages; Unavailable names the node whose kernel cannot be had."""
+        """Kernels of nodes that ask for a page size. Unavailable names the node whose kernel is missing."""
         kernels: dict[Make, Kernel] = {}
         for node in spec.nodes:
             if node.page_bytes is None:
@@ -134,7 +134,7 @@ class GuestProvider:
 
     def _parts(self, home: Home, kernel: Kernel, image: Image) -> Parts:
         root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
-        return Parts(kernel, boot.initramfs(home, kernel, self.machines[image.arch].modules), root)
+        return Parts(kernel, boot.initramfs(home, kernel, self.hypervisors[image.arch].modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:
         store = KernelStore(run.home)
@@ -145,9 +145,8 @@ class GuestProvider:
             if kernel is None:
                 raise LabBroken(f"the kernel {record['kernel']} for {name} is gone from the cache")
             parts[make] = Parts(kernel, Path(record["initramfs"]), Path(record["root"]))
-        for make, known in parts.items():
-            self.machines[make.arch].prepare(run.home, known)
-        lab = GuestLab(run, self.machines, parts, str(state["subnet"]), float(state["patience"]))
+        self._prepare(run.home, parts)
+        lab = GuestLab(run, self.hypervisors, parts, str(state["subnet"]), float(state["patience"]))
         lab.restore(state)
         return lab
 
@@ -159,15 +158,15 @@ class GuestProvider:
 
 
 def uml() -> GuestProvider:
-    """User-Mode Linux for nodes of x86_64; QEMU, where it is installed, for those of aarch64 beside them."""
-    from cephlab.lab.providers.guest.qemu import QemuMachines
-    from cephlab.lab.providers.guest.uml import UmlMachines
+    """User-Mode Linux for x86_64 nodes, and QEMU, if installed, for aarch64 nodes."""
+    from cephlab.lab.providers.guest.qemu import QemuHypervisor
+    from cephlab.lab.providers.guest.uml import UmlHypervisor
 
     mixed = _missing_qemu((Arch.AARCH64,)) is None
     return GuestProvider(
         name="uml",
         cost=3,
-        machines={Arch.X86_64: UmlMachines(), Arch.AARCH64: QemuMachines()},
+        hypervisors={Arch.X86_64: UmlHypervisor(), Arch.AARCH64: QemuHypervisor()},
         extra=frozenset({Capability.FOREIGN_ARCH, Capability.PAGE_SIZE} if mixed else ()),
         missing=_missing_uml,
         kernels={Arch.X86_64: "uml", Arch.AARCH64: "cloud"},
@@ -176,7 +175,7 @@ def uml() -> GuestProvider:
 
 def qemu() -> GuestProvider:
     """QEMU guests of either architecture."""
-    from cephlab.lab.providers.guest.qemu import QemuMachines
+    from cephlab.lab.providers.guest.qemu import QemuHypervisor
 
     foreign = next(arch for arch in Arch if arch is not host_arch())
     extra = {Capability.CPU_LIMIT} | ({Capability.FOREIGN_ARCH} if _missing_qemu((foreign,)) is None else set())
@@ -184,7 +183,7 @@ def qemu() -> GuestProvider:
     return GuestProvider(
         name="qemu",
         cost=4,
-        machines=dict.fromkeys(Arch, QemuMachines()),
+        hypervisors=dict.fromkeys(Arch, QemuHypervisor()),
         extra=frozenset(extra),
         missing=_missing_qemu,
         kernels=dict.fromkeys(Arch, "cloud"),

@@ -1,4 +1,4 @@
-"""QEMU: whole machines of either architecture, by KVM where it boots one, else emulated."""
+"""QEMU: whole machines of either architecture, with KVM if it boots one, else emulated."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess, Result
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.images.kernels import Kernel
-from cephlab.lab.providers.guest.machine import Boot, Parts, Running
+from cephlab.lab.providers.guest.machine import Boot, Parts, RunningGuest
 from cephlab.lab.spec.arch import Arch, host_arch
 
-_SLOTS = 32
 _EMULATED_CORES = 2
 _SOCKET = "qmp"
 _ANSWER_S = 20.0
@@ -30,12 +29,12 @@ PROBE_S = 20.0
 PROBED = "cephlab: the kernel runs"
 
 CPU = {
-    # An emulated cmpxchg16b with several CPUs ended in double faults, and five levels of pages cost time (QEMU 7.2).
+    # With several CPUs, an emulated cmpxchg16b ended in double faults. Five page table levels cost time (QEMU 7.2).
     Arch.X86_64: "max,-cx16,-la57",
     Arch.AARCH64: Arch.AARCH64.qemu_cpu,
 }
 _HURRY = "nokaslr cryptomgr.notests rcupdate.rcu_expedited=1"
-"""What an emulated kernel leaves out of its boot: moving itself, tests of its ciphers, patience with its CPUs."""
+"""Shortens the boot of an emulated kernel: no relocation, no tests of its ciphers, no long waits for its CPUs."""
 BOARD = {Arch.X86_64: "q35", Arch.AARCH64: "virt"}
 CONSOLE = {Arch.X86_64: "ttyS0", Arch.AARCH64: "ttyAMA0"}
 
@@ -45,25 +44,21 @@ def program(arch: Arch) -> str:
     return f"qemu-system-{arch}"
 
 
-class QemuMachines:
-    """The fixed disks are virtio-blk, in order; the spec's hang on one SCSI controller, so that they can move."""
+class QemuHypervisor:
+    """Fixed disks are virtio-blk, in order. The spec's disks are on one SCSI controller, so that they can move."""
 
     modules: Sequence[str] = (
         *("virtio_pci", "virtio_blk", "virtio_scsi", "sd_mod", "virtio_net"),
-        "crc32c_generic",  # ext4 asks for it by another name, which nothing answers before there is a root
+        "crc32c_generic",  # ext4 asks for it by another name, which nothing resolves before the root is mounted
         *("ext4", "overlay"),
     )
-    slots = _SLOTS
+    slots = 32
+    interface_names = ("eth0", "eth1")
+    fixed_names = ("vda", "vdb", "vdc")
     distortion = ""
 
     def __init__(self) -> None:
         self._kvm: dict[str, bool] = {}
-
-    def interface_names(self) -> tuple[str, str]:
-        return "eth0", "eth1"
-
-    def fixed_names(self) -> tuple[str, str, str]:
-        return "vda", "vdb", "vdc"
 
     def place(self, slot: int) -> str:
         return f"lun {slot}"
@@ -77,9 +72,9 @@ class QemuMachines:
         return arch is not host_arch() or not self._kvm or not all(self._kvm.values())
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Find out, once for each boot of this machine, whether KVM boots a guest of its own architecture.
+        """Find out, once per boot of this machine, whether KVM boots a guest of its own architecture.
 
-        Where it does not boot every kernel in use, as processors need not have pages of every size, nothing uses it.
+        KVM is not used at all unless it boots every kernel in use: a processor may lack some page sizes.
         """
         if parts.kernel.arch is host_arch():
             self._kvm[parts.kernel.key] = kvm_boots(home, parts)
@@ -90,20 +85,14 @@ class QemuMachines:
         return process.start_detached(argv, log=boot.console, env=boot.marks)
 
     def command(self, boot: Boot) -> list[str]:
-        """The command line; its working directory is the guest's folder."""
+        """The command line. Its working directory is the guest's folder."""
         words = [f"cephlab.{key}={value}" for key, value in boot.words.items()]
         accel = ["-accel", "kvm", "-cpu", "host"]
         if self.emulated(boot.arch):
             accel, words = ["-accel", "tcg,thread=multi", "-cpu", CPU[boot.arch]], [_HURRY, *words]
         argv = [program(boot.arch), "-M", BOARD[boot.arch], *accel, *_BARE]
-        argv += [
-            "-smp",
-            str(boot.cores),
-            "-m",
-            f"{boot.memory_bytes >> 20}M",
-            "-qmp",
-            f"unix:{_SOCKET},server=on,wait=off",
-        ]
+        argv += ["-smp", str(boot.cores), "-m", f"{boot.memory_bytes >> 20}M"]
+        argv += ["-qmp", f"unix:{_SOCKET},server=on,wait=off"]
         argv += ["-kernel", str(boot.executable), "-initrd", str(boot.initramfs)]
         argv += ["-append", f"console={CONSOLE[boot.arch]} quiet panic=-1 {' '.join(words)}"]
         for slot, (path, writable) in enumerate(boot.fixed):
@@ -118,17 +107,17 @@ class QemuMachines:
             argv += ["-device", f"virtio-net-pci,netdev=net{number},mac={link.mac},romfile="]
         return argv
 
-    def plug(self, guest: Running, slot: int, file: Path) -> None:
+    def plug(self, guest: RunningGuest, slot: int, file: Path) -> None:
         with monitor(guest.folder) as qmp:
             ask(qmp, "blockdev-add", _blockdev(slot, file))
             ask(qmp, "device_add", _disk(slot))
 
-    def unplug(self, guest: Running, slot: int) -> None:
+    def unplug(self, guest: RunningGuest, slot: int) -> None:
         with monitor(guest.folder) as qmp:
             ask(qmp, "device_del", {"id": f"disk{slot}"})
 
             def gone() -> bool:
-                # Its backend is in use until the guest has let go of the device.
+                # Its backend is in use until the guest has released the device.
                 return "error" not in qmp.cmd_raw("blockdev-del", {"node-name": f"slot{slot}"})
 
             clock.wait(
@@ -139,20 +128,6 @@ class QemuMachines:
                 interval_s=0.02,
                 timed_out=lambda what, seconds, _last: LabBroken(f"{what} did not come within {seconds:g} s"),
             )
-
-    def pause(self, guest: Running) -> None:
-        """Stop the guest's CPUs."""
-        with monitor(guest.folder) as qmp:
-            ask(qmp, "stop", {})
-
-    def resume(self, guest: Running) -> None:
-        with monitor(guest.folder) as qmp:
-            ask(qmp, "cont", {})
-
-    def reset(self, guest: Running) -> None:
-        """Press the reset button."""
-        with monitor(guest.folder) as qmp:
-            ask(qmp, "system_reset", {})
 
 
 _BARE = (
@@ -168,7 +143,7 @@ _BARE = (
 
 
 def _blockdev(slot: int, path: Path, *, writable: bool = True) -> dict[str, Any]:
-    # The lab sees to it that no two guests have a file; a flush of the guest reaches this machine's disk.
+    # The lab gives each file to one guest only, so no lock is needed. A guest's flush reaches this machine's disk.
     file = {"driver": "file", "filename": str(path), "locking": "off", "aio": "threads"}
     return {"driver": "raw", "node-name": f"slot{slot}", "read-only": not writable, "file": file}
 
@@ -179,7 +154,7 @@ def _disk(slot: int) -> dict[str, Any]:
 
 @contextmanager
 def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
-    """A session with a guest's monitor; LabBroken when it does not take or answer what it is asked."""
+    """A session with a guest's monitor; LabBroken when the monitor fails or does not answer."""
     holder = os.open(folder, os.O_RDONLY)  # a socket's path holds 107 bytes at most
     qmp = QEMUMonitorProtocol(f"/proc/self/fd/{holder}/{_SOCKET}")
     try:
@@ -194,7 +169,7 @@ def monitor(folder: Path) -> Iterator[QEMUMonitorProtocol]:
 
 
 def ask(qmp: QEMUMonitorProtocol, command: str, arguments: dict[str, Any]) -> Any:
-    """One command; LabBroken with QEMU's own words when it is refused."""
+    """Run one command; LabBroken with QEMU's own words when it is refused."""
     answer = qmp.cmd_raw(command, arguments)
     if "error" in answer:
         raise LabBroken(f"QEMU refused {command}", str(answer["error"]))
@@ -202,7 +177,7 @@ def ask(qmp: QEMUMonitorProtocol, command: str, arguments: dict[str, Any]) -> An
 
 
 def kvm_boots(home: Home, parts: Parts) -> bool:
-    """Whether KVM boots the guest's own kernel here: a /dev/kvm that does not is none. Remembered until a reboot."""
+    """Whether KVM boots the guest's own kernel here. /dev/kvm may exist and not work. Remembered until a reboot."""
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
     arch = parts.kernel.arch
@@ -213,7 +188,7 @@ def kvm_boots(home: Home, parts: Parts) -> bool:
 
 
 def known_kvm(home: Home) -> bool | None:
-    """What attempts since this machine was booted have said of KVM; None where nobody has tried."""
+    """Whether KVM booted any kernel since this machine was booted; None if nobody has tried."""
     booted = [json.loads(record.read_text())["boots"] for record in home.images.glob(_record_of("*"))]
     return any(booted) if booted else None
 
@@ -224,7 +199,7 @@ def _record_of(key: str) -> str:
 
 
 def remembered_kvm(home: Home, kernel: Kernel, attempt: Callable[[], Result]) -> bool:
-    """What is known of KVM and a kernel since this machine was booted; else what an attempt to boot it says."""
+    """Whether KVM boots a kernel: as recorded since this machine was booted, else as an attempt shows."""
     record = home.images / _record_of(kernel.key[:12])
     if record.is_file():
         return bool(json.loads(record.read_text())["boots"])

@@ -1,7 +1,7 @@
 """Becomes a program that gets SIGALRM each second: User-Mode Linux, whose kernel can lose the one it waits for.
 
-Run as a script. Arguments: the program's. The timer and the ignored signal outlive the exec; the kernel puts a handler
-of its own in its place before it starts a timer, and takes a tick that it did not ask for as any other.
+Run as a script. Arguments: the program's. The timer and the ignored signal survive the exec. The kernel installs its
+own handler before it starts a timer, and treats a tick that it did not ask for like any other.
 """
 
 from __future__ import annotations

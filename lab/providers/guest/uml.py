@@ -10,31 +10,27 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import LocalProcess
-from cephlab.lab.providers.guest.machine import Boot, Parts, Running
+from cephlab.lab.providers.guest.machine import Boot, Parts, RunningGuest
 from cephlab.lab.spec.arch import Arch
 
-_SLOTS = 16  # MAX_DEV of arch/um/drivers/ubd_kern.c
 _UMID = "uml"
 _SLOW = "raid6_select_algo,calibrate_xor_blocks"
-"""Races of checksum routines, built in and run at each boot; only RAID 5 and 6 need their outcome."""
+"""Benchmarks of checksum routines, which run at each boot. Only RAID 5 and 6 need their results."""
 _CONSOLE = Path(__file__).with_name("mconsole.py")
 TICKING = Path(__file__).with_name("ticking.py")
-"""What starts a kernel, which can lose a SIGALRM (`unblock_signals` of arch/um/os-Linux/signal.c drops one that is
-pending while another is handled), and its clock with it, as each timer is started by the one before: docs/guests.md."""
+"""Starts a kernel with a SIGALRM each second, because the kernel can lose one: `unblock_signals` of
+arch/um/os-Linux/signal.c drops a pending one while another is handled. As each timer starts the next, its clock would
+then stop: docs/guests.md."""
 
 
-class UmlMachines:
-    """Machines of one CPU. Their memory is a file in /dev/shm, or where TMPDIR says."""
+class UmlHypervisor:
+    """Machines with one CPU. Their memory is a file in /dev/shm, or in TMPDIR."""
 
     modules: Sequence[str] = ("overlay",)
-    slots = _SLOTS
-    distortion = "User-Mode Linux: the time is that of its system calls as well, which cost many times a kernel's"
-
-    def interface_names(self) -> tuple[str, str]:
-        return "vec0", "vec1"
-
-    def fixed_names(self) -> tuple[str, str, str]:
-        return "ubda", "ubdb", "ubdc"
+    slots = 16  # MAX_DEV of arch/um/drivers/ubd_kern.c
+    interface_names = ("vec0", "vec1")
+    fixed_names = ("ubda", "ubdb", "ubdc")
+    distortion = "User-Mode Linux: the time includes its system calls, which cost many times a kernel's"
 
     def place(self, slot: int) -> str:
         return f"ubd{_letter(slot)}"
@@ -48,7 +44,7 @@ class UmlMachines:
         return False
 
     def prepare(self, home: Home, parts: Parts) -> None:
-        """Nothing: it either runs or says why not."""
+        """Nothing to find out: it runs or says why not."""
 
     def start(self, boot: Boot) -> LocalProcess:
         disks = [f"ubd{_letter(slot)}{_flags(writable)}={path}" for slot, (path, writable) in enumerate(boot.fixed)]
@@ -80,14 +76,14 @@ class UmlMachines:
         ]
         return process.start_detached(argv, log=boot.console, env=boot.marks)
 
-    def plug(self, guest: Running, slot: int, file: Path) -> None:
+    def plug(self, guest: RunningGuest, slot: int, file: Path) -> None:
         self._command(guest, f"config ubd{_letter(slot)}c={file}")
 
-    def unplug(self, guest: Running, slot: int) -> None:
+    def unplug(self, guest: RunningGuest, slot: int) -> None:
         self._command(guest, f"remove ubd{_letter(slot)}")
 
     @staticmethod
-    def _command(guest: Running, text: str) -> None:
+    def _command(guest: RunningGuest, text: str) -> None:
         argv = (*guest.inside, sys.executable, "-I", str(_CONSOLE), f"{_UMID}/mconsole", text)
         done = process.run(argv, check=False)
         if done.code != 0:
@@ -99,5 +95,5 @@ def _letter(slot: int) -> str:
 
 
 def _flags(writable: bool) -> str:
-    """c: no lock on the file, which the lab sees to itself; r: read only."""
+    """c: no lock on the file, because the lab gives it to one guest only; r: read only."""
     return "c" if writable else "rc"

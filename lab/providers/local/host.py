@@ -16,17 +16,18 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Command, LocalProcess, Pipe, Result
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, write_private
+from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.host import PRELOAD, Facts
 from cephlab.lab.providers.local.programs import RESPAWNING, Programs, respawning
 from cephlab.lab.spec.arch import Arch
 
 NODE_VARIABLE = "CEPHLAB_NODE"
-"""Environment variable `RUN/NODE` on every process of a node: killing the node is killing those."""
+"""Environment variable `RUN/NODE` of every process of a node. Killing the node kills those processes."""
 
 
 @dataclass(frozen=True)
 class LocalHost:
-    """Processes run straight from the image's root, with no privilege and no namespace."""
+    """Processes that run from the image's root, without privileges and namespaces."""
 
     name: str
     arch: Arch
@@ -43,7 +44,7 @@ class LocalHost:
 
     @property
     def root(self) -> PurePosixPath:
-        # The emulator maps absolute paths into the image by itself; native programs see the real tree.
+        # The emulator maps absolute paths into the image; native programs see the real tree.
         return PurePosixPath("/") if self.emulated else PurePosixPath(self.programs.root)
 
     @property
@@ -67,13 +68,7 @@ class LocalHost:
         command = replace(self._command(argv, env), cwd=Path(cwd) if cwd else None)
         return process.run_command(command, timeout_s=timeout_s, stdin=stdin, check=check)
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        log: PurePosixPath,
-        env: Mapping[str, str] | None = None,
-    ) -> LocalProcess:
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> LocalProcess:
         command = self._command(argv, env)
         again = PurePosixPath(argv[0]).name in RESPAWNING and not self.emulated
         started = replace(command, argv=respawning(command.argv)) if again else command
@@ -89,7 +84,7 @@ class LocalHost:
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
     ) -> tuple[str, ...]:
         command = self._command(argv, env)
-        # A shell looks programs up by itself and would find those of this machine.
+        # A shell would find this machine's programs.
         wrappers = self.base / "bin"
         self.programs.write_wrappers(wrappers)
         path = f"PATH={wrappers}:{command.env.get('PATH', os.defpath)}"
@@ -117,7 +112,7 @@ class LocalHost:
         return self._seen(path).exists()
 
     def _seen(self, path: PurePosixPath) -> Path:
-        """The file that a program on this host finds under a path: an emulator looks into the image first."""
+        """The file that a program on this host finds under a path. An emulator looks into the image first."""
         inside = self.programs.root / str(path).lstrip("/")
         return inside if self.emulated and inside.exists() else Path(path)
 
@@ -132,8 +127,7 @@ class LocalHost:
             target.unlink(missing_ok=True)
 
     def disk(self, name: str) -> PurePosixPath:
-        if name not in self.disks:
-            raise LabBroken(f"disk {name!r} is not in {self.name}", f"its disks: {', '.join(self.disks) or 'none'}")
+        fileverbs.require_disk(self.name, name, self.disks)
         return PurePosixPath(self.disks[name])
 
     def facts(self) -> Facts:
@@ -153,9 +147,7 @@ class LocalHost:
         return self.base.is_dir() and not self.down_file.exists()
 
     def processes(self) -> list[LocalProcess]:
-        """What runs on this node now."""
-        wanted = {NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)}
-        return process.find_marked(wanted)
+        return process.find_marked({NODE_VARIABLE: self.mark, HOME_MARK: str(self.home)})
 
     def _command(self, argv: Sequence[str], env: Mapping[str, str] | None) -> Command:
         if not self.up():

@@ -1,4 +1,4 @@
-"""How a program of an image is started without a root of its own: by the image's loader, or by an emulator."""
+"""Starts programs of an image without changing the root: with the image's own loader, or with an emulator."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _SEARCH = ("usr/bin", "usr/sbin", "usr/local/bin")
 _MAX_LINKS = 16
 _WRAPPED = re.compile(r"uname|python3|fio|(ceph|rados|rbd|cephfs|crushtool|monmaptool|osdmaptool|mount\.ceph).*")
 
-
 RESPAWNING = frozenset({"ceph-mgr"})
-"""Programs that execute themselves anew: a manager that is no longer the active one, or that gets other modules."""
+"""Programs that execute themselves again: a manager does so when it becomes a standby or gets other modules."""
 
 _RESPAWN = """trap : TERM INT HUP
 for round in $(seq 100); do
@@ -33,13 +32,13 @@ exit 127
 """
 """Starts its arguments again when they end with 127.
 
-A program finds itself under /proc/self/exe, and that is the image's loader, which takes the first of the program's
-arguments for a program. So it ends with the loader's 127 where it wanted to begin anew.
+A program that executes itself uses /proc/self/exe, which is the image's loader here. The loader takes the program's
+first argument for a program and ends with 127.
 """
 
 
 def respawning(argv: Sequence[str]) -> tuple[str, ...]:
-    """The command under a shell that starts it again where it wanted to execute itself."""
+    """The command under a shell that starts it again after it tried to execute itself."""
     return ("/bin/sh", "-c", _RESPAWN, "cephlab-respawn", *argv)
 
 
@@ -57,12 +56,10 @@ class Programs:
     def command(self, argv: Sequence[str], *, preload: Sequence[PurePosixPath] = ()) -> Command:
         """Wrap argv so that it runs here; LabBroken when the image has no such program."""
         full = self._script(argv)
-        if self.emulated:
-            return self._emulate(full, preload)
-        return self._load(full, preload)
+        return self._emulate(full, preload) if self.emulated else self._load(full, preload)
 
     def write_wrappers(self, directory: Path) -> None:
-        """Fill a directory with one small script for each program of Ceph, so that any shell can start them."""
+        """Write a small script for each program of Ceph into a directory, so that any shell can start them."""
         directory.mkdir(parents=True, exist_ok=True)
         for folder in _SEARCH:
             for program in sorted((self.root / folder).glob("*")):
@@ -74,7 +71,7 @@ class Programs:
                     target.chmod(0o755)
 
     def _script(self, argv: Sequence[str]) -> list[str]:
-        """Put a script's interpreter in front of it; the kernel would look for one outside the image."""
+        """Put a script's interpreter in front of it, because the kernel would look for it outside the image."""
         program = self._find(argv[0])
         interpreter = _interpreter(program)
         if interpreter is None:
@@ -114,7 +111,7 @@ class Programs:
             loader += ["--preload", ":".join(map(str, preload))]
         env = {
             **_plain_environment(),
-            # Python inside ceph-mgr and the CLI takes its library from its own path otherwise.
+            # Otherwise Python in ceph-mgr and in the CLI derives its library's path from its own.
             "PYTHONHOME": f"{self.root}/usr",
             "PYTHONPATH": f"{self.root}/usr/lib/python3/dist-packages",
         }
@@ -134,12 +131,12 @@ class Programs:
 
 
 def find_emulator(arch: Arch) -> str | None:
-    """The user-mode emulator for an architecture, where installed."""
+    """The user-mode emulator for an architecture, if installed."""
     return next((path for name in arch.qemu_user_names if (path := shutil.which(name))), None)
 
 
 def missing_emulator(arch: Arch) -> Unavailable:
-    """The error to raise where there is none."""
+    """The error for a missing emulator."""
     return NotInstalled({arch.qemu_user: "qemu-user-static"}, f"{arch} programs need it on this {host_arch()} machine")
 
 

@@ -1,4 +1,4 @@
-"""Provider `local`: every node is a set of processes on its own loopback address; no root, no engine, no VM."""
+"""Provider `local`: each node is a set of processes on its own loopback address. No root, no engine, no VM."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
 from cephlab.lab.providers.local.programs import Programs, find_emulator, missing_emulator
 from cephlab.lab.providers.marks import kill, kill_marked
+from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.providers.packets import PacketFilter
-from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
 
 _ALWAYS = (
@@ -45,18 +46,14 @@ _MAX_PATH = 70  # a UNIX socket's path holds 107 bytes; daemons add a name and a
 _NODES = "nodes"
 
 
-class LocalLab:
-    """The nodes of one run. Killed nodes are marked by a file, so that other cephlab processes see it."""
+class LocalLab(LabNodes[LocalHost]):
+    """The nodes of one run. A file marks a killed node, so that other cephlab processes see it."""
 
     def __init__(self, run: Run, images: Images, subnet: int) -> None:
+        super().__init__()
         self.run = run
         self.images = images
         self.subnet = subnet
-        self._hosts: dict[str, LocalHost] = {}
-
-    @property
-    def hosts(self) -> Mapping[str, Host]:
-        return self._hosts
 
     @property
     def state(self) -> dict[str, Any]:
@@ -73,13 +70,11 @@ class LocalLab:
         return self._add(node, f"{_SUBNET}.{self.subnet}.{len(self._hosts) + 1}")
 
     def add_node_at(self, node: Node, address: str) -> Host:
-        if any(host.address == address and host.up() for host in self._hosts.values()):
-            raise SpecError(f"{node.name} cannot have {address}", "a machine that is on has it", "switch that one off")
+        self.refuse_at(node, address)
         return self._add(node, address)
 
     def _add(self, node: Node, address: str) -> Host:
-        if node.name in self._hosts:
-            raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
+        self.refuse(node)
         image = self.images.get(node.arch)
         if image is None:
             raise LabBroken(f"no image for {node.arch}", f"images: {', '.join(self.images)}")
@@ -90,7 +85,7 @@ class LocalLab:
         return host
 
     def open(self, name: str, image: Image, address: str, disks: list[str]) -> LocalHost:
-        """The node as an object, whether it is being made or found again."""
+        """Add a node that is new or found again."""
         host = LocalHost(
             name=name,
             arch=image.arch,
@@ -116,40 +111,33 @@ class LocalLab:
         with path.open("ab") as file:
             file.truncate(disk.size_bytes)
 
-    def _host(self, name: str) -> LocalHost:
-        if name not in self._hosts:
-            raise SpecError(f"there is no node {name!r}", f"nodes: {', '.join(self._hosts)}")
-        return self._hosts[name]
-
     def with_image(self, node: str, image: Image) -> Host:
-        host = self._host(node)
+        host = self.host(node)
         if image.arch is not host.arch:
-            raise SpecError(f"{node} cannot run an image of {image.arch}", f"it is {host.arch}", "take that one")
+            raise SpecError(
+                f"{node} cannot run an image of {image.arch}", f"it is {host.arch}", f"use one of {host.arch}"
+            )
         return replace(host, programs=Programs(image.root, image.arch))
 
     def kill_node(self, name: str) -> None:
-        host = self._host(name)
+        host = self.host(name)
         host.down_file.touch()
         kill(host.processes())
 
     def start_node(self, name: str) -> Host:
-        host = self._host(name)
+        host = self.host(name)
         host.down_file.unlink(missing_ok=True)
         return host
 
     def move_disk(self, disk: str, target: str) -> None:
-        for host in self._hosts.values():
-            if disk in host.disks:
-                goal = self._host(target)
-                goal.disks[disk] = host.disks.pop(disk)
-                return
-        raise LabBroken(f"no node has a disk {disk!r}")
+        source, goal = self.holder(disk), self.host(target)
+        goal.disks[disk] = source.disks.pop(disk)
 
-    # Cutting links needs root. Daemons bind their own address before they connect. A manager's and a client's own
-    # connections come from 127.0.0.1 and are not cut.
+    # Cutting links needs root. Daemons bind their own address before they connect. Connections of managers and clients
+    # come from 127.0.0.1 and are not cut.
 
     def cut(self, source: str, target: str) -> None:
-        self._links.drop(self._host(source).address, self._host(target).address)
+        self._links.drop(self.host(source).address, self.host(target).address)
 
     def cut_packets(self) -> int:
         return self._links.dropped()
@@ -181,7 +169,7 @@ class LocalProvider:
 
     def capabilities(self) -> frozenset[Capability]:
         able = set(_ALWAYS)
-        if any(find_emulator(arch) for arch in type(host_arch()) if arch is not host_arch()):
+        if any(find_emulator(arch) for arch in Arch if arch is not host_arch()):
             able.add(Capability.FOREIGN_ARCH)
         if packets.obstacle() is None:
             able.add(Capability.CUT_LINKS)
@@ -216,8 +204,7 @@ class LocalProvider:
         images = {image.arch: image for image in map(_image_from, state["images"].values())}
         lab = LocalLab(run, images, int(state["subnet"]))
         for name, node in state["nodes"].items():
-            image = next(image for arch, image in images.items() if arch.value == node["arch"])
-            lab.open(name, image, node["address"], node["disks"])
+            lab.open(name, images[Arch(node["arch"])], node["address"], node["disks"])
         return lab
 
     def prune(self, home: Home, run_id: RunId) -> list[str]:
@@ -236,25 +223,27 @@ class LocalProvider:
 
 
 def remove_run(home: Home, run_id: RunId) -> list[str]:
-    """Kill a run's processes, found by their environment, and remove what else it has outside its directory.
+    """Kill a run's processes, found by their environment, and remove what it has outside its directory.
 
-    Returns what was there. Goes on after an error, CleanupFailed at the end.
+    Returns what was removed. Goes on after an error and raises CleanupFailed at the end.
     """
-    steps: tuple[Callable[[Home, RunId], list[str]], ...] = (_kill_all, _unlink, _free_memory, _clear_packets)
+    mark = _mark(home, run_id)
+    steps: tuple[Callable[[], list[str]], ...] = (
+        lambda: kill_marked({RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}, run_id),
+        lambda: _unlink(home, run_id),
+        lambda: memory.remove(mark),
+        lambda: _clear_packets(mark),
+    )
     removed: list[str] = []
     errors = []
     for step in steps:
         try:
-            removed += step(home, run_id)
+            removed += step()
         except (LabError, OSError) as error:
             errors.append(str(error))
     if errors:
         raise CleanupFailed(errors)
     return removed
-
-
-def _kill_all(home: Home, run_id: RunId) -> list[str]:
-    return kill_marked({RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}, run_id)
 
 
 def _unlink(home: Home, run_id: RunId) -> list[str]:
@@ -264,22 +253,18 @@ def _unlink(home: Home, run_id: RunId) -> list[str]:
     return [str(_link(run_id))]
 
 
-def _free_memory(home: Home, run_id: RunId) -> list[str]:
-    return memory.remove(_mark(home, run_id))
-
-
-def _clear_packets(home: Home, run_id: RunId) -> list[str]:
-    rules = PacketFilter(_mark(home, run_id)).clear() if packets.obstacle() is None else 0
+def _clear_packets(mark: str) -> list[str]:
+    rules = PacketFilter(mark).clear() if packets.obstacle() is None else 0
     return [f"{rules} rule(s) of the packet filter"] if rules else []
 
 
 def _mark(home: Home, run_id: str) -> str:
-    """On every rule of a run in this machine's packet filter: two homes may have a run of the same name."""
+    """Marks a run's packet filter rules and disks in memory. Contains the home: two homes may use one run name."""
     return f"cephlab:{hashlib.sha256(str(home.path).encode()).hexdigest()[:12]}:{run_id}"
 
 
 def _linked(home: Home, run_id: RunId) -> bool:
-    """Whether the short name is this user's link to this very run; anybody can make one that is not."""
+    """Whether the short name is this user's link to this run. Anybody can make other links of that name."""
     link = _link(run_id)
     return ours(link, stat.S_ISLNK) and link.readlink() == home.runs / run_id / _NODES
 
@@ -289,7 +274,7 @@ def _link(run_id: str) -> Path:
 
 
 def _short(run: Run) -> Path:
-    """The nodes' directory, under a short name in the temporary folder where the real one is too long for sockets."""
+    """The nodes' directory, or a short link to it in the temporary folder if its path is too long for sockets."""
     nodes = run.directory / _NODES
     nodes.mkdir(mode=0o700, exist_ok=True)
     if len(str(nodes)) <= _MAX_PATH:
@@ -305,7 +290,7 @@ def _short(run: Run) -> Path:
     try:
         link.symlink_to(nodes)
     except FileExistsError:
-        # Of an earlier process of this run, or of anybody: everybody can write there.
+        # Made by an earlier process of this run, or by anybody else: everybody can write there.
         if not ours(link, stat.S_ISLNK) or link.resolve() != nodes.resolve():
             raise taken(link, f"a link of this user to {nodes}") from None
     return link
@@ -321,7 +306,7 @@ def _free_subnet(run: Run) -> int:
     free = [subnet for subnet in range(1, 255) if subnet not in claimed]
     if not free:
         raise LabBroken("no loopback subnet is free", f"all of {_SUBNET}.1-254 are taken", "run `cephlab prune`")
-    # Not a choice that a replay depends on: it only keeps two homes from taking the same one at once.
+    # A replay does not depend on this choice. It keeps two homes from taking the same subnet at once.
     return random.SystemRandom().choice(free)
 
 
@@ -336,5 +321,4 @@ def _image_state(image: Image) -> dict[str, Any]:
 
 
 def _image_from(state: Mapping[str, Any]) -> Image:
-    arch = next(arch for arch in type(host_arch()) if arch.value == state["arch"])
-    return Image(state["release"], arch, state["key"], Path(state["root"]), state["packages"])
+    return Image(state["release"], Arch(state["arch"]), state["key"], Path(state["root"]), state["packages"])

@@ -1,4 +1,4 @@
-"""Carrying a volume from one machine's LXD to another's: they send it to each other, this side only asks."""
+"""Moving a volume from one machine's LXD to another's. The two LXDs transfer it; this side only asks for it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.providers.lxd.server import Server, lxd_errors, status_of
+from cephlab.lab.providers.engine.answers import NotThere
+from cephlab.lab.providers.lxd.server import Server, lxd_errors
 
 _log = logging.getLogger(__name__)
 
-_GONE = 404
 _PUSH = {"type": "migration", "mode": "push"}
 
 
 def carry(source: Server, target: Server, project: str, volume: str) -> None:
-    """Move a custom volume, which no instance may have; it stays where it was when that fails.
+    """Move a custom volume that no instance uses. After an error it stays where it was.
 
-    Whichever of the two listens on the network is connected to by the other, by its address and its certificate, with
-    secrets that LXD makes for this one volume; neither needs to trust the other. All that the volume holds is read,
-    holes too; they stay holes (rsync --sparse, or the storage's own way between two of a kind).
+    The LXD that listens on the network is connected to by the other, with its address, its certificate and secrets
+    that LXD makes for this one volume; neither needs to trust the other. The whole volume is read, including holes,
+    which stay holes (rsync --sparse, or the storage driver's own transfer between two of a kind).
     """
     doing = f"carrying {volume} from {source.address.url} to {target.address.url}"
     node = _volumes(source, project)[volume]
-    order = _order(volume, source.get(doing, node))
+    request = _copy_request(volume, source.get(doing, node))
     try:
         if target.address.host:
-            _push(doing, source, target, project, order)
+            _push(doing, source, target, project, request)
         else:
-            _pull(doing, source, target, project, order)
+            _pull(doing, source, target, project, request)
     except BaseException:
         _forget(target, project, volume)
         raise
@@ -37,41 +37,37 @@ def carry(source: Server, target: Server, project: str, volume: str) -> None:
         source.wait(doing, node.delete())
 
 
-def _push(doing: str, source: Server, target: Server, project: str, order: Mapping[str, Any]) -> None:
+def _push(doing: str, source: Server, target: Server, project: str, request: Mapping[str, Any]) -> None:
     """The target waits, the source sends."""
-    volume = order["name"]
+    volume = request["name"]
     with lxd_errors(doing):
-        waiting = _begun(_volumes(target, project).post(json={**order, "source": _PUSH}))
-        wanted = {"name": volume, "migration": True, "target": _end(target, waiting)}
-        sending = _volumes(source, project)[volume].post(json=wanted)
+        waiting = _volumes(target, project).post(json={**request, "source": _PUSH}).json()["metadata"]
+        migration = {"name": volume, "migration": True, "target": _endpoint(target, waiting)}
+        sending = _volumes(source, project)[volume].post(json=migration)
     source.wait(doing, sending)
     target.wait_for(doing, waiting["id"])
 
 
-def _pull(doing: str, source: Server, target: Server, project: str, order: Mapping[str, Any]) -> None:
+def _pull(doing: str, source: Server, target: Server, project: str, request: Mapping[str, Any]) -> None:
     """The source waits, the target fetches."""
-    volume = order["name"]
+    volume = request["name"]
     with lxd_errors(doing):
-        waiting = _begun(_volumes(source, project)[volume].post(json={"name": volume, "migration": True}))
-        origin = {"type": "migration", "mode": "pull", **_end(source, waiting)}
-        fetching = _volumes(target, project).post(json={**order, "source": origin})
+        migration = {"name": volume, "migration": True}
+        waiting = _volumes(source, project)[volume].post(json=migration).json()["metadata"]
+        origin = {"type": "migration", "mode": "pull", **_endpoint(source, waiting)}
+        fetching = _volumes(target, project).post(json={**request, "source": origin})
     target.wait(doing, fetching)
     source.wait_for(doing, waiting["id"])
 
 
-def _order(volume: str, like: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume like another, with the mapping of user ids that its files have on disk."""
-    kind = like.get("content_type", "filesystem")
-    return {"name": volume, "type": "custom", "content_type": kind, "config": dict(like["config"])}
+def _copy_request(volume: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Asks for a volume like the source, including the mapping of user ids of its files on disk."""
+    kind = source.get("content_type", "filesystem")
+    return {"name": volume, "type": "custom", "content_type": kind, "config": dict(source["config"])}
 
 
-def _begun(response: Any) -> dict[str, Any]:
-    """The operation that waits for the other end."""
-    return dict(response.json()["metadata"])
-
-
-def _end(server: Server, waiting: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the other end has to connect."""
+def _endpoint(server: Server, waiting: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the other LXD connects to an operation that waits."""
     certificate = server.address.server
     if certificate is None:
         raise LabBroken(f"no certificate of {server.address.url} is known")
@@ -87,10 +83,11 @@ def _volumes(server: Server, project: str) -> Any:
 
 
 def _forget(server: Server, project: str, volume: str) -> None:
-    """What came of it before it failed; the error that is on its way is the one to be told."""
+    """Remove a partial copy, if any. An error here is only logged, because another one is being raised."""
     try:
         with lxd_errors(f"removing what arrived of {volume}"):
             server.wait("removing", _volumes(server, project)[volume].delete())
+    except NotThere:
+        return
     except LabError as error:
-        if status_of(error) != _GONE:
-            _log.warning("%s", error)
+        _log.warning("%s", error)

@@ -1,39 +1,32 @@
-"""Nodes as LXD containers: they share the machine's kernel, and a disk is a file in a volume that they mount."""
+"""Nodes as LXD containers. They share the machine's kernel, and a disk is a file in a mounted volume."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.providers import binfmt, packets
 from cephlab.lab.providers.base import Images, Progress
-from cephlab.lab.providers.blockdevices import BlockDevices, limited
+from cephlab.lab.providers.blockdevices import limited
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.images import Exporter, exporter
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.images import Export, exporter
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, limits, placement
-from cephlab.lab.providers.lxd.kind import Supply
-from cephlab.lab.providers.lxd.placement import Machine
-from cephlab.lab.providers.lxd.server import Server
-from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.lxd import execs, imported, placement
+from cephlab.lab.providers.lxd.kind import Supply, disk_limits
+from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
-
-_ALWAYS = frozenset({Capability.OWN_NETWORK, Capability.TAKE_OVER, Capability.CPU_LIMIT, Capability.MEMORY_LIMIT})
-
-_FOLDERS = {"dir", "btrfs", "lvm"}
-"""Storage drivers whose volumes lie on a block device that the kernel can limit."""
 
 _PERIOD_MS = 100
 _SETTLED_S = 60.0
 
-# $1: the node's own directory; the rest are pairs of file and size. What exists stays as it is.
+# $1: the node's own directory; the rest are pairs of file and size. Existing files are left alone.
 _MAKE_DISKS = """
 mkdir -p -- "$1"
 shift
@@ -46,21 +39,27 @@ done
 
 @dataclass(frozen=True)
 class Containers:
-    """For a foreign architecture also qemu-user and binfmt_misc. export: gives the tarball of an image."""
+    """A foreign architecture also needs qemu-user and binfmt_misc. export: gives the tarball of an image."""
 
-    export: Exporter | None = None
+    export: Export | None = None
     name = "lxd"
     cost = 3
     type = imported.CONTAINER
     own_kernel = False
-
-    def usual(self) -> frozenset[Capability]:
-        return _ALWAYS | {Capability.MOVE_DISK}
+    usual = frozenset(
+        {
+            Capability.OWN_NETWORK,
+            Capability.TAKE_OVER,
+            Capability.CPU_LIMIT,
+            Capability.MEMORY_LIMIT,
+            Capability.MOVE_DISK,
+        }
+    )
 
     def capabilities(self, servers: Sequence[Server]) -> frozenset[Capability]:
-        able = set(self.usual())
+        able = set(self.usual)
         if len(servers) == 1:
-            if _limits_disks(servers[0]):
+            if servers[0].limits_disks():
                 able.add(Capability.DISK_LIMIT)
             if servers[0].sees_processes and packets.obstacle(("iptables", "nsenter")) is None:
                 able.add(Capability.CUT_LINKS)
@@ -73,21 +72,21 @@ class Containers:
         return None
 
     def refuse(self, servers: Sequence[Server], spec: ClusterSpec) -> None:
-        machines = [Machine(server.address.url, server.arch, 0, _emulates(server)) for server in servers]
+        capacities = [ServerCapacity(server.address.url, server.arch, 0, _emulates(server)) for server in servers]
         for arch in spec.archs:
             reason = binfmt.obstacle(arch) if all(server.arch is not arch for server in servers) else None
             if reason is not None and any(server.local for server in servers):
                 raise reason
-        placement.place(spec.nodes, machines)
+        placement.place(spec.nodes, capacities)
         for node in spec.nodes:
             bounded = limited(node.disks)
             for disk in bounded:
-                limits.options(disk.limits)
+                disk_limits(disk.limits)
             if len(bounded) > 1:
                 raise Unavailable(
                     f"{node.name} has {len(bounded)} disks with limits",
                     "LXD limits the block device below its storage, which all disks of an instance share",
-                    "limit one disk of a node only, or use --lab container",
+                    "limit only one disk of a node, or use --lab container",
                 )
 
     def supply(
@@ -106,7 +105,7 @@ class Containers:
         return Supply(fingerprints, frozenset(foreign))
 
     def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
-        """The address is set by LXC as it starts: the images have no DHCP client."""
+        """LXC sets the address at the start, because the images have no DHCP client."""
         settings = {"raw.lxc": f"lxc.net.0.ipv4.address = {interface} {interface.network.broadcast_address}"}
         if node.arch is not server.arch and node.arch.qemu_cpu:
             settings["environment.QEMU_CPU"] = node.arch.qemu_cpu
@@ -118,7 +117,7 @@ class Containers:
         return settings
 
     def volume(self, disk: Disk) -> dict[str, Any]:
-        """It will hold the disk's sparse file: block volumes cannot be given to containers."""
+        """A volume for the disk's sparse file, because containers cannot have block volumes."""
         return {"name": disk.name, "config": {}}
 
     def device_name(self, disk: str) -> str:
@@ -131,39 +130,27 @@ class Containers:
             "source": disk.name,
             "path": str(places.disk_directory(disk.name)),
         }
-        return device | limits.options(disk.limits)
+        return device | disk_limits(disk.limits)
 
-    def facts(self, where: Where, node: Node) -> Facts:
-        resources = where.server.resources()
+    def facts(self, instance: InstanceRef, node: Node) -> Facts:
+        resources = instance.server.resources()
         return Facts(
             arch=node.arch,
-            emulated=node.arch is not where.server.arch,
-            kernel=str(where.server.environment["kernel_version"]),
+            emulated=node.arch is not instance.server.arch,
+            kernel=str(instance.server.environment["kernel_version"]),
             cores=node.cores or float(resources["cpu"]["total"]),
             memory_bytes=node.memory_bytes or int(resources["memory"]["total"]),
         )
 
-    def settle(self, where: Where, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
-        """Make the sparse files that do not exist yet. LXD has seen to the interface's MTU."""
+    def settle(self, instance: InstanceRef, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
+        """Make the missing sparse files. LXD has already set the interface's MTU."""
         pairs = [text for disk in disks.values() for text in (str(places.disk_file(disk.name)), str(disk.size_bytes))]
         argv = ("bash", "-c", _MAKE_DISKS, "bash", str(places.NODE_DIRECTORY), *pairs)
-        execs.run(where, Order(argv), _SETTLED_S).checked(where.node)
+        execs.run(instance, NodeCommand(argv), _SETTLED_S).checked(instance.node)
 
 
 def _emulates(server: Server) -> frozenset[Arch]:
-    """Architectures that a machine runs through binfmt_misc; it is known of this very one only."""
+    """Architectures that a machine runs through binfmt_misc. Only known for this machine."""
     if not server.local:
         return frozenset()
     return frozenset(arch for arch in Arch if arch is not server.arch and binfmt.obstacle(arch) is None)
-
-
-def _limits_disks(server: Server) -> bool:
-    """Whether the kernel can limit the block device below the storage pool."""
-    pool = server.get("looking at its storage", server.api().storage_pools[server.pool])
-    if pool["driver"] not in _FOLDERS or not server.sees_processes:
-        return False
-    try:
-        BlockDevices().below(Path(str(pool["config"].get("source") or "/")))
-    except Unavailable:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Images inside LXD: ours, imported from the cache's export and found again by their key."""
+"""Images of ours inside LXD: imported from the cache's export, and found again by their key."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import json
 import logging
 import tarfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.images.image import Image
-from cephlab.lab.providers.engine.images import Exporter
+from cephlab.lab.providers.engine.images import Export
 from cephlab.lab.providers.lxd.server import Server, lxd_errors
 from cephlab.lab.spec.arch import Arch, host_arch
 
@@ -29,28 +28,35 @@ CONTAINER, MACHINE = "container", "virtual-machine"
 _CHUNK = 1 << 20
 
 
-def ensure(server: Server, image: Image, export: Exporter) -> str:
-    """Have the image in the LXD; returns the fingerprint that containers are made from."""
+def refuse_reference(image: Image) -> None:
+    """SpecError for an image that would have to be pulled."""
     if image.reference is not None:
         raise SpecError("LXD cannot pull an image by its name", str(image.reference), "leave --image out")
 
+
+def ensure(server: Server, image: Image, export: Export) -> str:
+    """Import the image unless LXD has it; returns the fingerprint that containers are made from."""
+    refuse_reference(image)
+
     def upload() -> None:
-        with _as_of(server.arch, archive := export(image)) as content:
+        archive = export(image)
+        with archive.open("rb") as whole:
+            content = whole if server.arch is host_arch() else _relabelled(server.arch, archive, whole)
             _post(server, archive.parent.parent.name, content, "application/octet-stream")
 
     return _ensure(server, image, {_KEY: image.key}, CONTAINER, upload)
 
 
-def ensure_machine(server: Server, made: MachineImage) -> str:
-    """Have the disk in the LXD; returns the fingerprint that virtual machines are made from."""
-    wanted = {_KEY: made.image.key, _STAMP: made.stamp}
+def ensure_machine(server: Server, machine: MachineImage) -> str:
+    """Import the disk unless LXD has it; returns the fingerprint that virtual machines are made from."""
+    wanted = {_KEY: machine.image.key, _STAMP: machine.stamp}
 
     def upload() -> None:
-        boundary = f"cephlab-{made.stamp}"
-        content = _parts(boundary, {"metadata": _metadata(made, wanted), "rootfs.img": made.disk})
-        _post(server, made.image.key, content, f"multipart/form-data; boundary={boundary}")
+        boundary = f"cephlab-{machine.stamp}"
+        content = _parts(boundary, {"metadata": _metadata(machine.image, wanted), "rootfs.img": machine.disk})
+        _post(server, machine.image.key, content, f"multipart/form-data; boundary={boundary}")
 
-    return _ensure(server, made.image, wanted, MACHINE, upload)
+    return _ensure(server, machine.image, wanted, MACHINE, upload)
 
 
 def _ensure(server: Server, image: Image, wanted: Mapping[str, str], kind: str, upload: Callable[[], None]) -> str:
@@ -60,7 +66,7 @@ def _ensure(server: Server, image: Image, wanted: Mapping[str, str], kind: str, 
         try:
             upload()
         except LabBroken as error:
-            if "same fingerprint already exists" not in error.detail:  # else another run was quicker
+            if "same fingerprint already exists" not in error.detail:  # then another run was faster
                 raise
         fingerprint = _find(server, wanted, kind)
     if fingerprint is None:
@@ -72,13 +78,11 @@ def _post(server: Server, key: str, content: Any, content_type: str) -> None:
     doing = f"importing {key[:12]}"
     with lxd_errors(doing):
         headers = {"X-LXD-public": "false", "Content-Type": content_type}
-        response = server.api().images.post(data=content, headers=headers)
-    server.wait(doing, response)
+        server.wait(doing, server.api().images.post(data=content, headers=headers))
 
 
-def _metadata(made: MachineImage, properties: Mapping[str, str]) -> bytes:
-    """The tar that LXD wants beside a disk."""
-    image = made.image
+def _metadata(image: Image, properties: Mapping[str, str]) -> bytes:
+    """The tar that LXD expects together with a disk."""
     known = {"description": f"Ceph {image.release} for {image.arch}, a disk", "os": "debian", "release": image.release}
     text = json.dumps({"architecture": image.arch.value, "creation_date": 1, "properties": {**known, **properties}})
     packed = io.BytesIO()
@@ -90,7 +94,7 @@ def _metadata(made: MachineImage, properties: Mapping[str, str]) -> bytes:
 
 
 def _parts(boundary: str, parts: Mapping[str, bytes | Path]) -> Iterator[bytes]:
-    """The body of a form, piece by piece: the disk is not read into memory."""
+    """The body of a form, piece by piece, so that the disk is not read into memory."""
     for name, content in parts.items():
         yield (
             f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"; filename="{name}"\r\n'
@@ -105,18 +109,8 @@ def _parts(boundary: str, parts: Mapping[str, bytes | Path]) -> Iterator[bytes]:
     yield f"--{boundary}--\r\n".encode()
 
 
-@contextmanager
-def _as_of(arch: Arch, archive: Path) -> Iterator[Any]:
-    """The archive's content, with the architecture of the machine that it goes to."""
-    with archive.open("rb") as whole:
-        if arch is host_arch():
-            yield whole
-        else:
-            yield _relabelled(arch, archive, whole)
-
-
 def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
-    """Another metadata.yaml, which is the first member, and the rest as it is."""
+    """The archive, labelled with another architecture in metadata.yaml, its first member."""
     with tarfile.open(archive) as opened:
         first, second = opened.next(), opened.next()
         content = opened.extractfile(first) if first is not None and first.name == "metadata.yaml" else None
@@ -134,23 +128,23 @@ def _relabelled(arch: Arch, archive: Path, whole: IO[bytes]) -> Iterator[bytes]:
 
 
 def forget(server: Server, image: Image, kind: str) -> list[str]:
-    """Take an image of ours out of the LXD; instances made from it do not need it. In words."""
-    said = []
+    """Remove an image of ours from LXD, and say so in words. Instances that were made from it do not need it."""
+    outcomes = []
     for copy in _ours(server, kind):
         if copy["properties"][_KEY] == image.key:
             fingerprint = str(copy["fingerprint"])
-            with lxd_errors(f"removing image {fingerprint[:12]}"):
-                response = server.api().images[fingerprint].delete()
-            server.wait(f"removing image {fingerprint[:12]}", response)
-            said.append(f"removed {_words(copy)} from the LXD at {server.address.url}")
-    return said
+            doing = f"removing image {fingerprint[:12]}"
+            with lxd_errors(doing):
+                server.wait(doing, server.api().images[fingerprint].delete())
+            outcomes.append(f"removed {_words(copy)} from the LXD at {server.address.url}")
+    return outcomes
 
 
 def others(server: Server, keys: Collection[str], kind: str) -> list[str]:
-    """Images of ours in the LXD that have none of the keys, in words."""
+    """Images of ours in LXD that have none of the keys, in words."""
     return [
-        f"the LXD at {server.address.url} holds {_words(copy)}, which this cache has not; "
-        f"where no other home needs it: lxc image delete {copy['fingerprint'][:12]}"
+        f"the LXD at {server.address.url} holds {_words(copy)}, which is not in this cache; "
+        f"if no other home needs it: lxc image delete {copy['fingerprint'][:12]}"
         for copy in _ours(server, kind)
         if copy["properties"][_KEY] not in keys
     ]
@@ -161,15 +155,13 @@ def _words(copy: dict[str, Any]) -> str:
 
 
 def _find(server: Server, wanted: Mapping[str, str], kind: str) -> str | None:
-    fitting = [
-        str(copy["fingerprint"])
-        for copy in _ours(server, kind)
-        if wanted.items() <= copy["properties"].items() and copy["architecture"] == server.arch.value
-    ]
-    return fitting[0] if fitting else None
+    for copy in _ours(server, kind):
+        if wanted.items() <= copy["properties"].items() and copy["architecture"] == server.arch.value:
+            return str(copy["fingerprint"])
+    return None
 
 
 def _ours(server: Server, kind: str) -> list[dict[str, Any]]:
-    """Images of a kind in the LXD that cephlab made, by the property that their metadata gives them."""
+    """Images of a kind in LXD that cephlab made, found by a property from their metadata."""
     listed = server.get("looking for images", server.api().images, params={"recursion": 1})
     return [copy for copy in listed if (copy.get("properties") or {}).get(_KEY) and copy["type"] == kind]

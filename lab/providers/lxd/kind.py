@@ -1,4 +1,4 @@
-"""What an LXD can make instances as: the seam between nodes and the two types it has, containers and machines."""
+"""The interface between nodes and the two types of LXD's instances: containers and virtual machines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.providers.base import Images, Progress
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd.server import Server
-from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
+from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, DiskLimits, Node
 
 Fingerprints = Mapping[tuple[str, Arch], str]
 """(URL of a machine, architecture) -> the image there."""
@@ -22,34 +21,23 @@ Fingerprints = Mapping[tuple[str, Arch], str]
 
 @dataclass(frozen=True)
 class Supply:
-    """What nodes are made from. emulated: architectures that no machine has and this one runs all the same."""
+    """What nodes are made from. emulated: architectures that no machine has and that this one emulates."""
 
     fingerprints: Fingerprints
     emulated: frozenset[Arch]
 
 
-class Kind(Protocol):
-    """One type of instances. What it is asked for is either a fact or an order to LXD; only `settle` does anything."""
+class InstanceKind(Protocol):
+    """One type of instances: facts about it, and what to ask LXD for. Only `supply` and `settle` change anything.
 
-    @property
-    def name(self) -> str:
-        """Of the provider."""
-        ...
+    name, cost: of the provider; type: LXD's word for it; usual: what it can do, as far as is known without an LXD.
+    """
 
-    @property
-    def cost(self) -> int: ...
-
-    @property
-    def type(self) -> str:
-        """LXD's word for it."""
-        ...
-
-    @property
-    def own_kernel(self) -> bool: ...
-
-    def usual(self) -> frozenset[Capability]:
-        """What it can do where nothing is known of the machines."""
-        ...
+    name: str
+    cost: int
+    type: str
+    own_kernel: bool
+    usual: frozenset[Capability]
 
     def capabilities(self, servers: Sequence[Server]) -> frozenset[Capability]: ...
 
@@ -58,33 +46,48 @@ class Kind(Protocol):
         ...
 
     def refuse(self, servers: Sequence[Server], spec: ClusterSpec) -> None:
-        """Raise Unavailable or SpecError for what cannot be served."""
+        """Raise Unavailable or SpecError if the spec cannot be served."""
         ...
 
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
     ) -> Supply:
-        """Have the images where nodes may be made from them."""
+        """Import the images on every machine that may need them."""
         ...
 
-    def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
-        """An instance's configuration, limits included."""
-        ...
-
+    def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]: ...
     def volume(self, disk: Disk) -> dict[str, Any]:
-        """The order for a disk's volume."""
+        """What to ask LXD for to make a disk's volume."""
         ...
 
     def device_name(self, disk: str) -> str:
-        """The disk among an instance's devices, apart from `root` and `eth0`."""
+        """The disk's name among an instance's devices, of which `root` and `eth0` are others."""
         ...
 
     def device(self, server: Server, disk: Disk) -> dict[str, str]:
-        """The device that a volume is in an instance."""
+        """The device of an instance that is the disk's volume."""
         ...
 
-    def facts(self, where: Where, node: Node) -> Facts: ...
+    def facts(self, instance: InstanceRef, node: Node) -> Facts: ...
 
-    def settle(self, where: Where, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
-        """What remains to be done inside an instance that has been switched on, or whose disks have changed."""
+    def settle(self, instance: InstanceRef, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
+        """Do what remains inside an instance after it was started, or after its disks changed."""
         ...
+
+
+def disk_limits(limits: DiskLimits) -> dict[str, str]:
+    """Options of a disk device. SpecError for operations and bytes in one direction: LXD limits only one of them."""
+    settings = {}
+    for direction in ("read", "write"):
+        iops, rate = getattr(limits, f"{direction}_iops"), getattr(limits, f"{direction}_bytes_s")
+        if iops is not None and rate is not None:
+            raise SpecError(
+                f"LXD limits {direction}s either in number or in bytes",
+                f"{direction}_iops is {iops}, {direction}_bytes_s is {rate}",
+                "leave one of them out, or use --lab container",
+            )
+        if iops is not None:
+            settings[f"limits.{direction}"] = f"{iops}iops"
+        elif rate is not None:
+            settings[f"limits.{direction}"] = f"{rate}B"
+    return settings

@@ -15,10 +15,10 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.lxd import names, nodes, placement
 from cephlab.lab.providers.lxd.carry import carry
 from cephlab.lab.providers.lxd.host import LxdHost
-from cephlab.lab.providers.lxd.kind import Kind, Supply
+from cephlab.lab.providers.lxd.kind import InstanceKind, Supply
 from cephlab.lab.providers.lxd.networks import TUNNEL_MTU
-from cephlab.lab.providers.lxd.placement import Machine
-from cephlab.lab.providers.lxd.removal import Removal
+from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd.removal import InstanceRemoval
 from cephlab.lab.providers.lxd.server import Server
 from cephlab.lab.spec.clusterspec import Node
 
@@ -26,9 +26,9 @@ _RAISE_AT_ONCE = 4
 
 
 class LxdLab(EngineLab[LxdHost]):
-    """Instances on a bridge of their own; with several machines, the first one's is the middle of a star."""
+    """Instances on a bridge of their own. With several machines, the first one's bridge is the centre of a star."""
 
-    def __init__(self, kind: Kind, servers: Sequence[Server], run: Run, subnet: str, supply: Supply) -> None:
+    def __init__(self, kind: InstanceKind, servers: Sequence[Server], run: Run, subnet: str, supply: Supply) -> None:
         super().__init__(run, subnet, [arch for _, arch in supply.fingerprints])
         self._kind = kind
         self._servers = list(servers)
@@ -37,58 +37,50 @@ class LxdLab(EngineLab[LxdHost]):
         self._plugging = threading.Lock()
 
     @property
-    def hosts(self) -> Mapping[str, Host]:
-        return self._hosts
-
-    @property
     def state(self) -> dict[str, Any]:
         return {
             "servers": [server.address.url for server in self._servers],
             "subnet": str(self._subnet),
             "emulated": sorted(arch.value for arch in self._emulated),
             "images": [[url, arch.value, image] for (url, arch), image in self._fingerprints.items()],
-            "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
+            "nodes": {
+                name: {"server": host.server.address.url, **node_state(host)} for name, host in self._hosts.items()
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the nodes from `state`; they exist already."""
         servers = {server.address.url: server for server in self._servers}
         for name, known in state["nodes"].items():
             self._open(node_from(name, known), str(known["address"]), servers[known["server"]])
 
-    def machines(self) -> list[Machine]:
-        """What placement has to know of the machines, now."""
-        machines = []
+    def capacities(self) -> list[ServerCapacity]:
+        """What the machines have now, for placement."""
+        capacities = []
         for server in self._servers:
             memory = server.resources()["memory"]
-            machines.append(
-                Machine(
-                    server.address.url,
-                    server.arch,
-                    int(memory["total"]) - int(memory["used"]),
-                    self._emulated if server.local else frozenset(),
-                )
-            )
-        return machines
+            free_bytes = int(memory["total"]) - int(memory["used"])
+            emulated = self._emulated if server.local else frozenset()
+            capacities.append(ServerCapacity(server.address.url, server.arch, free_bytes, emulated))
+        return capacities
 
     def add_node_at(self, node: Node, address: str) -> Host:
         self.refuse_at(node, address)
         for host in self._hosts.values():
             if host.address == address:
                 nodes.unwire(host)  # LXD refuses a hardware address that another interface has, even a stopped one
-        chosen = placement.place([node], self.machines())
-        made = self._open(node, address, self._servers[chosen[node.name]])
-        self._raise(made)
-        return made
+        chosen = placement.place([node], self.capacities())
+        host = self._open(node, address, self._servers[chosen[node.name]])
+        self._raise(host)
+        return host
 
     def add_nodes(self, wanted: Sequence[Node]) -> list[LxdHost]:
         for node in wanted:
             self.refuse(node)
-        chosen = placement.place(wanted, self.machines())
-        made = [self._open(node, self.free_address(), self._servers[chosen[node.name]]) for node in wanted]
+        chosen = placement.place(wanted, self.capacities())
+        hosts = [self._open(node, self.free_address(), self._servers[chosen[node.name]]) for node in wanted]
         with ThreadPoolExecutor(max_workers=_RAISE_AT_ONCE) as pool:
-            list(pool.map(self._raise, made))
-        return made
+            list(pool.map(self._raise, hosts))
+        return hosts
 
     def _open(self, node: Node, address: str, server: Server) -> LxdHost:
         host = LxdHost(
@@ -119,9 +111,9 @@ class LxdLab(EngineLab[LxdHost]):
         return host
 
     def move_disk(self, disk: str, target: str) -> None:
-        """Take a disk's volume out of one instance and put it into another, whether they run or not.
+        """Take a disk's volume out of one instance and put it into another, running or not.
 
-        Between two machines all that is on it goes over the network.
+        Between two machines its whole content goes over the network.
         """
         source, goal = self.holder(disk), self.host(target)
         if source is goal:
@@ -136,7 +128,7 @@ class LxdLab(EngineLab[LxdHost]):
                 nodes.resettle(host)
 
     def _carry(self, disk: str, source: LxdHost, goal: LxdHost) -> None:
-        """To the other machine; back into its node when that fails."""
+        """Move the volume to the other machine, or put it back into its node after an error."""
         try:
             carry(source.server, goal.server, source.project, disk)
         except LabError as error:
@@ -148,11 +140,7 @@ class LxdLab(EngineLab[LxdHost]):
 
     def close(self) -> None:
         try:
-            Removal(self._servers, self._home, self._run.id).everything()
+            InstanceRemoval(self._servers, self._home, self._run.id).everything()
         finally:
             for server in self._servers:
                 server.close()
-
-
-def _node_state(host: LxdHost) -> dict[str, Any]:
-    return {"server": host.server.address.url, **node_state(host)}

@@ -1,4 +1,4 @@
-"""The disk image of LXD's virtual machines: an image and a kernel that UEFI starts, and LXD's agent that they start."""
+"""The disk image of LXD's virtual machines: an image and a kernel that UEFI boots, and the start of LXD's agent."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from cephlab.lab.providers.guest import boot
 
 KERNEL = "machine"
 DISK_BYTES = 10 << 30
-"""What LXD gives a virtual machine's root where nobody says otherwise."""
+"""LXD's default size of a virtual machine's root."""
 
 TOOLS = ("mmdebstrap", "depmod", "mke2fs", "mformat", "mmd", "mcopy", "qemu-img")
 
 STARTED = "cephlab: LXD's agent is started"
-"""What a machine says on its console once it is up to LXD's agent."""
+"""A machine's last message on its console before LXD's agent runs."""
 
 _MODULES = ("virtio_pci", "virtio_scsi", "sd_mod", "virtio_net", "crc32c_intel", "crc32c_generic", "ext4")
 _SHARE_MODULES = ("virtiofs", "9pnet_virtio", "9p", "vsock", "vmw_vsock_virtio_transport")
 _PEAK = 2.5
-"""Times the tree's size, at the peak: the disk as it is written, and as LXD takes it. 0.78 GB took 1.89."""
+"""Peak disk space as a multiple of the tree's size: the raw disk, and the form for LXD. 0.78 GB took 1.89 GB."""
 
-# LXD's own lxd-agent-setup does the same for systemd's images: a copy of the share, which the agent has to run in. An
-# address is in the hardware address that the lab gave, so that it is there without anybody's help.
+# LXD's own lxd-agent-setup does the same for images with systemd: it copies the share, and the agent runs in the copy.
+# The address is part of the hardware address that the lab chose, so that the machine needs no help to find it.
 _INIT = f"""{boot.FIRST}partition() {{
   until found=$(grep -l "^PARTNAME=$1$" /sys/class/block/*/uevent 2>/dev/null); do sleep 0.01; done
   set -- $found
@@ -61,7 +61,7 @@ exec switch_root /new /usr/bin/env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/s
   HOME=/root /bin/bash /run/cephlab/agent/first
 """
 
-# The first process: waiting for the agent, it takes in whatever was orphaned too.
+# The first process. While it waits for the agent, it also reaps orphans.
 _FIRST_PROCESS = f"""cd /run/lxd_agent
 exec </dev/null >/dev/console 2>&1
 while :; do
@@ -75,7 +75,7 @@ done
 
 @dataclass(frozen=True)
 class MachineImage:
-    """What virtual machines are made from. stamp: what it was made of beside the image's own packages."""
+    """What virtual machines are made from. stamp: identifies everything in it besides the image's own packages."""
 
     image: Image
     stamp: str
@@ -85,32 +85,30 @@ class MachineImage:
 
 
 def initramfs(home: Home, kernel: Kernel) -> Path:
-    """Finds its disk, takes LXD's agent from the share, sets the address, and becomes the first process."""
+    """An initramfs that finds its disk, copies LXD's agent, sets the address, and becomes the first process."""
     files = {"init": (_INIT.encode(), 0o755), "agent/first": (_FIRST_PROCESS.encode(), 0o644)}
     folders = ("agent", "bin", "dev", "modules", "proc", "sys")
     return boot.packed(home, kernel, "lxd-initramfs", (*_MODULES, *_SHARE_MODULES), folders, files)
 
 
 def get(home: Home, image: Image, progress: Progress) -> MachineImage:
-    """The disk image from the cache; made first where it is absent, and the kernel fetched.
-
-    Unavailable names the package of a missing tool.
-    """
+    """The disk image from the cache, made first if it is missing. Unavailable names the packages of missing tools."""
     tools = SystemTools()
     require_all(tools, TOOLS)
     kernel = KernelStore(home).get(KERNEL, image.arch, progress=progress)
-    begun = initramfs(home, kernel)
-    stamp = hashlib.sha256(f"{bootdisk.FORM} {kernel.key} {begun.name} {DISK_BYTES}".encode()).hexdigest()[:16]
+    packed = initramfs(home, kernel)
+    stamp = hashlib.sha256(f"{bootdisk.FORM} {kernel.key} {packed.name} {DISK_BYTES}".encode()).hexdigest()[:16]
     cache = Cache(home)
     target = cache.directory(image.key) / "exports" / f"lxd-vm-{stamp}.qcow2"
+    machine = MachineImage(image, stamp, target, kernel, packed)
     if target.exists():
-        return MachineImage(image, stamp, target, kernel, begun)
+        return machine
     with cache.scratch(f"export-lxd-vm-{image.key[:12]}", progress) as scratch:
         if not target.exists():
             needed = tree_bytes(image.root)
             require_space(home, int(needed * _PEAK), f"making {image.release} for {image.arch} a disk that boots")
             progress(f"{image.release} for {image.arch}: making a disk of {needed / 1e6:.0f} MB that boots by UEFI")
-            made = bootdisk.make(tools, image, kernel, begun, size_bytes=DISK_BYTES, scratch=scratch)
+            disk = bootdisk.make(tools, image, kernel, packed, size_bytes=DISK_BYTES, scratch=scratch)
             target.parent.mkdir(exist_ok=True)
-            made.replace(target)
-    return MachineImage(image, stamp, target, kernel, begun)
+            disk.replace(target)
+    return machine

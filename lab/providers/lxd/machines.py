@@ -1,4 +1,4 @@
-"""Nodes as LXD's virtual machines: a kernel of their own, and disks that are block devices."""
+"""Nodes as LXD's virtual machines, with a kernel of their own and block devices as disks."""
 
 from __future__ import annotations
 
@@ -12,34 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken, NotInstalled, SpecError, Unavailable
+from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
 from cephlab.lab.base.home import Home, default_home
 from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images, Progress
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.guest.machine import Parts
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, limits, machineimage, names, placement
-from cephlab.lab.providers.lxd.kind import Supply
-from cephlab.lab.providers.lxd.placement import Machine
-from cephlab.lab.providers.lxd.server import Server
-from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.lxd import execs, imported, machineimage, names, placement
+from cephlab.lab.providers.lxd.kind import Supply, disk_limits
+from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef, Server
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Node
 
-_ALWAYS = frozenset(
-    {
-        Capability.OWN_KERNEL,
-        Capability.OWN_NETWORK,
-        Capability.POWER_CUT,
-        Capability.CPU_LIMIT,
-        Capability.MEMORY_LIMIT,
-        Capability.MOVE_DISK,
-        Capability.TAKE_OVER,
-    }
-)
 _DISK_LIMITS = "vm_disk_io_limits"
 _BOOT_MODE = "instance_boot_mode"
 """Extensions of LXD's API."""
@@ -47,17 +35,16 @@ _BOOT_MODE = "instance_boot_mode"
 KVM, VSOCK = Path("/dev/kvm"), Path("/dev/vhost-vsock")
 _CORES = 2
 _MEMORY_BYTES = 2 * GIB
-"""Where the spec says nothing; what a machine does not touch is not taken from its host."""
+"""Defaults without a limit in the spec. Memory that a machine does not touch is not taken from its host."""
 
 _AGENT_S = 120.0
 _SETTLED_S = 60.0
-_RUNNING = 103
 _NOT_OPERATIONAL = "Instance type not operational"
 _DEAD_KVM = "KVM on this machine boots no kernel"
-_INSTEAD = "use --lab qemu, which emulates where there is no KVM, or --lab lxd, whose nodes are containers"
+_INSTEAD = "use --lab qemu, which emulates without KVM, or --lab lxd, whose nodes are containers"
 
-# $1: host name; $2: MTU of the interface, or nothing; $3, $4: folders of the node and of its disks; the rest are pairs
-# of a disk and its serial number. A disk that is none of them is forgotten.
+# $1: host name; $2: MTU of the interface, or empty; $3, $4: folders of the node and of its disks; the rest are pairs
+# of a disk and its serial number. Folders of other disks are removed.
 SETTLE = """
 found() {
   local file
@@ -88,19 +75,27 @@ FACTS = "uname -r; nproc; sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/mem
 
 
 @dataclass(frozen=True)
-class Machines:
-    """They need KVM and vhost-vsock where LXD is, and the architecture of its machine."""
+class VirtualMachines:
+    """Need KVM and vhost-vsock on LXD's machine, and a node has the architecture of its machine."""
 
     name = "lxd-vm"
     cost = 5
     type = imported.MACHINE
     own_kernel = True
-
-    def usual(self) -> frozenset[Capability]:
-        return _ALWAYS
+    usual = frozenset(
+        {
+            Capability.OWN_KERNEL,
+            Capability.OWN_NETWORK,
+            Capability.POWER_CUT,
+            Capability.CPU_LIMIT,
+            Capability.MEMORY_LIMIT,
+            Capability.MOVE_DISK,
+            Capability.TAKE_OVER,
+        }
+    )
 
     def capabilities(self, servers: Sequence[Server]) -> frozenset[Capability]:
-        able = set(_ALWAYS)
+        able = set(self.usual)
         if all(_DISK_LIMITS in server.info["api_extensions"] for server in servers):
             able.add(Capability.DISK_LIMIT)
         if len({server.arch for server in servers}) > 1:
@@ -112,10 +107,10 @@ class Machines:
         return refused[0] if refused else _missing_tool()
 
     def refuse(self, servers: Sequence[Server], spec: ClusterSpec) -> None:
-        placement.place(spec.nodes, [Machine(server.address.url, server.arch, 0) for server in servers])
+        placement.place(spec.nodes, [ServerCapacity(server.address.url, server.arch, 0) for server in servers])
         for node in spec.nodes:
             for disk in node.disks:
-                limits.options(disk.limits)
+                disk_limits(disk.limits)
 
     def supply(
         self, servers: Sequence[Server], spec: ClusterSpec, images: Images, home: Home, progress: Progress
@@ -125,15 +120,14 @@ class Machines:
             able = [server for server in servers if server.arch is arch]
             if not able:
                 continue
-            if image.reference is not None:
-                raise SpecError("LXD cannot pull an image by its name", str(image.reference), "leave --image out")
-            made = machineimage.get(home, image, progress)
-            _try_kvm(able, home, made)
-            fingerprints |= {(server.address.url, arch): imported.ensure_machine(server, made) for server in able}
+            imported.refuse_reference(image)
+            machine = machineimage.get(home, image, progress)
+            _try_kvm(able, home, machine)
+            fingerprints |= {(server.address.url, arch): imported.ensure_machine(server, machine) for server in able}
         return Supply(fingerprints, frozenset())
 
     def settings(self, server: Server, node: Node, interface: ipaddress.IPv4Interface) -> dict[str, str]:
-        """The machine finds its address in its interface's hardware address."""
+        """Without an address: the machine derives it from its interface's hardware address."""
         cores = node.cores or min(_CORES, int(server.resources()["cpu"]["total"]))
         unsigned = {"boot.mode": "uefi-nosecureboot"}
         if _BOOT_MODE not in server.info["api_extensions"]:
@@ -148,50 +142,50 @@ class Machines:
         return {"name": disk.name, "content_type": "block", "config": {"size": f"{disk.size_bytes}B"}}
 
     def device_name(self, disk: str) -> str:
-        """Short and plain, as LXD makes a serial number of at most 20 signs of it."""
+        """Short, because LXD makes a serial number of at most 20 characters from it."""
         return names.machine_device(disk)
 
     def device(self, server: Server, disk: Disk) -> dict[str, str]:
-        return {"type": "disk", "pool": server.pool, "source": disk.name, **limits.options(disk.limits)}
+        return {"type": "disk", "pool": server.pool, "source": disk.name, **disk_limits(disk.limits)}
 
-    def facts(self, where: Where, node: Node) -> Facts:
-        """The machine's own, as it says them."""
-        said = execs.run(where, Order(("bash", "-c", FACTS)), _SETTLED_S).checked(where.node)
-        kernel, cores, memory_kib = said.stdout.split()
+    def facts(self, instance: InstanceRef, node: Node) -> Facts:
+        """Read inside the machine."""
+        result = execs.run(instance, NodeCommand(("bash", "-c", FACTS)), _SETTLED_S).checked(instance.node)
+        kernel, cores, memory_kib = result.stdout.split()
         return Facts(node.arch, False, kernel, float(cores), int(memory_kib) << 10)
 
-    def settle(self, where: Where, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
-        """Wait for LXD's agent; give the machine its name, and its disks the paths that the lab knows them by."""
+    def settle(self, instance: InstanceRef, disks: Mapping[str, Disk], *, mtu: int | None) -> None:
+        """Wait for LXD's agent. Give the machine its name, and its disks the paths that the lab uses."""
         clock.wait(
-            lambda: _agent_answers(where),
+            lambda: _agent_answers(instance),
             bool,
-            what=f"LXD's agent in {where.node}",
+            what=f"LXD's agent in {instance.node}",
             timeout_s=_AGENT_S,
             interval_s=0.1,
             timed_out=lambda what, seconds, _last: LabBroken(
-                f"{what} did not answer within {seconds:g} s", _log(where)
+                f"{what} did not answer within {seconds:g} s", _log(instance)
             ),
         )
         pairs = [text for disk in disks for text in (disk, names.machine_serial(disk))]
         folders = (str(places.NODE_DIRECTORY), str(places.DISKS_DIRECTORY))
-        argv = ("bash", "-c", SETTLE, "bash", where.instance, str(mtu or ""), *folders, *pairs)
-        execs.run(where, Order(argv), _SETTLED_S).checked(where.node)
+        argv = ("bash", "-c", SETTLE, "bash", instance.instance, str(mtu or ""), *folders, *pairs)
+        execs.run(instance, NodeCommand(argv), _SETTLED_S).checked(instance.node)
 
 
-def _agent_answers(where: Where) -> bool:
-    """LXD counts the processes of a machine whose agent answers."""
-    state = where.server.get(f"looking at {where.node}", where.api.state)
-    if state["status_code"] != _RUNNING:
-        raise LabBroken(f"{where.node} ended while it was starting", _log(where))
+def _agent_answers(instance: InstanceRef) -> bool:
+    """LXD counts a machine's processes as soon as the agent answers."""
+    state = instance.server.get(f"looking at {instance.node}", instance.api.state)
+    if state["status_code"] != RUNNING:
+        raise LabBroken(f"{instance.node} ended while it was starting", _log(instance))
     return int(state["processes"]) > 0
 
 
-def _log(where: Where) -> str:
-    return f"its console: lxc console --project {where.project} --show-log {where.instance}"
+def _log(instance: InstanceRef) -> str:
+    return f"its console: lxc console --project {instance.project} --show-log {instance.instance}"
 
 
 def _refusal(server: Server) -> Unavailable | None:
-    """Why an LXD makes no virtual machines, in its own words and those of this machine's devices."""
+    """Why an LXD cannot make virtual machines: its own warnings, and missing devices of this machine."""
     if "qemu" not in str(server.environment.get("driver", "")).split(" | "):
         reasons = [*_absent(server), *_warnings(server)] or ["its server has no driver `qemu`"]
         hint = "have /dev/kvm and /dev/vhost-vsock (modprobe vhost_vsock), QEMU and lxd-agent, then restart LXD"
@@ -199,43 +193,43 @@ def _refusal(server: Server) -> Unavailable | None:
             f"the LXD at {server.address.url} makes no virtual machines", "; ".join(reasons), f"{hint}; or {_INSTEAD}"
         )
     types = server.environment.get("instance_types")
-    if types is not None and Machines.type not in types:
+    if types is not None and VirtualMachines.type not in types:
         detail = f"its instance types: {', '.join(types)}"
         return Unavailable(f"the LXD at {server.address.url} makes no virtual machines", detail, _INSTEAD)
     return _no_kvm() if _kvm_failed(server) else None
 
 
 def _absent(server: Server) -> list[str]:
-    missing = [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
-    return [*missing, *([_DEAD_KVM] if _kvm_failed(server) else [])]
+    absent = [f"this machine has no {path}" for path in (KVM, VSOCK) if server.local and not path.exists()]
+    return [*absent, *([_DEAD_KVM] if _kvm_failed(server) else [])]
 
 
 def _kvm_failed(server: Server) -> bool:
-    """Whether KVM was tried in vain on LXD's machine; it is known of this very one only."""
+    """Whether KVM failed on LXD's machine. Only known for this machine."""
     return server.local and qemu.known_kvm(default_home()) is False
 
 
 def _warnings(server: Server) -> list[str]:
-    """What LXD has said itself of types that it cannot make."""
+    """LXD's own warnings about types of instances that it cannot make."""
     listed = server.get("listing its warnings", server.api().warnings, params={"recursion": 1})
     return [f"LXD says: {warning['last_message']}" for warning in listed if warning.get("type") == _NOT_OPERATIONAL]
 
 
 def _missing_tool() -> Unavailable | None:
-    """A tool that making their disk image takes and that is not here, or None."""
+    """Names the missing tools that make the disk image, if any."""
     lacking = missing(SystemTools(), machineimage.TOOLS)
     return NotInstalled(lacking, "their disk image is made with it") if lacking else None
 
 
-def _try_kvm(servers: Sequence[Server], home: Home, made: machineimage.MachineImage) -> None:
-    """A /dev/kvm that boots nothing is none: it is tried where QEMU is at hand, once for each boot of this machine."""
-    here = any(server.local for server in servers) and made.image.arch is host_arch()
-    if not here or shutil.which(qemu.program(made.image.arch)) is None or not os.access(KVM, os.R_OK | os.W_OK):
+def _try_kvm(servers: Sequence[Server], home: Home, machine: machineimage.MachineImage) -> None:
+    """Unavailable when /dev/kvm boots nothing. Tried if QEMU is installed, once per boot of this machine."""
+    here = any(server.local for server in servers) and machine.image.arch is host_arch()
+    if not here or shutil.which(qemu.program(machine.image.arch)) is None or not os.access(KVM, os.R_OK | os.W_OK):
         return
-    if not qemu.kvm_boots(home, Parts(made.kernel, made.initramfs, made.disk)):
+    if not qemu.kvm_boots(home, Parts(machine.kernel, machine.initramfs, machine.disk)):
         raise _no_kvm()
 
 
 def _no_kvm() -> Unavailable:
-    detail = f"{KVM} is there, and a kernel that was started with it said nothing"
+    detail = f"{KVM} exists, but a kernel that was started with it printed nothing"
     return Unavailable(_DEAD_KVM, detail, _INSTEAD)

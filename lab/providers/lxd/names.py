@@ -1,4 +1,4 @@
-"""What the things of a run are called in LXD."""
+"""Names and labels of a run's things in LXD."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ _HOST = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
 
 
 def labels(run_id: str, home: Home) -> dict[str, str]:
-    """On the project, the network and whatever else a run makes; nothing without both is ever touched."""
+    """On the project, the network and everything else that a run makes. Things without both are never touched."""
     return {f"user.{LABEL}": run_id, f"user.{HOME_LABEL}": str(home.path)}
 
 
 def project_name(run_id: str) -> str:
-    """The run's project: instances and volumes in it have the names of their nodes and disks."""
+    """The run's project. Instances and volumes in it are named after their nodes and disks."""
     return f"cephlab-{run_id}"
 
 
 def bridge_name(run_id: str) -> str:
-    """The run's network. It is an interface of the machine too, and with a tunnel's name has 15 characters at most."""
+    """The run's network. Also the name of an interface, so it has at most 15 characters with a tunnel's suffix."""
     return f"cl{_digest(run_id, 8)}"
 
 
 def instance_name(node: str) -> str:
-    """A node's instance, and its host name: the node's own name where that can be one."""
+    """A node's instance and host name: the node's own name if that is a valid host name."""
     return node if _HOST.fullmatch(node) else f"n-{_digest(node, 12)}"
 
 
 def machine_device(disk: str) -> str:
-    """The disk among a virtual machine's devices: a name of sixteen signs, none of which LXD spells otherwise."""
+    """A disk's device in a virtual machine: 16 characters, none of which LXD escapes."""
     return f"disk{_digest(disk, 12)}"
 
 
 def machine_serial(disk: str) -> str:
-    """The serial number that the disk then has in the machine."""
+    """The serial number that LXD gives the disk in the machine."""
     return f"lxd_{machine_device(disk)}"
 
 

@@ -1,4 +1,4 @@
-"""A bridge of a run's own on every machine, on a subnet that nothing else uses; tunnels make them one network."""
+"""A run's own bridge on every machine, on a subnet that nothing else uses. Tunnels make them one network."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from collections.abc import Sequence
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.engine.networks import on_free_subnet, routed_here
+from cephlab.lab.providers.addresses import on_free_subnet, routed_here
 from cephlab.lab.providers.lxd import names
 from cephlab.lab.providers.lxd.server import Server, lxd_errors
 
 _PREFIX = 24
 TUNNEL_MTU = 1400
-"""Of bridges with tunnels and the interfaces on them: room for VXLAN's 50 bytes, and for headers of a cloud's own."""
-
+"""For bridges with tunnels and the interfaces on them. Leaves room for VXLAN's 50 bytes and a cloud's own headers."""
 
 _VXLAN_PORT = "4789"
-"""IANA's, in place of the kernel's own default, 8472: the one that a firewall's rule is likely to name."""
+"""IANA's port, which firewall rules are likely to name; the kernel's own default is 8472."""
 
 
 def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
-    """Make the run's network; returns its subnet. LabBroken when the pool has no room."""
+    """Make the run's network; returns its subnet. LabBroken when the pool has no free subnet."""
 
     def make(subnet: ipaddress.IPv4Network) -> None:
         try:
-            _make(servers[0], run_id, home, _gateway(subnet) | _tunnels_of_hub(servers))
+            # A star around the first machine. With a tunnel between every two machines, packets would loop.
+            config = _gateway(subnet)
+            for number, server in enumerate(servers[1:], start=1):
+                config |= _tunnel(number, servers[0], server)
+            _make(servers[0], run_id, home, config)
         except LabBroken as error:
             if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
                 raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
@@ -39,7 +42,7 @@ def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
 
 
 def _gateway(subnet: ipaddress.IPv4Network) -> dict[str, str]:
-    """Addresses are set in the instances, so that neither DHCP nor DNS is wanted of LXD."""
+    """Without DHCP, because instances have fixed addresses."""
     return {
         "ipv4.address": f"{next(subnet.hosts())}/{_PREFIX}",
         "ipv4.nat": "false",
@@ -49,17 +52,9 @@ def _gateway(subnet: ipaddress.IPv4Network) -> dict[str, str]:
 
 def _make(server: Server, run_id: str, home: Home, config: dict[str, str]) -> None:
     wanted = {**config, "ipv6.address": "none", "dns.mode": "none", **names.labels(run_id, home)}
-    order = {"name": names.bridge_name(run_id), "type": "bridge", "config": wanted}
+    request = {"name": names.bridge_name(run_id), "type": "bridge", "config": wanted}
     with lxd_errors(f"making network {names.bridge_name(run_id)} for {run_id}"):
-        server.api().networks.post(json=order)
-
-
-def _tunnels_of_hub(servers: Sequence[Server]) -> dict[str, str]:
-    """A star around the first machine: with a tunnel between any two, packets would go in circles."""
-    tunnels: dict[str, str] = {}
-    for number, server in enumerate(servers[1:], start=1):
-        tunnels |= _tunnel(number, servers[0], server)
-    return tunnels
+        server.api().networks.post(json=request)
 
 
 def _tunnel(number: int, server: Server, other: Server) -> dict[str, str]:
@@ -78,7 +73,7 @@ def _seen(server: Server, by: Server) -> str:
         raise SpecError(
             "two LXDs on this machine's sockets cannot be one lab", f"{server.address.url}, {by.address.url}"
         )
-    # This machine's own: the source address of packets to the other one.
+    # This machine's address is the source address of packets to the other one.
     with lxd_errors(f"finding the way to {by.address.host}"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((by.address.host, by.address.port))
         return str(probe.getsockname()[0])

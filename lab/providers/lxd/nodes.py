@@ -19,11 +19,11 @@ _CONFLICT = 409
 
 
 def make_project(server: Server, run_id: str, marks: Mapping[str, str]) -> None:
-    """The run's own instances, volumes and profiles; images and networks are the LXD's."""
-    order = {"name": names.project_name(run_id), "config": {"features.images": "false", **marks}}
+    """Make the project for the run's instances, volumes and profiles. It shares LXD's images and networks."""
+    project = names.project_name(run_id)
     try:
-        with lxd_errors(f"making project {order['name']}"):
-            server.api().projects.post(json=order)
+        with lxd_errors(f"making project {project}"):
+            server.api().projects.post(json={"name": project, "config": {"features.images": "false", **marks}})
     except LabBroken as error:
         if status_of(error) == _CONFLICT or "already exists" in error.detail:
             raise SpecError(
@@ -36,58 +36,53 @@ def make_project(server: Server, run_id: str, marks: Mapping[str, str]) -> None:
 
 def make(host: LxdHost, run_id: str, fingerprint: str, prefix: int) -> None:
     """Make the node's volumes and its instance, and start it."""
+    volumes = host.server.api(host.project).storage_pools[host.server.pool].volumes.custom
     for disk in host.disks.values():
-        make_volume(host, disk)
-    order: dict[str, Any] = {
+        with lxd_errors(f"making volume {disk.name}"):
+            volumes.post(json=host.kind.volume(disk))
+    interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
+    own = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
+    request: dict[str, Any] = {
         "name": host.instance,
         "type": host.kind.type,
         "architecture": host.server.arch.value,
         "profiles": [],
         "source": {"type": "image", "fingerprint": fingerprint},
-        "config": _config(host, run_id, prefix),
+        "config": own | host.kind.settings(host.server, host.node, interface),
         "devices": _devices(host, names.bridge_name(run_id)),
     }
     doing = f"making {host.name}"
     with lxd_errors(doing):
-        response = host.server.api(host.project).instances.post(json=order)
-    host.server.wait(doing, response)
+        host.server.wait(doing, host.server.api(host.project).instances.post(json=request))
     _act(host, "start")
-    settle(host)
+    _settle(host)
 
 
-def make_volume(host: LxdHost, disk: Disk) -> None:
-    """A volume that is the disk, or holds it."""
-    with lxd_errors(f"making volume {disk.name}"):
-        volumes = host.server.api(host.project).storage_pools[host.server.pool].volumes.custom
-        volumes.post(json=host.kind.volume(disk))
-
-
-def settle(host: LxdHost) -> None:
-    """What an instance does not do by itself once it is on."""
-    host.kind.settle(host.where, host.disks, mtu=host.mtu)
+def _settle(host: LxdHost) -> None:
+    host.kind.settle(host.instance_ref, host.disks, mtu=host.mtu)
 
 
 def start(host: LxdHost) -> None:
     """Switch an instance on again."""
     _act(host, "start")
     if host.kind.own_kernel:
-        settle(host)
+        _settle(host)
 
 
 def stop(host: LxdHost) -> None:
-    """At once, as when the power goes."""
+    """Stop an instance at once, like a power cut."""
     _act(host, "stop")
 
 
 def _act(host: LxdHost, action: str) -> None:
     doing = f"the {action} of {host.name}"
+    change = {"action": action, "force": action == "stop", "timeout": _STOP_S}
     with lxd_errors(doing):
-        response = host.where.api.state.put(json={"action": action, "force": action == "stop", "timeout": _STOP_S})
-    host.server.wait(doing, response)
+        host.server.wait(doing, host.instance_ref.api.state.put(json=change))
 
 
 def plug(host: LxdHost, disk: Disk) -> None:
-    """Give a volume to an instance, whether it runs or not."""
+    """Give a volume to an instance, running or not."""
     device = host.kind.device(host.server, disk)
     _change_devices(host, {host.kind.device_name(disk.name): device}, f"putting {disk.name} into")
 
@@ -98,38 +93,29 @@ def unplug(host: LxdHost, disk: str) -> None:
 
 
 def unwire(host: LxdHost) -> None:
-    """Take an instance's interface away, for good."""
+    """Remove an instance's interface for good."""
     _change_devices(host, {"eth0": None}, "taking the interface of")
 
 
 def _change_devices(host: LxdHost, changes: Mapping[str, dict[str, str] | None], what: str) -> None:
     doing = f"{what} {host.name}"
-    instance = host.server.get(doing, host.where.api)
+    instance = host.server.get(doing, host.instance_ref.api)
     devices = {**instance["devices"], **changes}
     instance["devices"] = {name: options for name, options in devices.items() if options is not None}
     with lxd_errors(doing):
-        response = host.where.api.put(json=instance)
-    host.server.wait(doing, response)
+        host.server.wait(doing, host.instance_ref.api.put(json=instance))
 
 
 def resettle(host: LxdHost) -> None:
-    """Have a machine that is on find its disks again; containers see what is mounted."""
+    """Let a running machine find its disks again. Containers see mounted volumes by themselves."""
     if host.kind.own_kernel and host.up():
-        settle(host)
-
-
-def _config(host: LxdHost, run_id: str, prefix: int) -> dict[str, str]:
-    """LXD's settings of the instance."""
-    interface = ipaddress.IPv4Interface(f"{host.address}/{prefix}")
-    own = {f"environment.{RUN_VARIABLE}": run_id, "boot.autostart": "false"}
-    return own | host.kind.settings(host.server, host.node, interface)
+        _settle(host)
 
 
 def _devices(host: LxdHost, bridge: str) -> dict[str, dict[str, str]]:
-    interface = {"type": "nic", "name": "eth0", "network": bridge, "hwaddr": mac_address(host.address)}
     own = {
         "root": {"type": "disk", "path": "/", "pool": host.server.pool},
-        "eth0": interface,
+        "eth0": {"type": "nic", "name": "eth0", "network": bridge, "hwaddr": mac_address(host.address)},
     }
     kind = host.kind
     return own | {kind.device_name(disk.name): kind.device(host.server, disk) for disk in host.disks.values()}

@@ -1,4 +1,4 @@
-"""Which machine a node goes to: one of its own architecture, and of those the one with the most memory left."""
+"""Which machine a node goes to: of those with its architecture, the one with the most free memory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, Node
 
 _NODE_BYTES = GIB
-"""What a node without a limit is taken to need: an OSD of half a GiB, and a monitor, a manager or page cache."""
+"""Estimate for a node without a limit: an OSD of half a GiB, and a monitor, a manager or page cache."""
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What placement knows of one. emulates: architectures that it runs through an emulator."""
+class ServerCapacity:
+    """A machine with an LXD, for placement. emulates: architectures that it runs through an emulator."""
 
     name: str
     arch: Arch
@@ -23,7 +23,7 @@ class Machine:
     emulates: frozenset[Arch] = frozenset()
 
 
-def place(nodes: Sequence[Node], machines: Sequence[Machine]) -> dict[str, int]:
+def place(nodes: Sequence[Node], machines: Sequence[ServerCapacity]) -> dict[str, int]:
     """Node -> index of its machine; Unavailable when no machine runs a node's architecture."""
     left = [machine.free_bytes for machine in machines]
     chosen: dict[str, int] = {}
@@ -36,7 +36,7 @@ def place(nodes: Sequence[Node], machines: Sequence[Machine]) -> dict[str, int]:
                 f"machines: {', '.join(f'{machine.name} ({machine.arch})' for machine in machines)}",
                 "add one of that architecture, or qemu-user and binfmt_misc on this one",
             )
-        # The first of equals, so that a lab on one machine and on several alike is laid out the same each time.
+        # Of equals the first, so that the same lab is always laid out the same way.
         best = max(able, key=lambda index: left[index])
         left[best] -= node.memory_bytes or _NODE_BYTES
         chosen[node.name] = best

@@ -1,4 +1,4 @@
-"""Provider `lxd`: every node is an LXD instance with its own address, on one machine or on several."""
+"""Providers `lxd` and `lxd-vm`: each node is an LXD instance with its own address, on one machine or on several."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cephlab.lab.providers.base import Images, Progress
 from cephlab.lab.providers.engine.provider import EngineProvider
 from cephlab.lab.providers.lxd import imported, names, networks, nodes
 from cephlab.lab.providers.lxd.containers import Containers
-from cephlab.lab.providers.lxd.kind import Kind, Supply
+from cephlab.lab.providers.lxd.kind import InstanceKind, Supply
 from cephlab.lab.providers.lxd.lab import LxdLab
-from cephlab.lab.providers.lxd.removal import Removal, runs_present
+from cephlab.lab.providers.lxd.removal import InstanceRemoval, runs_present
 from cephlab.lab.providers.lxd.server import Server, address_of, connect, find_servers
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
@@ -24,20 +24,10 @@ from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 class LxdProvider(EngineProvider[list[Server], LxdLab]):
     """Nodes as instances of one kind. Needs LXD 5.0 or later, and what the kind needs."""
 
-    def __init__(self, kind: Kind | None = None, find: Callable[[], list[Server]] = find_servers) -> None:
+    def __init__(self, kind: InstanceKind | None = None, find: Callable[[], list[Server]] = find_servers) -> None:
         super().__init__(find, "LXD")
         self._kind = kind or Containers()
-
-    @property
-    def name(self) -> str:
-        return self._kind.name
-
-    @property
-    def cost(self) -> int:
-        return self._kind.cost
-
-    def usual(self) -> frozenset[Capability]:
-        return self._kind.usual()
+        self.name, self.cost, self.usual = self._kind.name, self._kind.cost, self._kind.usual
 
     def capabilities_of(self, engine: list[Server]) -> frozenset[Capability]:
         return self._kind.capabilities(engine)
@@ -67,8 +57,8 @@ class LxdProvider(EngineProvider[list[Server], LxdLab]):
         lab.restore(state)
         return lab
 
-    def removal(self, engine: list[Server], home: Home, run_id: str) -> Removal:
-        return Removal(engine, home, run_id)
+    def removal(self, engine: list[Server], home: Home, run_id: str) -> InstanceRemoval:
+        return InstanceRemoval(engine, home, run_id)
 
     def runs_in(self, engine: list[Server], home: Home) -> frozenset[RunId]:
         return runs_present(engine, home)

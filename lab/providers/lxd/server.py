@@ -1,4 +1,4 @@
-"""The LXD that a lab runs on: where it is, whether it answers, what it is and what it can do."""
+"""The LXD that a lab runs on: its address, whether it answers, what it can do, and its instances."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import platform
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pylxd
@@ -18,12 +19,16 @@ import pylxd.exceptions
 import requests
 import websocket
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError, Unavailable
 from cephlab.lab.providers.base import Silent, nobody_listens
-from cephlab.lab.providers.engine.answers import refuse_socket
+from cephlab.lab.providers.blockdevices import BlockDevices
+from cephlab.lab.providers.engine.answers import NotThere, refuse_socket
 from cephlab.lab.providers.lxd import transport
 from cephlab.lab.providers.lxd.transport import Address
 from cephlab.lab.spec.arch import Arch, parse_arch
+
+T = TypeVar("T")
 
 SERVERS_VARIABLE = "CEPHLAB_LXD"
 """Environment variable with the machines to use: `unix:///path/unix.socket` or `https://host:8443`, comma-separated."""
@@ -38,7 +43,10 @@ _DEBIAN_SOCKET = Path("/var/lib/lxd/unix.socket")
 _CLIENT_FOLDERS = ("~/snap/lxd/common/config", "~/.config/lxc")
 _CLIENT_VARIABLE = "LXD_CONF"
 """lxc's own variable for the folder with its certificates and remotes."""
+RUNNING = 103
 _SUCCESS = 200
+"""Status codes of LXD's API."""
+_RETRY_S = 0.1
 _ERRORS = (
     pylxd.exceptions.LXDAPIException,
     pylxd.exceptions.ClientConnectionFailed,
@@ -47,10 +55,12 @@ _ERRORS = (
     OSError,
 )
 _EXTENSIONS = ("projects", "instances", "storage_api_project")
+_ON_BLOCK_DEVICE = {"dir", "btrfs", "lvm"}
+"""Storage drivers whose volumes lie on a block device that the kernel can limit."""
 
 
 def addresses(environment: Mapping[str, str]) -> list[Address]:
-    """The machines that CEPHLAB_LXD names; else the one socket here: LXD_DIR's where set, the snap's, Debian's."""
+    """The machines that CEPHLAB_LXD names; else a socket here: LXD_DIR's if that is set, the snap's, or Debian's."""
     chosen = [part.strip() for part in environment.get(SERVERS_VARIABLE, "").split(",") if part.strip()]
     if chosen:
         return [address_of(url) for url in chosen]
@@ -62,13 +72,13 @@ def addresses(environment: Mapping[str, str]) -> list[Address]:
 
 
 def address_of(url: str) -> Address:
-    """An endpoint with the certificates that `lxc remote add` has put beside it; Unavailable when it has not."""
+    """An endpoint with the certificates that `lxc remote add` stored for it; Unavailable without them."""
     if url.startswith("unix:///"):
         return Address(url)
     remote = Address(url)
     if not url.startswith("https://") or not remote.host:
         raise Unavailable(
-            f"{SERVERS_VARIABLE}: {url!r} is no LXD", "wanted: unix:///path/unix.socket or https://host:8443"
+            f"{SERVERS_VARIABLE}: {url!r} is not an LXD", "wanted: unix:///path/unix.socket or https://host:8443"
         )
     chosen = os.environ.get(_CLIENT_VARIABLE)
     folders = (chosen,) if chosen else _CLIENT_FOLDERS
@@ -85,20 +95,18 @@ def address_of(url: str) -> Address:
 
 
 def find_servers(environment: Mapping[str, str] = os.environ) -> list[Server]:
-    """Every machine that is to be used, the first one first; Unavailable when any of them does not answer."""
-    made: list[Server] = []
-    try:
+    """The LXD of every machine to use, in the given order; Unavailable when any of them does not answer."""
+    servers: list[Server] = []
+    with ExitStack() as after_failure:
         for address in addresses(environment):
-            made.append(connect(address))  # noqa: PERF401 those made before a failure are closed
-    except BaseException:
-        for server in made:
-            server.close()
-        raise
-    return made
+            servers.append(connect(address))
+            after_failure.callback(servers[-1].close)
+        after_failure.pop_all()
+    return servers
 
 
 def connect(address: Address, *, patience_s: float = _PATIENCE_S) -> Server:
-    """The LXD at an address; Unavailable when it is absent, forbidden, of no use, or not set up, or else Silent."""
+    """The LXD at an address. Unavailable when it is absent, forbidden, unsuitable or not set up; Silent otherwise."""
     if address.socket is not None:
         refuse_socket(address.socket, "LXD", "no LXD is running", group="lxd", start_it=_START_IT)
     try:
@@ -125,21 +133,41 @@ def _client(address: Address, project: str | None, timeout_s: float) -> Any:
 
 @contextmanager
 def lxd_errors(doing: str) -> Iterator[None]:
-    """Turn what LXD's library and the connections raise into LabBroken that says what was being done."""
+    """Turn errors of pylxd and of connections into LabBroken, or NotThere, with what was being done."""
     try:
         yield
     except _ERRORS as error:
-        raise LabBroken(f"LXD failed at {doing}", str(error)) from error
+        kind = NotThere if _status(error) == 404 else LabBroken
+        raise kind(f"LXD failed at {doing}", str(error)) from error
 
 
-def status_of(error: BaseException) -> int | None:
-    """The HTTP status in what `lxd_errors` raised; None when LXD said nothing."""
-    response = getattr(error.__cause__, "response", None)
+def status_of(error: LabBroken) -> int | None:
+    """The HTTP status behind an error of `lxd_errors`; None if LXD did not answer."""
+    return _status(error.__cause__)
+
+
+def _status(error: BaseException | None) -> int | None:
+    response = getattr(error, "response", None)
     return None if response is None else int(response.status_code)
 
 
+def repeat_while(refusal: str, call: Callable[[], T], *, what: str, timeout_s: float) -> T:
+    """Call again while LXD refuses with these words. LabBroken when it still does so after timeout_s."""
+    deadline = Deadline.after(timeout_s)
+    while True:
+        last = deadline.passed()
+        try:
+            return call()
+        except LabBroken as error:
+            if refusal not in error.detail:
+                raise
+            if last:
+                raise LabBroken(f"LXD failed at {what} for {timeout_s:g} s", error.detail) from error
+        deadline.pause(_RETRY_S)
+
+
 class Server:
-    """A machine with an LXD that answered. Threads may share one."""
+    """The LXD of one machine, which answered. Threads may share it."""
 
     def __init__(self, address: Address, info: dict[str, Any]) -> None:
         self.address = address
@@ -148,7 +176,7 @@ class Server:
         self._lock = threading.Lock()
 
     def api(self, project: str | None = None) -> Any:
-        """The root of pylxd's tree of calls, for things of a project."""
+        """The root of pylxd's tree of calls, for one project."""
         with self._lock:
             if project not in self._clients:
                 with lxd_errors("connecting"):
@@ -156,19 +184,18 @@ class Server:
             return self._clients[project].api
 
     def get(self, doing: str, node: Any, **options: Any) -> Any:
-        """What a call of pylxd's tree answers, without its envelope."""
+        """The answer to a GET in pylxd's tree of calls, without its envelope."""
         with lxd_errors(doing):
             return node.get(**options).json()["metadata"]
 
     def wait(self, doing: str, response: Any) -> dict[str, Any]:
-        """Wait for the operation that a call has begun; LabBroken when it failed."""
+        """Wait for the operation that a call started, if any; LabBroken when it failed."""
         answer = response.json()
         if answer.get("type") != "async":
             return dict(answer.get("metadata") or {})
         return self.wait_for(doing, str(answer["operation"]).rpartition("/")[2].partition("?")[0])
 
     def wait_for(self, doing: str, operation: str) -> dict[str, Any]:
-        """Wait for an operation by its id."""
         with lxd_errors(doing):
             ended = self.api().operations[operation].wait.get().json()["metadata"]
         if ended["status_code"] != _SUCCESS:
@@ -188,7 +215,7 @@ class Server:
 
     @property
     def local(self) -> bool:
-        """Whether it runs on this very kernel, so that its processes are in our /proc."""
+        """Whether it runs on this kernel, so that its processes are in our /proc."""
         return (
             self.address.socket is not None
             and self.environment.get("kernel_version") == platform.release()
@@ -197,8 +224,14 @@ class Server:
 
     @property
     def sees_processes(self) -> bool:
-        """Whether processes in its instances can be found from here: others than root may not look into them."""
+        """Whether processes in its instances can be found from here; only root may look into them."""
         return self.local and os.geteuid() == 0
+
+    def limits_disks(self) -> bool:
+        """Whether the kernel can limit the block device below the storage pool."""
+        pool = self.get("looking at its storage", self.api().storage_pools[self.pool])
+        source = Path(str(pool["config"].get("source") or "/"))
+        return pool["driver"] in _ON_BLOCK_DEVICE and self.sees_processes and BlockDevices().limits(source)
 
     @cached_property
     def pool(self) -> str:
@@ -215,7 +248,7 @@ class Server:
         return dict(self.get("asking for its resources", self.api().resources))
 
     def obstacle(self) -> Unavailable | None:
-        """Why it is of no use to a lab, or None."""
+        """Why a lab cannot use it, or None."""
         url = self.address.url
         if self.info.get("auth") != "trusted":
             return Unavailable(f"the LXD at {url} does not trust this user", hint="lxc remote add, with a token of it")
@@ -226,8 +259,8 @@ class Server:
         if self.environment.get("server_clustered"):
             return Unavailable(
                 f"the LXD at {url} is a member of a cluster, which a lab cannot be spread over",
-                "a bridge network of a run does not reach from one member to another",
-                f"use LXDs that are not clustered, several of them with {SERVERS_VARIABLE}",
+                "a run's bridge network does not reach from one member to another",
+                f"use LXDs that are not clustered; {SERVERS_VARIABLE} may name several",
             )
         if not self.pool:
             return Unavailable(f"the LXD at {url} is not set up: it has no storage pool", hint="ci/lxd, or lxd init")
@@ -238,3 +271,22 @@ class Server:
             for client in self._clients.values():
                 client.api.session.close()
             self._clients.clear()
+
+
+@dataclass(frozen=True)
+class InstanceRef:
+    """An instance by its project and name. node: for messages; own_kernel: it is a virtual machine."""
+
+    server: Server
+    project: str
+    instance: str
+    node: str
+    own_kernel: bool = False
+
+    @property
+    def sees_processes(self) -> bool:
+        return self.server.sees_processes and not self.own_kernel
+
+    @property
+    def api(self) -> Any:
+        return self.server.api(self.project).instances[self.instance]

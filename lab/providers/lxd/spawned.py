@@ -1,4 +1,4 @@
-"""A daemon inside an instance, found again by pid and birth here, or through LXD from afar."""
+"""A daemon inside an instance, found again by pid and birth on this machine, or through LXD elsewhere."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, LabError, NotReached
 from cephlab.lab.base.process import LocalProcess
-from cephlab.lab.providers.engine.order import Order
+from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.process import EngineProcess, seen_as
 from cephlab.lab.providers.lxd import execs
-from cephlab.lab.providers.lxd.where import Where
+from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef
 from cephlab.lab.providers.marks import new_token
 
 _SETTLE_S = 10.0
 _STARTED_S = 10.0
 
-# $1: the log; the rest is the command. setsid, because LXD leaves it in LXD's own session.
+# $1: the log; the rest is the command. setsid, because LXD starts it in LXD's own session.
 _SCRIPT = '[[ -d ${1%/*} ]] || mkdir -p -- "${1%/*}"; exec 0</dev/null 1>>"$1" 2>&1; shift; exec setsid "$@"'
 
 
 class LxdProcess(EngineProcess):
     """A command of LXD. Only root sees its process from here."""
 
-    def __init__(self, where: Where, ref: Mapping[str, Any]) -> None:
+    def __init__(self, instance: InstanceRef, ref: Mapping[str, Any]) -> None:
         super().__init__(ref)
-        self._where = where
+        self._instance = instance
         self._operation = str(ref["operation"])
         self._dead = False
 
     def alive(self) -> bool:
         if self._dead:
             return False
-        alive = self._here.alive() if self._here else execs.running(self._where, self._operation)
+        alive = self._here.alive() if self._here else execs.running(self._instance, self._operation)
         if not alive:
             self._dead = True
             self._code = self._settled()  # now: LXD forgets it seconds after the end
@@ -45,17 +45,17 @@ class LxdProcess(EngineProcess):
     def exit_code(self) -> int | None:
         """Status once ended, 128 + N after signal N.
 
-        None while alive, when its instance went down with it, and when nobody looked within five seconds of its end.
+        None while alive, if its instance went down with it, or if nobody looked within five seconds of its end.
         """
         self.alive()
         return self._code
 
     def _settled(self) -> int | None:
-        """LXD hears of an end a moment after /proc shows it."""
+        """LXD notices the end of a process a moment after /proc shows it."""
         try:
             state = clock.wait(
-                lambda: execs.look(self._where, self._operation),
-                lambda state: state is None or state["status_code"] != execs.RUNNING,
+                lambda: execs.look(self._instance, self._operation),
+                lambda state: state is None or state["status_code"] != RUNNING,
                 what="LXD's notice that a process ended",
                 timeout_s=_SETTLE_S,
                 interval_s=0.01,
@@ -71,43 +71,43 @@ class LxdProcess(EngineProcess):
             what="a daemon's session of its own",
             timeout_s=_STARTED_S,
             interval_s=0.01,
-            timed_out=lambda what, timeout_s, _last: LabBroken(f"{what} did not begin within {timeout_s:g} s"),
+            timed_out=lambda what, timeout_s, _last: LabBroken(f"{what} did not start within {timeout_s:g} s"),
         )
         process.signal(number)
         return True
 
     def signal_inside(self, number: Signals) -> None:
-        execs.signal_marked(self._where, self._token, int(number))
+        execs.signal_marked(self._instance, self._token, int(number))
 
 
 def _leads(process: LocalProcess) -> bool:
-    """Whether a process has its session, to which signals go, or has ended."""
+    """Whether a process has ended or leads a session of its own, which signals are sent to."""
     try:
         return os.getpgid(process.pid) == process.pid
     except ProcessLookupError:
         return True
 
 
-def spawn(where: Where, order: Order, log: PurePosixPath) -> LxdProcess:
+def spawn(instance: InstanceRef, command: NodeCommand, log: PurePosixPath) -> LxdProcess:
     """Start a daemon whose outputs are appended to `log`."""
     token = new_token()
-    begun = execs.begin(where, order.marked(token).under(_SCRIPT, str(log)), execs.Mode.SILENT)
-    here = _here(where, begun.operation, token)
-    return LxdProcess(where, {"operation": begun.operation, "token": token} | seen_as(here))
+    operation = execs.begin(instance, command.marked(token).under(_SCRIPT, str(log)), execs.ExecMode.SILENT).operation
+    here = _here(instance, operation, token)
+    return LxdProcess(instance, {"operation": operation, "token": token} | seen_as(here))
 
 
-def _here(where: Where, operation: str, token: str) -> LocalProcess | None:
-    """The daemon as a process of this machine: of those with the mark the first; None where they cannot be seen."""
-    if not where.sees_processes:
+def _here(instance: InstanceRef, operation: str, token: str) -> LocalProcess | None:
+    """The daemon as a process of this machine: the first with the token; None if processes are not visible here."""
+    if not instance.sees_processes:
         return None
     try:
         _, processes = clock.wait(
-            lambda: (execs.running(where, operation), execs.marked_here(where, token)),
+            lambda: (execs.running(instance, operation), execs.marked_here(instance, token)),
             lambda state: not state[0] or bool(state[1]),
-            what=f"the start of a daemon on {where.node}",
+            what=f"the start of a daemon on {instance.node}",
             timeout_s=_STARTED_S,
             interval_s=0.01,
         )
     except NotReached as error:
-        raise LabBroken(f"a daemon on {where.node} was started, and its process was not found", error.detail) from error
+        raise LabBroken(f"a daemon on {instance.node} started, but its process was not found", error.detail) from error
     return min(processes, key=lambda process: process.pid, default=None)

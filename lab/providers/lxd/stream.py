@@ -1,4 +1,4 @@
-"""The streams of a running command: one websocket each for input, output, errors and control."""
+"""The streams of a running command: a websocket each for input, output, errors and control."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CHUNK = 1 << 16
 _CONTROL = "control"
 
 
-class ExecStream:
-    """Opened all at once, as LXD starts the command when it has them all."""
+class ExecWebsockets:
+    """Opened all at once, because LXD starts the command when all of them are connected."""
 
     def __init__(self, server: Server, operation: str, secrets: Mapping[str, str]) -> None:
         self._sockets: dict[str, websocket.WebSocket] = {}
@@ -29,21 +29,13 @@ class ExecStream:
             self.close()
             raise
 
-    def stdout(self) -> Iterator[bytes]:
-        """Pieces until the command's output is closed or the connection is."""
-        return self._pieces("1")
-
-    def stderr(self) -> Iterator[bytes]:
-        return self._pieces("2")
-
-    def _pieces(self, name: str) -> Iterator[bytes]:
-        source = self._sockets[name]
+    def output(self) -> Iterator[bytes]:
         while True:
             try:
-                kind, data = source.recv_data()
+                kind, data = self._sockets["1"].recv_data()
             except (websocket.WebSocketException, OSError):
                 return
-            if kind != websocket.ABNF.OPCODE_BINARY:  # an empty text, or the end of the connection
+            if kind != websocket.ABNF.OPCODE_BINARY:  # an empty text frame, or the end of the connection
                 return
             yield data
 
@@ -57,17 +49,11 @@ class ExecStream:
         return True
 
     def end_input(self) -> None:
-        """Close the command's standard input; its outputs stay open."""
         with suppress(websocket.WebSocketException, OSError):
             self._sockets["0"].send("")
 
-    def feed(self, data: bytes) -> None:
-        """All of the command's input."""
-        if self.send(data):
-            self.end_input()
-
     def break_off(self) -> None:
-        """End the pieces at once, from another thread."""
+        """End `output` at once, from another thread."""
         for opened in self._sockets.values():
             with suppress(websocket.WebSocketException, OSError):
                 opened.abort()  # type: ignore[no-untyped-call]

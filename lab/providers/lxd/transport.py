@@ -1,4 +1,4 @@
-"""Connections to an LXD: plain requests and websockets, over its Unix socket or over TLS with a pinned certificate."""
+"""Connections to an LXD: requests and websockets, over its Unix socket or over TLS with a pinned certificate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CONNECT_S = 10.0
 class Address:
     """Where an LXD listens: `unix:///path` or `https://host:port`.
 
-    certificate, key: this client's; server: the one that the LXD must show. All three for https only, as PEM files.
+    certificate, key: this client's; server: the certificate that LXD must present. PEM files, for https only.
     """
 
     url: str
@@ -47,26 +47,26 @@ class Address:
 
 
 def session(address: Address) -> requests.Session:
-    """A session for pylxd. Its own adapter keeps a pool per path, and closes those that other threads are using."""
-    made = requests.Session()
-    made.trust_env = False  # a proxy of this machine has no part in this
+    """A session for pylxd, whose own adapter keeps a pool per path and closes pools that other threads use."""
+    opened = requests.Session()
+    opened.trust_env = False  # ignores this machine's proxy settings
     if address.socket is not None:
-        made.mount("http+unix://", _UnixAdapter(address.socket))
-        return made
-    made.cert = (str(address.certificate), str(address.key))
-    made.mount("https://", _PinnedAdapter(_fingerprint(address)))
-    return made
+        opened.mount("http+unix://", _UnixAdapter(address.socket))
+        return opened
+    opened.cert = (str(address.certificate), str(address.key))
+    opened.mount("https://", _PinnedAdapter(_fingerprint(address)))
+    return opened
 
 
 def open_websocket(address: Address, path: str) -> websocket.WebSocket:
-    """A websocket at a path of the LXD; OSError or WebSocketException when there is none."""
+    """A websocket at a path of the LXD; OSError or WebSocketException when it cannot be opened."""
     scheme = "wss" if address.socket is None else "ws"
     raw = _socket(address)
     try:
         opened: websocket.WebSocket = websocket.create_connection(
             f"{scheme}://{address.host or 'lxd'}{path}",
             socket=raw,
-            suppress_origin=True,  # LXD takes a client that names one for a browser
+            suppress_origin=True,  # LXD treats a client with an origin as a browser
             timeout=_CONNECT_S,
             skip_utf8_validation=True,
         )
@@ -89,18 +89,18 @@ def _socket(address: Address) -> socket.socket:
     plain = socket.create_connection((address.host, address.port), timeout=_CONNECT_S)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no authority signs an LXD's certificate: it is compared below
+    context.verify_mode = ssl.CERT_NONE  # no authority signs an LXD's certificate, so it is compared below
     context.load_cert_chain(str(address.certificate), str(address.key))
     wrapped = context.wrap_socket(plain)
     shown = wrapped.getpeercert(binary_form=True) or b""
     if hashlib.sha256(shown).hexdigest() != _fingerprint(address):
         wrapped.close()
-        raise OSError(f"{address.url} shows another certificate than {address.server}")
+        raise OSError(f"{address.url} presents another certificate than {address.server}")
     return wrapped
 
 
 def _fingerprint(address: Address) -> str:
-    """SHA-256 of the server's certificate as it should be."""
+    """SHA-256 of the certificate that the server must present."""
     if address.server is None:
         raise OSError(f"no certificate of {address.url} is known")
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(address.server.read_text())).hexdigest()

@@ -1,4 +1,4 @@
-"""Provider `ssh`: hosts are machines that exist, named in an inventory file."""
+"""Provider `ssh`: hosts are existing machines, named in an inventory file."""
 
 from cephlab.lab.providers.ssh.provider import SshProvider
 

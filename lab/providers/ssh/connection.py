@@ -1,4 +1,4 @@
-"""The way to a machine that exists: one connection by the system's own ssh, which everything else goes through."""
+"""The connection to an existing machine: one session of the system's ssh, which carries everything else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
+from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
 from cephlab.lab.base.process import Command, Pipe
 from cephlab.lab.base.runs import ours
 from cephlab.lab.spec.inventory import SSH_PORT, Machine
@@ -29,7 +29,7 @@ _SHORT_S = 60.0
 _WORD = b"cephlab"
 
 _NOBODY_ASKED = ("-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes")
-# Both add to known_hosts what a known machine says: further keys of its own, and its address.
+# Both would add to known_hosts: further keys of a known machine, and its address.
 _NOTHING_WRITTEN = ("UpdateHostKeys=no", "CheckHostIP=no")
 _ALONE = (
     "ForwardAgent=no",
@@ -43,14 +43,13 @@ _WATCHED = (f"ConnectTimeout={CONNECT_S}", "ServerAliveInterval=5", "ServerAlive
 
 
 class Unreachable(LabBroken):
-    """A machine of the inventory cannot be entered; the hint says what to do about it."""
+    """A machine of the inventory cannot be entered; the hint says what to do."""
 
 
 def ssh_words(machine: Machine) -> list[str]:
-    """ssh with every option that does not depend on what is done; the user's own ssh settings hold beside them.
+    """The ssh command with the options of every call. The user's own ssh settings apply too.
 
-    Nobody is asked anything, a machine whose key is not known is not entered, and nothing that the user's settings
-    forward is forwarded.
+    ssh asks no questions, refuses a machine with an unknown key, and forwards nothing from the user's settings.
     """
     words = ["ssh", *_NOBODY_ASKED]
     for option in (*_NOTHING_WRITTEN, *_ALONE, *_WATCHED):
@@ -66,11 +65,10 @@ def ssh_words(machine: Machine) -> list[str]:
     return words
 
 
-class Connection:
-    """Opened at its first use, and again when it was lost. It ends with this process, however that ends.
+class SshConnection:
+    """Opened at its first use, and again after it was lost. It always ends with this process.
 
-    marks: environment of ssh here, by which a later `prune` finds it; folder_prefix: of its folder in the temporary
-    folder, by which that is found.
+    A later `prune` finds ssh by its environment (marks), and its folder among the temporary files by folder_prefix.
     """
 
     def __init__(self, machine: Machine, marks: Mapping[str, str], folder_prefix: str) -> None:
@@ -87,7 +85,7 @@ class Connection:
         return ["-o", f"ControlPath={self._own_folder() / 'control'}"]
 
     def _own_folder(self) -> Path:
-        """Short, because a socket's path holds 107 bytes."""
+        """A folder with a short path, because a socket's path holds 107 bytes."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix=self._prefix))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -97,7 +95,7 @@ class Connection:
         return Command(argv, process.with_ours(self._marks), where=self.machine.name)
 
     def ensure(self) -> None:
-        """Be connected. Raises Unreachable with the remedy."""
+        """Connect, unless connected. Raises Unreachable with the remedy."""
         with self._lock:
             if self._pipe is not None and self._pipe.alive():
                 return
@@ -110,20 +108,20 @@ class Connection:
 
     def _greet(self, pipe: Pipe) -> None:
         try:
-            said = pipe.ask(_WORD, timeout_s=_GREETING_S)
+            answer = pipe.ask(_WORD, timeout_s=_GREETING_S)
         except (CommandFailed, CommandTimedOut) as error:
             self.close()
             raise unreachable(self.machine, error.stderr) from None
-        if said != _WORD:
+        if answer != _WORD:
             self.close()
             raise Unreachable(
                 f"the login shell of {self.machine.name} prints something before it runs a command",
-                f"its first line: {said.decode(errors='replace')[:200]}",
+                f"its first line: {answer.decode(errors='replace')[:200]}",
                 "let the shell's start-up files print only for interactive shells",
             )
 
     def alive(self) -> bool:
-        """Whether the machine answers over the connection that there is."""
+        """Whether the machine answers over the current connection."""
         with self._lock:
             if self._pipe is None or not self._pipe.alive():
                 return False
@@ -133,7 +131,7 @@ class Connection:
                 return False
 
     def python(self, source: Path, *arguments: str, stdin: bytes = b"") -> Any:
-        """Run one of the programs in `remote/` there; the value that it answers."""
+        """Run one of the programs in `remote/` there; returns its answer."""
         self.ensure()
         command = shlex.join([self.machine.python, "-I", "-c", source.read_text(), *arguments])
         started = self._command(*ssh_words(self.machine), *self._control, self.machine.address, f"exec {command}")
@@ -145,44 +143,44 @@ class Connection:
             raise LabBroken(
                 f"{self.machine.python} on {self.machine.name} does not run {source.name}",
                 f"status {done.code}\n{done.stdout}{done.stderr}".strip(),
-                "install Python 3.9 or later there, or name one: `python` in the inventory",
+                "install Python 3.9 or later there, or name it as `python` in the inventory",
             ) from None
         if "error" in answer:
             raise LabBroken(f"{source.name} failed on {self.machine.name}", answer["error"])
         return answer["ok"]
 
     def socket_to(self, path: str) -> socket.socket:
-        """A connection to a UNIX socket there. OSError when nobody answers at it."""
+        """A connection to a UNIX socket there. OSError when nobody answers."""
         try:
             return self._socket_to(path)
         except ConnectionRefusedError:
-            # ssh accepts here even when nobody listens there. A refusal means that ssh itself has just ended.
+            # ssh accepts here even if nobody listens there. A refusal means that ssh itself has just ended.
             self.close()
             return self._socket_to(path)
 
     def _socket_to(self, path: str) -> socket.socket:
         near = self.near(path)
-        made = socket.socket(socket.AF_UNIX)
+        connected = socket.socket(socket.AF_UNIX)
         try:
-            made.connect(str(near))
+            connected.connect(str(near))
         except OSError:
-            made.close()
+            connected.close()
             raise
-        return made
+        return connected
 
     def near(self, path: str) -> Path:
-        """A socket here, for this user alone, that leads to a UNIX socket there."""
+        """A socket here, for this user only, that leads to a UNIX socket there."""
         with self._lock:
             self.ensure()
             if path not in self._forwarded:
-                made = self._own_folder() / f"f{len(self._forwarded)}"
-                self._forwarding("forward", "-L", f"{made}:{path}")
-                self._forwarded[path] = made
+                near = self._own_folder() / f"f{len(self._forwarded)}"
+                self._forwarding("forward", "-L", f"{near}:{path}")
+                self._forwarded[path] = near
             return self._forwarded[path]
 
     @contextmanager
     def far(self, path: str, near: Path) -> Iterator[None]:
-        """While the block lasts, a UNIX socket there that leads to one here."""
+        """Makes a UNIX socket there that leads to a socket here, while the block lasts."""
         with self._lock:
             self.ensure()
             self._forwarding("forward", "-R", f"{path}:{near}")
@@ -193,7 +191,7 @@ class Connection:
                 self._forwarding("cancel", "-R", f"{path}:{near}")
 
     def _forwarding(self, verb: str, *what: str) -> None:
-        # It speaks to the connection that there is. With the user's settings it would ask for their forwards too.
+        # Uses the current connection. With the user's settings ssh would also ask for their forwards.
         command = self._command("ssh", "-F", "none", *self._control, "-O", verb, *what, self.machine.address)
         try:
             process.run_command(command, timeout_s=_SHORT_S)
@@ -206,7 +204,7 @@ class Connection:
         return (*words, "-t" if terminal else "-T", self.machine.address, command)
 
     def close(self) -> None:
-        """Hang up; what was started there goes on."""
+        """Hang up. Programs that were started there keep running."""
         with self._lock:
             if self._pipe is not None:
                 self._pipe.close()
@@ -217,11 +215,11 @@ class Connection:
             self._folder = None
 
 
-def no_forwarding(machine: Machine, said: str) -> LabBroken:
-    """The error to raise where a machine can be entered and its sockets not be reached."""
+def no_forwarding(machine: Machine, detail: str) -> LabBroken:
+    """The error for a machine that can be entered, but whose sockets cannot be reached."""
     return LabBroken(
         f"ssh forwards nothing to {machine.name}",
-        said,
+        detail,
         "the sshd there has to allow it: AllowStreamLocalForwarding yes (its default), no DisableForwarding",
     )
 
@@ -230,8 +228,8 @@ _REMEDIES = (
     (
         "IDENTIFICATION HAS CHANGED",
         "its host key is not the one that is known",
-        "find out why before you go on; only if the machine was set up anew: `ssh-keygen -R {place}`, then as for a "
-        "new machine",
+        "find out why before you go on; only if the machine was installed again: `ssh-keygen -R {place}`, then as for "
+        "a new machine",
     ),
     (
         "Host key verification failed",
@@ -245,16 +243,16 @@ _REMEDIES = (
         "put the public key into ~/.ssh/authorized_keys there; name user and key in the inventory; a key with a "
         "passphrase has to be in ssh-agent",
     ),
-    ("Could not resolve", "its address has no meaning here", "write an address that this machine resolves"),
-    ("", "it does not answer at {address} port {port}", "is it on, is sshd running, does a firewall stand between?"),
+    ("Could not resolve", "its address cannot be resolved here", "write an address that this machine resolves"),
+    ("", "it does not answer at {address} port {port}", "is it on, is sshd running, is there a firewall between?"),
 )
 
 
-def unreachable(machine: Machine, said: str) -> Unreachable:
-    """ssh's own words as an error with a remedy."""
-    # ssh says both when a key has changed; the first of these that fits decides.
-    why, remedy = next((why, remedy) for sign, why, remedy in _REMEDIES if sign in said)
-    port = machine.port or _port_in(said)
+def unreachable(machine: Machine, message: str) -> Unreachable:
+    """An error with a remedy for ssh's own error message."""
+    # ssh prints both messages when a key has changed, so the first entry that fits counts.
+    why, remedy = next((why, remedy) for sign, why, remedy in _REMEDIES if sign in message)
+    port = machine.port or _port_in(message)
     facts = {
         "address": machine.address,
         "port": port,
@@ -263,20 +261,13 @@ def unreachable(machine: Machine, said: str) -> Unreachable:
         "known_hosts": machine.known_hosts or "~/.ssh/known_hosts",
     }
     what = f"{machine.name} cannot be entered: {why.format(**facts)}"
-    return Unreachable(what, said.strip(), remedy.format(**facts))
+    return Unreachable(what, message.strip(), remedy.format(**facts))
 
 
-def _port_in(said: str) -> int:
-    """The port that ssh chose by the user's settings, as far as its words tell."""
-    named = re.search(r"(?: port |\]:)(\d+)", said)
+def _port_in(message: str) -> int:
+    """The port from the user's ssh settings, if ssh's message names it."""
+    named = re.search(r"(?: port |\]:)(\d+)", message)
     return int(named[1]) if named else SSH_PORT
-
-
-def missing_ssh() -> Unavailable | None:
-    """Why there is no ssh to work with here."""
-    if shutil.which("ssh"):
-        return None
-    return Unavailable("ssh is not installed", "", "install the package openssh-client")
 
 
 def forget_folders(prefix: str) -> list[str]:

@@ -1,20 +1,20 @@
-"""A machine that exists, spoken to through an agent, over a socket that ssh forwards."""
+"""An existing machine as a host: its agent is reached through a socket that ssh forwards."""
 
 from __future__ import annotations
 
 import io
 import shlex
-import socket
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.providers.agent.host import AgentHost, Way
+from cephlab.lab.providers import fileverbs
+from cephlab.lab.providers.agent.host import AgentAccess, AgentHost
 from cephlab.lab.providers.agent.wire import AGENT
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.ssh.connection import Connection, no_forwarding
+from cephlab.lab.providers.ssh.connection import SshConnection, no_forwarding
 from cephlab.lab.spec.inventory import Machine
 
 _REMOTE = Path(__file__).with_name("remote")
@@ -24,15 +24,15 @@ _SOCKET = "agent"
 
 
 class SshHost(AgentHost):
-    """A folder on a machine, an agent in it, and whatever is started through that.
+    """A folder on a machine, with an agent that starts programs.
 
-    above: the run's folder there; mark: in the environment of every process of this node.
+    above: the run's folder there; mark: in the environment of every process of this node; disks: files, by name.
     """
 
     def __init__(
         self,
         name: str,
-        connection: Connection,
+        connection: SshConnection,
         *,
         above: PurePosixPath,
         mark: str,
@@ -46,58 +46,46 @@ class SshHost(AgentHost):
             machine.cluster_address,
             emulated=False,
             directory=above / name,
-            way=Way(self._connected, running),
+            access=AgentAccess(lambda: connection.socket_to(self._socket), running),
         )
         self.connection = connection
+        self._socket = str(self.directory / _SOCKET)
         self.mark = mark
-        self.disk_files = {disk: self.directory / "disks" / disk for disk in disks}
+        self.disks = {disk: self.directory / "disks" / disk for disk in disks}
 
     @property
     def machine(self) -> Machine:
         return self.connection.machine
 
-    @property
-    def _socket(self) -> str:
-        return str(self.directory / _SOCKET)
-
-    def _connected(self) -> socket.socket:
-        return self.connection.socket_to(self._socket)
-
     def begin(self, *, again: bool = False) -> None:
-        """Start the agent, in a folder that is new unless `again`."""
+        """Start the agent in its folder, which must be new unless `again`."""
         folders = (str(self.directory.parent), str(self.directory))
         how = "again" if again else "new"
         self.connection.python(START, *folders, self._socket, self.mark, self.machine.path, how, stdin=agent_zip())
 
-    def refuse_deaf(self) -> None:
-        """LabBroken where the agent, which runs by now, cannot be reached through ssh."""
+    def check(self) -> None:
+        """LabBroken when the running agent cannot be reached through ssh, or the inventory is wrong."""
         try:
             self.greet()
         except LabBroken as error:
             raise no_forwarding(self.machine, error.detail) from error
-
-    def refuse_other_arch(self) -> None:
-        """LabBroken where the machine is not what the inventory says."""
-        said = self.run(("uname", "-m")).stdout.strip()
-        if said != self.arch.value:
+        arch = self.run(("uname", "-m")).stdout.strip()
+        if arch != self.arch.value:
             raise LabBroken(
                 f"{self.machine.name} is not what the inventory says",
-                f"architecture: got {said} from `uname -m`, the inventory has {self.arch}",
+                f"architecture: got {arch} from `uname -m`, the inventory has {self.arch}",
                 "correct `architecture` in the inventory",
             )
 
     def make_disk(self, name: str, size_bytes: int) -> None:
-        """A sparse file as a disk."""
         path = self.directory / "disks" / name
         self.make_directory(path.parent)
         self.run(("truncate", "--size", str(size_bytes), str(path)))
-        self.disk_files[name] = path
+        self.disks[name] = path
 
     def disk(self, name: str) -> PurePosixPath:
-        if name not in self.disk_files:
-            has = ", ".join(self.disk_files) or "none"
-            raise LabBroken(f"disk {name!r} is not in {self.name}", f"its disks: {has}")
-        return self.disk_files[name]
+        fileverbs.require_disk(self.name, name, self.disks)
+        return self.disks[name]
 
     def interactive(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, terminal: bool = True
@@ -110,27 +98,27 @@ class SshHost(AgentHost):
 
     @contextmanager
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
-        """While the block lasts, `near` here is a socket that leads, by way of this process, to `path` over there."""
+        """Makes `near`, a socket on this host that leads through this process to `path` on the other host."""
         if not isinstance(other, SshHost):
-            raise LabBroken(f"{other.name} is reached without ssh")
+            raise LabBroken(f"{other.name} is not reached by ssh")
         with self.connection.far(str(near), other.connection.near(str(path))):
             yield
 
     def end_processes(self) -> list[str]:
-        """Kill what runs on this node, the agent too; returns what did."""
+        """Kill this node's processes, including the agent; returns what was killed."""
         self.hang_up()
         ended: list[str] = self.connection.python(SWEEP, self.mark, "", "")
         return ended
 
     def remove_all(self) -> list[str]:
-        """Kill what runs on this node and remove its folder, and the run's when nothing else is in it."""
+        """Kill this node's processes and remove its folder, and the run's folder if it is then empty."""
         self.hang_up()
         removed: list[str] = self.connection.python(SWEEP, self.mark, str(self.directory), str(self.directory.parent))
         return removed
 
 
 def agent_zip() -> bytes:
-    """The agent as one file that Python runs."""
+    """The agent as one file that Python can run."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for path in sorted(AGENT.glob("*.py")):

@@ -11,11 +11,12 @@ from typing import Any
 
 import filelock
 
-from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanupFailed, LabError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.ssh.connection import Connection, forget_folders
+from cephlab.lab.providers.nodes import LabNodes
+from cephlab.lab.providers.ssh.connection import SshConnection, forget_folders
 from cephlab.lab.providers.ssh.host import SWEEP, SshHost
 from cephlab.lab.spec.clusterspec import Node
 from cephlab.lab.spec.inventory import Machine, machine_from_json, machine_to_json
@@ -23,31 +24,29 @@ from cephlab.lab.spec.inventory import Machine, machine_from_json, machine_to_js
 _RECORD = "ssh.json"
 
 
-class SshLab:
-    """Nodes on machines: each machine serves one node of one run of this home at a time.
+class SshLab(LabNodes[SshHost]):
+    """Nodes on machines. In one home, each machine serves one node of one run at a time.
 
-    Which ones is written into the run's directory before any is touched, so that a later `prune` knows where to look.
+    The run's directory names its machines before they are changed, so that a later `prune` knows where to look.
     """
 
     def __init__(self, run: Run, machines: Sequence[Machine]) -> None:
+        super().__init__()
         self.run = run
         self._machines = tuple(machines)
-        self._hosts: dict[str, SshHost] = {}
         self._closed = False
-
-    @property
-    def hosts(self) -> Mapping[str, Host]:
-        return self._hosts
 
     @property
     def state(self) -> dict[str, Any]:
         return {
             "machines": [machine_to_json(machine) for machine in self._machines],
-            "nodes": {name: _node_state(host) for name, host in self._hosts.items()},
+            "nodes": {
+                name: {"machine": machine_to_json(host.machine), "disks": sorted(host.disks)}
+                for name, host in self._hosts.items()
+            },
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take the nodes from `state`; they exist already."""
         for name, known in state["nodes"].items():
             self._open(name, machine_from_json(known["machine"]), known["disks"])
 
@@ -68,26 +67,25 @@ class SshLab:
         try:
             host.begin()
         except BaseException:
-            # Nothing was left there, so the end need not look for anything.
+            # Nothing was left there, so nothing has to be removed at the end.
             host.connection.close()
             del self._hosts[name]
             raise
-        host.refuse_deaf()
-        host.refuse_other_arch()
+        host.check()
         return host
 
     def _claim(self, node: Node) -> Machine:
-        """The machine of the node's name where there is one, else the next free one of its architecture."""
-        if node.name in self._hosts:
-            raise SpecError(f"there is a node {node.name!r} already", hint="choose another name")
+        """The free machine with the node's name, else the next free machine of its architecture."""
+        self.refuse(node)
         with self._claiming():
             taken = self._taken()
             free = [machine for machine in self._machines if machine.name not in taken]
             fitting = [machine for machine in free if machine.arch is node.arch]
             if not fitting:
+                known = ", ".join(machine.name for machine in self._machines if machine.arch is node.arch) or "none"
                 raise Unavailable(
                     f"no machine is free for {node.name}",
-                    f"the inventory's {node.arch} machines: {self._named(node)}; in use by runs: {sorted(taken)}",
+                    f"the inventory's {node.arch} machines: {known}; in use by runs: {sorted(taken)}",
                     "add a machine to the inventory, or remove a run: `cephlab ls`, `cephlab down`",
                 )
             machine = next((machine for machine in fitting if machine.name == node.name), fitting[0])
@@ -95,26 +93,22 @@ class SshLab:
         return machine
 
     def _claiming(self) -> filelock.BaseFileLock:
-        """The lock that is held while machines are chosen."""
         return filelock.FileLock(self.run.directory.parent / ".machines.lock")
 
-    def _named(self, node: Node) -> str:
-        return ", ".join(machine.name for machine in self._machines if machine.arch is node.arch) or "none"
-
     def _taken(self) -> set[str]:
-        """Names of machines that a run of this home has."""
+        """Names of machines that runs of this home use."""
         folders = [entry for entry in self.run.directory.parent.iterdir() if entry.is_dir()]
         return {machine.name for folder in folders for machine in recorded(folder).values()}
 
     def _record(self, name: str, machine: Machine, taken: set[str]) -> None:
         if machine.name in taken:
-            raise Unavailable(f"{machine.name} serves another run", "", "wait for its end; `cephlab ls` names it")
+            raise Unavailable(f"{machine.name} serves another run", "", "wait until it ends; `cephlab ls` lists it")
         known = {**recorded(self.run.directory), name: machine}
         write_json(self.run.directory / _RECORD, {key: machine_to_json(other) for key, other in known.items()})
 
     def _open(self, name: str, machine: Machine, disks: Sequence[str]) -> SshHost:
         home = self.run.home
-        connection = Connection(machine, marks(home, self.run.id), folder_prefix(home, self.run.id))
+        connection = SshConnection(machine, marks(home, self.run.id), folder_prefix(home, self.run.id))
         off = self._off_file(name)
         host = SshHost(
             name,
@@ -130,23 +124,17 @@ class SshLab:
     def _off_file(self, name: str) -> Path:
         return self.run.directory / f"{name}.off"
 
-    def _host(self, name: str) -> SshHost:
-        if name not in self._hosts:
-            raise SpecError(f"there is no node {name!r}", f"nodes: {', '.join(self._hosts)}")
-        return self._hosts[name]
-
     def kill_node(self, name: str) -> None:
-        """All that this run started there dies; the machine itself is not switched off."""
-        host = self._host(name)
+        """Kill everything that this run started there. The machine itself is not switched off."""
+        host = self.host(name)
         self._off_file(name).touch()
         host.end_processes()
 
     def start_node(self, name: str) -> Host:
-        host = self._host(name)
+        host = self.host(name)
         host.begin(again=True)
         self._off_file(name).unlink(missing_ok=True)
-        host.refuse_deaf()
-        host.refuse_other_arch()
+        host.check()
         return host
 
     def move_disk(self, disk: str, target: str) -> None:
@@ -155,7 +143,7 @@ class SshLab:
         )
 
     def hang_up(self) -> None:
-        """Close the connections; nothing there is touched."""
+        """Close the connections, without changing anything there."""
         for host in self._hosts.values():
             host.hang_up()
             host.connection.close()
@@ -177,7 +165,7 @@ class SshLab:
 
 
 def recorded(directory: Path) -> dict[str, Machine]:
-    """Nodes of a run, by its directory, and the machines that they are on."""
+    """Node -> machine, as recorded in a run's directory."""
     try:
         raw = json.loads((directory / _RECORD).read_text())
     except (FileNotFoundError, NotADirectoryError):
@@ -186,18 +174,18 @@ def recorded(directory: Path) -> dict[str, Machine]:
 
 
 def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
-    """Remove what a run has on machines, and the folders of its connections here; what was removed, in words.
+    """Remove what a run has on machines, and the folders of its connections here. Returns what was removed, in words.
 
     Goes on after a machine that fails, and raises CleanupFailed at the end.
     """
     removed: list[str] = []
     errors = []
     for machine in machines:
-        connection = Connection(machine, marks(home, run_id), folder_prefix(home, run_id))
+        connection = SshConnection(machine, marks(home, run_id), folder_prefix(home, run_id))
         folder = PurePosixPath(machine.directory) / folder_name(home, run_id)
         try:
-            there = connection.python(SWEEP, mark(home, run_id, "*"), str(folder), "")
-            removed += [f"{machine.name}: {thing}" for thing in there]
+            things = connection.python(SWEEP, mark(home, run_id, "*"), str(folder), "")
+            removed += [f"{machine.name}: {thing}" for thing in things]
         except LabError as error:
             errors.append(f"{machine.name}: {error}")
         finally:
@@ -209,7 +197,7 @@ def sweep(home: Home, run_id: str, machines: Iterable[Machine]) -> list[str]:
 
 
 def _key(home: Home, run_id: str) -> str:
-    """Two homes may have a run of the same name, on the same machines."""
+    """Identifies a run. Contains the home: two homes may use one run name on the same machines."""
     return hashlib.sha256(f"{home.path}\n{run_id}".encode()).hexdigest()[:12]
 
 
@@ -219,19 +207,15 @@ def folder_name(home: Home, run_id: str) -> str:
 
 
 def folder_prefix(home: Home, run_id: str) -> str:
-    """How the names of the folders of a run's connections begin, in the temporary folder here."""
+    """Prefix of the temporary folders of a run's connections."""
     return f"cephlab-{os.getuid()}-ssh-{_key(home, run_id)}-"
 
 
 def mark(home: Home, run_id: str, node: str) -> str:
-    """In the environment of every process of a node, on its machine."""
+    """In the environment of every process of a node on its machine."""
     return f"{_key(home, run_id)}/{node}"
 
 
 def marks(home: Home, run_id: str) -> dict[str, str]:
-    """In the environment of every ssh of a run, here."""
+    """In the environment of every ssh process of a run on this machine."""
     return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path)}
-
-
-def _node_state(host: SshHost) -> dict[str, Any]:
-    return {"machine": machine_to_json(host.machine), "disks": sorted(host.disk_files)}

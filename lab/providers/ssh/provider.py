@@ -1,8 +1,9 @@
-"""Provider `ssh`: what it can do, why it cannot, and finding what killed runs left on machines that exist."""
+"""Provider `ssh`: what it can do, why it cannot serve, and how it finds what killed runs left on existing machines."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,6 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId, Runs
 from cephlab.lab.providers.base import Images, Progress, untold
-from cephlab.lab.providers.ssh.connection import missing_ssh
 from cephlab.lab.providers.ssh.lab import SshLab, marks, recorded, sweep
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
@@ -22,13 +22,13 @@ _KILL_PATIENCE_S = 5.0
 
 
 def inventory_of_environment() -> Inventory | None:
-    """The inventory that the environment names."""
+    """The inventory that the environment names, if any."""
     named = os.environ.get(INVENTORY_VARIABLE)
     return load_inventory(Path(named).expanduser()) if named else None
 
 
 class SshProvider:
-    """Nodes on machines of an inventory, in a folder of the run's own. No cluster is raised there: one is attached."""
+    """Nodes on machines of an inventory, in a folder of the run's own. Clusters are attached, not raised."""
 
     name = "ssh"
     cost = 100
@@ -40,9 +40,8 @@ class SshProvider:
         return frozenset({Capability.HARDWARE})
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
-        absent = missing_ssh()
-        if absent is not None:
-            return absent
+        if shutil.which("ssh") is None:
+            return Unavailable("ssh is not installed", "", "install the package openssh-client")
         try:
             inventory = self._find()
         except SpecError as error:
@@ -52,15 +51,15 @@ class SshProvider:
             return Unavailable("there is no inventory of machines", "", hint)
         if spec is not None:
             return Unavailable(
-                "no cluster is raised on machines that exist",
-                "their disks hold what somebody put there",
-                "use the cluster that exists there: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
+                "no cluster is raised on existing machines",
+                "their disks hold other people's data",
+                "use the existing cluster: `cephlab gate --lab ssh --inventory FILE`, docs/attach.md",
             )
         return None
 
     @contextmanager
     def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[SshLab]:
-        """Bare nodes with files as disks; images are not used: programs are those of the machines."""
+        """Bare nodes with files as disks. The machines' own programs are used instead of images."""
         lab = self.open(run)
         try:
             for node in spec.nodes:
@@ -73,7 +72,7 @@ class SshProvider:
                 lab.close()
 
     def open(self, run: Run) -> SshLab:
-        """The inventory's machines with no node on them yet; Unavailable without an inventory."""
+        """A lab without nodes on the inventory's machines; Unavailable without an inventory."""
         inventory = self._find()
         if inventory is None:
             raise self.unavailable() or Unavailable("there is no inventory of machines")
@@ -85,20 +84,20 @@ class SshProvider:
         return lab
 
     def prune(self, home: Home, run_id: RunId) -> list[str]:
-        """What is known of the run says where to look: its record, else every machine of the inventory."""
+        """Remove a run from its recorded machines, or without a record from every machine of the inventory."""
         known = tuple(recorded(home.runs / run_id).values())
         if not known and not (home.runs / run_id).exists():
             inventory = self._find()
             known = inventory.machines if inventory is not None else ()
-        left = process.find_marked({**marks(home, run_id)}) if known else []
+        left = process.find_marked(marks(home, run_id)) if known else []
         try:
             return sweep(home, run_id, known)
         finally:
-            # Only the run's own ssh carries both marks; without a known machine no process is looked for.
+            # Only the run's own ssh processes have both marks. They exist only if a machine is known.
             for ssh in left:
                 ssh.kill()
                 ssh.wait(_KILL_PATIENCE_S)
 
     def leftovers(self, home: Home) -> frozenset[RunId]:
-        """Runs whose record names machines; without a record, what is on machines is not known here."""
+        """Runs whose record names machines. Without a record, nothing is known here about machines."""
         return frozenset(run.id for run in Runs(home).all() if recorded(run.directory))

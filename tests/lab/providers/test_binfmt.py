@@ -55,7 +55,7 @@ def test_a_registration_is_told_before_it_is_done(mount: Path) -> None:
         said.append(line)
 
     # What is written to a plain file registers nothing, which is found out afterwards.
-    with pytest.raises(LabBroken, match="was registered but does not serve it"):
+    with pytest.raises(LabBroken, match="was registered but does not work"):
         binfmt.ensure(Arch.AARCH64, hear, mount)
     (line,) = said
     assert line.startswith("registering qemu-aarch64-static with this machine's kernel, for containers of aarch64")

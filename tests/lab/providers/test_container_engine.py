@@ -162,8 +162,8 @@ def test_handlers_are_read_from_the_mount(tmp_path: Path) -> None:
     (tmp_path / "register").write_text("")
     (tmp_path / "status").write_text("enabled\n")
     (tmp_path / "qemu-aarch64").write_text(ENABLED)
-    assert binfmt.served(Arch.AARCH64, binfmt.handlers(tmp_path))
-    assert not binfmt.served(Arch.X86_64, binfmt.handlers(tmp_path))
+    assert binfmt.served(Arch.AARCH64, tmp_path)
+    assert not binfmt.served(Arch.X86_64, tmp_path)
     assert binfmt.handlers(tmp_path / "absent") == []
 
 

@@ -91,7 +91,7 @@ def test_our_copy_of_the_image_goes_and_nothing_else(prefix: str) -> None:
 
 def test_a_copy_that_a_container_is_made_from_stays() -> None:
     (said,) = provider(Client(Api(fails=409))).forget_image(IMAGE)
-    assert said == f"{NAME} stays in the engine: a container of another run is made from it"
+    assert said == f"{NAME} stays in the engine: a container of another run uses it"
 
 
 def test_an_engine_that_fails_is_told() -> None:
@@ -110,7 +110,7 @@ def test_without_an_engine_there_is_nothing_to_forget() -> None:
 def test_copies_of_what_is_in_no_cache_are_named_but_stay() -> None:
     client = Client(Api())
     (said,) = provider(client).other_images([KEY])
-    assert said.startswith(f"the engine holds {OTHER_NAME}, which this cache has not")
+    assert said.startswith(f"the engine holds {OTHER_NAME}, which is not in this cache")
     assert said.endswith(f"docker rmi {OTHER_NAME}")
     assert client.api.removed == []
 

@@ -69,7 +69,7 @@ def attributes(*digests: str, arch: str = "arm64") -> dict[str, Any]:
     return {"Id": "sha256:11", "Architecture": arch, "RepoDigests": [f"example/ceph@{one}" for one in digests]}
 
 
-def ensured(images: Images, reference: str) -> tuple[imported.Held, list[str]]:
+def ensured(images: Images, reference: str) -> tuple[imported.EngineImage, list[str]]:
     """What containers are made from, and what was said."""
 
     def export(image: Image) -> Path:
@@ -119,7 +119,7 @@ def test_one_by_a_tag_is_told_by_the_digest_it_has_today() -> None:
     images = Images({TAG: attributes(DIGEST, arch="amd64")}, {TAG: attributes()}, said=(f"Digest: {DIGEST}",))
     held, said = ensured(images, TAG)
     assert images.asked == [("pull", TAG, "linux/arm64")]
-    assert held == imported.Held("sha256:11", (PINNED,))
+    assert held == imported.EngineImage("sha256:11", (PINNED,))
     assert said == [f"pulling {TAG} for aarch64", f"{TAG} for aarch64 is {PINNED}"]
 
 
@@ -141,7 +141,7 @@ def test_one_that_no_registry_has_is_unavailable() -> None:
 
 
 def test_a_lab_that_is_found_again_still_knows_the_digests(tmp_path: Path) -> None:
-    held = imported.Held("sha256:11", (PINNED,))
+    held = imported.EngineImage("sha256:11", (PINNED,))
     engine = Engine("unix:///fake.sock", {}, cast("docker.DockerClient", SimpleNamespace()))
     lab = ContainerLab(engine, Runs(Home(tmp_path)).create("container"), "10.0.0.0/24", {ARM: held})
     assert lab.pulled_image(ARM) == ("sha256:11", (PINNED,))

@@ -19,9 +19,9 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import RunId
 from cephlab.lab.providers.container import files
 from cephlab.lab.providers.container.engine import Engine
-from cephlab.lab.providers.container.execs import Where
+from cephlab.lab.providers.container.execs import ContainerRef
 from cephlab.lab.providers.container.provider import ContainerProvider
-from cephlab.lab.providers.container.removal import Removal, runs_present
+from cephlab.lab.providers.container.removal import ContainerRemoval, runs_present
 
 HOME = Home(Path("/home/of/runs"))
 OURS = {"Labels": {"cephlab.run": "mine", "cephlab.home": str(HOME.path)}}
@@ -104,7 +104,7 @@ def engine(api: FakeApi) -> Engine:
 
 def test_everything_with_the_labels_goes_containers_first() -> None:
     api = FakeApi()
-    removal = Removal(engine(api), HOME, "mine")
+    removal = ContainerRemoval(engine(api), HOME, "mine")
     removal.sweep()
     assert set(api.calls[:2]) == {"cephlab-mine.n0", "cephlab-mine.n1"}
     assert api.calls[2:] == ["cephlab-mine", "cephlab-mine.disks"]
@@ -114,7 +114,7 @@ def test_everything_with_the_labels_goes_containers_first() -> None:
 
 def test_it_goes_on_after_an_error_and_tells_every_one() -> None:
     api = FakeApi(fails={"cephlab-mine.n0": 500, "cephlab-mine": 409})
-    removal = Removal(engine(api), HOME, "mine")
+    removal = ContainerRemoval(engine(api), HOME, "mine")
     removal.sweep()
     assert len(api.calls) == 4
     assert sorted(removal.removed) == ["container cephlab-mine.n1", "volume cephlab-mine.disks"]
@@ -123,7 +123,7 @@ def test_it_goes_on_after_an_error_and_tells_every_one() -> None:
 
 
 def test_what_somebody_else_removed_meanwhile_is_no_error() -> None:
-    removal = Removal(engine(FakeApi(fails={"cephlab-mine.n1": 404})), HOME, "mine")
+    removal = ContainerRemoval(engine(FakeApi(fails={"cephlab-mine.n1": 404})), HOME, "mine")
     removal.sweep()
     assert removal.errors == []
     assert "container cephlab-mine.n1" not in removal.removed
@@ -201,8 +201,8 @@ class ArchiveClient:
     api: ArchiveApi
 
 
-def node(api: ArchiveApi) -> Where:
-    return Where(cast("docker.DockerClient", ArchiveClient(api)), "c", "n0", local=False)
+def node(api: ArchiveApi) -> ContainerRef:
+    return ContainerRef(cast("docker.DockerClient", ArchiveClient(api)), "c", "n0", local=False)
 
 
 @pytest.mark.parametrize("path", ["/a/target", "/a/link"])

@@ -109,7 +109,7 @@ def test_a_kernel_is_woken_each_second_from_before_it_can_take_it() -> None:
 def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("cephlab.lab.base.process.start_detached", lambda argv, **_rest: started.append(list(argv)))
-    uml.UmlMachines().start(order(tmp_path, Arch.X86_64))
+    uml.UmlHypervisor().start(order(tmp_path, Arch.X86_64))
     (argv,) = started
     assert argv[:2] == ["nsenter", "--"]
     assert argv[argv.index(str(uml.TICKING)) + 1] == str(tmp_path / "kernel")
@@ -119,18 +119,18 @@ def test_uml_shares_its_root_and_writes_elsewhere(tmp_path: Path, monkeypatch: p
         f"{name}={path}" for name, path in zip(("ubdarc", "ubdbc", "ubdcrc", "ubddc", "ubdfc"), files, strict=True)
     ]
     assert "mem=1024M" in argv
-    assert uml.UmlMachines().place(FIRST_DISK + 2) == "ubdf"
+    assert uml.UmlHypervisor().place(FIRST_DISK + 2) == "ubdf"
 
 
 def test_qemu_emulates_what_this_machine_is_not(tmp_path: Path) -> None:
-    machines = qemu.QemuMachines()
+    hypervisor = qemu.QemuHypervisor()
     foreign = next(arch for arch in Arch if arch is not host_arch())
-    words = machines.command(order(tmp_path, foreign))
+    words = hypervisor.command(order(tmp_path, foreign))
     assert words[0] == f"qemu-system-{foreign}"
     assert words[words.index("-accel") + 1] == "tcg,thread=multi"
     assert sum("scsi-hd" in word for word in words) == 2
-    assert machines.emulated(foreign)
-    assert machines.cores(1.5) == 2
+    assert hypervisor.emulated(foreign)
+    assert hypervisor.cores(1.5) == 2
 
 
 def test_without_a_kvm_that_boots_there_is_none(
@@ -143,14 +143,14 @@ def test_without_a_kvm_that_boots_there_is_none(
     monkeypatch.setattr(
         "cephlab.lab.base.process.run", lambda argv, **_rest: subprocess.CompletedProcess(argv, 0, said[0], "")
     )
-    machines = qemu.QemuMachines()
-    machines.prepare(home, parts)
-    assert machines.emulated(host_arch())
+    hypervisor = qemu.QemuHypervisor()
+    hypervisor.prepare(home, parts)
+    assert hypervisor.emulated(host_arch())
     said[0] = "cephlab: the kernel runs\n"
-    machines.prepare(home, parts)
-    assert machines.emulated(host_arch()), "it is remembered until the next boot of this machine"
-    machines.prepare(Home(tmp_path / "other").ensure(), parts)
-    assert not machines.emulated(host_arch())
+    hypervisor.prepare(home, parts)
+    assert hypervisor.emulated(host_arch()), "it is remembered until the next boot of this machine"
+    hypervisor.prepare(Home(tmp_path / "other").ensure(), parts)
+    assert not hypervisor.emulated(host_arch())
 
 
 def test_runs_of_a_home_have_subnets_of_their_own(tmp_path: Path) -> None:
@@ -186,7 +186,9 @@ def test_a_provider_names_what_it_cannot_do_here(monkeypatch: pytest.MonkeyPatch
 
 def test_the_cpu_time_of_user_mode_linux_says_nothing_of_hardware(tmp_path: Path) -> None:
     run = Runs(Home(tmp_path / "home")).create("uml")
-    lab = GuestLab(run, {Arch.X86_64: uml.UmlMachines(), Arch.AARCH64: qemu.QemuMachines()}, {}, "10.78.0.0/24", 1.0)
+    lab = GuestLab(
+        run, {Arch.X86_64: uml.UmlHypervisor(), Arch.AARCH64: qemu.QemuHypervisor()}, {}, "10.78.0.0/24", 1.0
+    )
     state = {"address": "10.78.0.10", "index": 0, "slots": {}}
     lab.restore({"nodes": {"n0": {**state, "arch": "x86_64"}, "n1": {**state, "arch": "aarch64", "index": 1}}})
     assert "User-Mode Linux" in cpu_time_distortion(lab.hosts["n0"])

@@ -12,13 +12,13 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.lxd import LxdProvider, files, imported, limits, names, placement
+from cephlab.lab.providers.lxd import LxdProvider, files, imported, names, placement
 from cephlab.lab.providers.lxd.host import LxdHost
-from cephlab.lab.providers.lxd.placement import Machine
-from cephlab.lab.providers.lxd.removal import Removal, runs_present
-from cephlab.lab.providers.lxd.server import Server, addresses, connect, find_servers
+from cephlab.lab.providers.lxd.kind import disk_limits
+from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd.removal import InstanceRemoval, runs_present
+from cephlab.lab.providers.lxd.server import InstanceRef, Server, addresses, connect, find_servers
 from cephlab.lab.providers.lxd.transport import Address
-from cephlab.lab.providers.lxd.where import Where
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, MIB, ClusterSpec, Disk, DiskLimits, Node
 from tests.fake_lxd import FakeLxd, server_info, serving
@@ -129,8 +129,8 @@ def test_the_default_profiles_pool_is_taken(lxd: FakeLxd, endpoint: str) -> None
 # Placement
 
 
-def machine(name: str, arch: Arch, gib: int, *emulates: Arch) -> Machine:
-    return Machine(name, arch, gib * GIB, frozenset(emulates))
+def machine(name: str, arch: Arch, gib: int, *emulates: Arch) -> ServerCapacity:
+    return ServerCapacity(name, arch, gib * GIB, frozenset(emulates))
 
 
 def node(name: str, arch: Arch = X86, memory_bytes: int | None = None) -> Node:
@@ -179,12 +179,12 @@ def test_a_networks_name_leaves_room_for_that_of_a_tunnel() -> None:
 
 
 def test_disk_limits_in_lxds_spelling() -> None:
-    assert limits.options(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
+    assert disk_limits(DiskLimits(write_iops=300, read_bytes_s=5 * MIB)) == {
         "limits.write": "300iops",
         "limits.read": "5242880B",
     }
     with pytest.raises(SpecError, match="either in number or in bytes"):
-        limits.options(DiskLimits(read_iops=1, read_bytes_s=1))
+        disk_limits(DiskLimits(read_iops=1, read_bytes_s=1))
 
 
 def test_two_limited_disks_on_a_node_are_refused_before_anything_starts(endpoint: str) -> None:
@@ -233,9 +233,9 @@ def test_a_run_is_removed_whole_and_nothing_else(lxd: FakeLxd, server: Server, t
     lxd.add("networks/lxdbr0", config={})
     lxd.add("instances/mine")
     before = dict(lxd.things)
-    assert Removal([server], other, "r1").everything() == []
+    assert InstanceRemoval([server], other, "r1").everything() == []
     assert lxd.things == before
-    removal = Removal([server], home, "r1")
+    removal = InstanceRemoval([server], home, "r1")
     removal.sweep()
     assert removal.errors == []
     assert removal.removed == ["instance n0", "volume d0", "project cephlab-r1", f"network {names.bridge_name('r1')}"]
@@ -248,7 +248,7 @@ def test_removal_goes_on_after_an_error_and_tells_it(lxd: FakeLxd, server: Serve
     home = Home(tmp_path)
     with_run(lxd, "r1", home)
     lxd.refuse.add("storage-pools/default/volumes/custom/d0")
-    removal = Removal([server], home, "r1")
+    removal = InstanceRemoval([server], home, "r1")
     removal.sweep()
     assert "volume d0" in "".join(removal.errors)
     assert f"network {names.bridge_name('r1')}" in removal.removed
@@ -257,7 +257,7 @@ def test_removal_goes_on_after_an_error_and_tells_it(lxd: FakeLxd, server: Serve
 def test_an_instance_that_is_still_being_made_is_waited_for(lxd: FakeLxd, server: Server, tmp_path: Path) -> None:
     with_run(lxd, "r1", Home(tmp_path))
     lxd.busy["instances/n0"] = 1
-    removal = Removal([server], Home(tmp_path), "r1")
+    removal = InstanceRemoval([server], Home(tmp_path), "r1")
     removal.sweep()
     assert removal.errors == []
     assert lxd.requests.count("DELETE instances/n0") == 2
@@ -265,8 +265,8 @@ def test_an_instance_that_is_still_being_made_is_waited_for(lxd: FakeLxd, server
 
 def test_a_name_that_another_home_has_counts_as_taken(lxd: FakeLxd, server: Server, tmp_path: Path) -> None:
     with_run(lxd, "r1", Home(tmp_path / "a"))
-    assert Removal([server], Home(tmp_path / "b"), "r1").present()
-    assert not Removal([server], Home(tmp_path / "b"), "r2").present()
+    assert InstanceRemoval([server], Home(tmp_path / "b"), "r1").present()
+    assert not InstanceRemoval([server], Home(tmp_path / "b"), "r2").present()
 
 
 def test_a_terminal_is_opened_on_this_machine_whatever_remote_its_user_prefers(server: Server) -> None:
@@ -279,7 +279,7 @@ def test_a_terminal_is_opened_on_this_machine_whatever_remote_its_user_prefers(s
 
 
 def test_a_file_call_that_met_the_helper_as_it_left_is_made_again(lxd: FakeLxd, server: Server) -> None:
-    where, path = Where(server, "cephlab-r1", "n0", "n0"), PurePosixPath("/cephlab/node/file")
+    where, path = InstanceRef(server, "cephlab-r1", "n0", "n0"), PurePosixPath("/cephlab/node/file")
     lxd.gone["instances/n0/files"] = 2
     files.put(where, b"content", path, 0o644)
     assert lxd.requests == ["DELETE instances/n0/files", "POST instances/n0/files"]

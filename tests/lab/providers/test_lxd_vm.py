@@ -20,12 +20,12 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.lxd import LxdProvider, imported, machines, names, nodes
-from cephlab.lab.providers.lxd.carry import _order
+from cephlab.lab.providers.lxd.carry import _copy_request
 from cephlab.lab.providers.lxd.host import LxdHost
 from cephlab.lab.providers.lxd.kind import Supply
 from cephlab.lab.providers.lxd.lab import LxdLab
 from cephlab.lab.providers.lxd.machineimage import MachineImage
-from cephlab.lab.providers.lxd.machines import Machines
+from cephlab.lab.providers.lxd.machines import VirtualMachines
 from cephlab.lab.providers.lxd.server import Server, connect
 from cephlab.lab.providers.lxd.transport import Address
 from cephlab.lab.providers.select import PROVIDERS
@@ -71,7 +71,7 @@ def server(endpoint: str) -> Iterator[Server]:
 def lab(server: Server, tmp_path: Path) -> LxdLab:
     run = Run(RunId("r1"), tmp_path / "runs" / "r1")
     supply = Supply({(server.address.url, host_arch()): "f1"}, frozenset())
-    made = LxdLab(Machines(), [server], run, "10.77.5.0/24", supply)
+    made = LxdLab(VirtualMachines(), [server], run, "10.77.5.0/24", supply)
     made.add_nodes([node("n0", Disk("d0", 64 * MIB)), node("n1")])
     return made
 
@@ -83,7 +83,7 @@ def node(name: str, *disks: Disk, **limits: Any) -> Node:
 def test_a_machine_is_ordered_with_its_limits_and_a_block_volume(lxd: FakeLxd, server: Server) -> None:
     disk = Disk("d0", 64 * MIB)
     wanted = node("n0", disk, cores=1.5, memory_bytes=GIB)
-    host = LxdHost(wanted, "10.77.5.10", {"d0": disk}, server, PROJECT, Machines())
+    host = LxdHost(wanted, "10.77.5.10", {"d0": disk}, server, PROJECT, VirtualMachines())
     nodes.make(host, "r1", "f1", 24)
     assert lxd.orders(f"{POOL}/volumes/custom") == [
         {"name": "d0", "content_type": "block", "config": {"size": f"{64 * MIB}B"}}
@@ -118,7 +118,7 @@ def test_a_machine_gets_two_cores_and_two_gib_where_the_spec_says_nothing(lxd: F
 def test_what_replaced_the_secure_boot_setting_is_used_where_it_is_known(lxd: FakeLxd, endpoint: str) -> None:
     lxd.info["api_extensions"] = [*lxd.info["api_extensions"], "instance_boot_mode"]
     found = connect(Address(endpoint))
-    host = LxdHost(node("n0"), "10.77.5.10", {}, found, PROJECT, Machines())
+    host = LxdHost(node("n0"), "10.77.5.10", {}, found, PROJECT, VirtualMachines())
     nodes.make(host, "r1", "f1", 24)
     config = lxd.orders("instances")[0]["config"]
     assert config["boot.mode"] == "uefi-nosecureboot"
@@ -159,18 +159,18 @@ def test_a_disk_moves_between_machines_that_find_theirs_again(lxd: FakeLxd, lab:
 
 
 def test_a_second_process_finds_machines_as_machines(lab: LxdLab, tmp_path: Path) -> None:
-    found = LxdProvider(Machines()).attach(Run(RunId("r1"), tmp_path / "runs" / "r1"), lab.state)
+    found = LxdProvider(VirtualMachines()).attach(Run(RunId("r1"), tmp_path / "runs" / "r1"), lab.state)
     host = found.hosts["n0"]
     assert isinstance(host, LxdHost)
     assert host.kind.own_kernel
-    assert not host.where.sees_processes
+    assert not host.instance_ref.sees_processes
     assert list(host.disks) == ["d0"]
     host.server.close()
 
 
 def test_a_machine_that_went_down_is_not_waited_for(lxd: FakeLxd, server: Server) -> None:
     lxd.add("instances/n0/state", PROJECT, status_code=102, processes=-1)
-    host = LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, Machines())
+    host = LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, VirtualMachines())
     with pytest.raises(LabBroken, match="ended while it was starting"):
         nodes.start(host)
 
@@ -182,12 +182,12 @@ def test_what_a_machine_says_of_itself_are_its_facts(monkeypatch: pytest.MonkeyP
 
 
 def test_tunnels_leave_less_room_for_packets_inside_too(lxd: FakeLxd, server: Server) -> None:
-    nodes.make(LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, Machines(), 1400), "r1", "f1", 24)
+    nodes.make(LxdHost(node("n0"), "10.77.5.10", {}, server, PROJECT, VirtualMachines(), 1400), "r1", "f1", 24)
     assert lxd.orders("instances/n0/exec")[0]["command"][5] == "1400"
 
 
 def test_a_carried_volume_stays_a_block_device() -> None:
-    order = _order("d0", {"content_type": "block", "config": {"size": "1"}})
+    order = _copy_request("d0", {"content_type": "block", "config": {"size": "1"}})
     assert order == {"name": "d0", "type": "custom", "content_type": "block", "config": {"size": "1"}}
 
 
@@ -197,7 +197,7 @@ def test_a_killed_run_of_machines_is_found_and_removed(lxd: FakeLxd, endpoint: s
     lxd.add(POOL, PROJECT)
     lxd.add(f"{POOL}/volumes/custom/d0", PROJECT, content_type="block")
     lxd.add("profiles/default", PROJECT)
-    provider = LxdProvider(Machines(), lambda: [connect(Address(endpoint))])
+    provider = LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))])
     assert provider.leftovers(home) == {"r1"}
     removed = provider.prune(home, RunId("r1"))
     assert removed == ["instance n0", "instance n1", "volume d0", f"project {PROJECT}"]
@@ -258,7 +258,7 @@ def test_each_provider_forgets_images_of_its_own_kind_alone(lxd: FakeLxd, server
 
 
 def reason_of(endpoint: str, spec: ClusterSpec | None = None) -> Unavailable:
-    found = LxdProvider(Machines(), lambda: [connect(Address(endpoint))]).unavailable(spec)
+    found = LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))]).unavailable(spec)
     assert found is not None
     return found
 
@@ -270,7 +270,7 @@ def tools(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("tools")
 def test_an_lxd_that_makes_machines_is_no_obstacle(endpoint: str) -> None:
-    assert LxdProvider(Machines(), lambda: [connect(Address(endpoint))]).unavailable() is None
+    assert LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))]).unavailable() is None
 
 
 def test_an_lxd_without_the_driver_says_why_in_its_own_words(
@@ -294,7 +294,7 @@ def test_doctor_names_the_reason_in_one_line(
     lxd.info["environment"] |= {"driver": "lxc"}
     monkeypatch.setattr(machines, "KVM", tmp_path)
     monkeypatch.setattr(machines, "VSOCK", tmp_path / "absent")
-    [need] = provider_needs([LxdProvider(Machines(), lambda: [connect(Address(endpoint))])])
+    [need] = provider_needs([LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))])])
     assert (need.name, need.present) == ("provider lxd-vm", False)
     assert need.detail.endswith(f"makes no virtual machines - this machine has no {tmp_path}/absent")
     assert "\n" not in need.detail
@@ -337,11 +337,11 @@ def test_a_foreign_architecture_is_not_emulated(endpoint: str) -> None:
 
 def test_a_disks_limit_is_its_devices(server: Server) -> None:
     limited = Disk("d0", MIB, limits=DiskLimits(write_iops=100))
-    assert Machines().device(server, limited)["limits.write"] == "100iops"
+    assert VirtualMachines().device(server, limited)["limits.write"] == "100iops"
 
 
 def test_disks_have_limits_where_lxd_gives_them_to_machines(lxd: FakeLxd, endpoint: str) -> None:
-    provider = LxdProvider(Machines(), lambda: [connect(Address(endpoint))])
+    provider = LxdProvider(VirtualMachines(), lambda: [connect(Address(endpoint))])
     assert provider.capabilities() >= {Capability.OWN_KERNEL, Capability.POWER_CUT, Capability.MOVE_DISK}
     assert Capability.DISK_LIMIT not in provider.capabilities()
     lxd.info["api_extensions"] = [*lxd.info["api_extensions"], "vm_disk_io_limits"]

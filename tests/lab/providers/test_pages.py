@@ -23,7 +23,7 @@ from cephlab.lab.providers.guest.machine import Make, Parts
 from cephlab.lab.providers.guest.provider import GuestProvider
 from cephlab.lab.providers.guest.provider import qemu as qemu_provider
 from cephlab.lab.providers.guest.provider import uml as uml_provider
-from cephlab.lab.providers.guest.qemu import QemuMachines
+from cephlab.lab.providers.guest.qemu import QemuHypervisor
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.providers.select import choose
 from cephlab.lab.scenario.topology import Topology
@@ -114,14 +114,14 @@ def test_a_lab_remembers_who_has_which_pages_and_refuses_others(tmp_path: Path) 
     parts = Parts(kernel, tmp_path / "initramfs", tmp_path / "root")
     run = Runs(Home(tmp_path / "home")).create("qemu")
     makes = {Make(Arch.AARCH64): parts, Make(Arch.AARCH64, 64 * KIB): parts}
-    lab = GuestLab(run, dict.fromkeys(Arch, QemuMachines()), makes, "10.78.0.0/24", 1.0)
+    lab = GuestLab(run, dict.fromkeys(Arch, QemuHypervisor()), makes, "10.78.0.0/24", 1.0)
     with pytest.raises(SpecError, match="n3 asks for pages of 16384 bytes") as caught:
         lab.add_node(Node("n3", Arch.AARCH64, page_bytes=16 * KIB))
     assert "65536" in caught.value.detail
     assert [Make.parse(name) for name in lab.state["parts"]] == list(makes)
     old = {"arch": "aarch64", "address": "10.78.0.10", "index": 0, "cores": None, "memory_bytes": None, "slots": {}}
     lab.restore({"nodes": {"n0": old, "n1": {**old, "index": 1, "page_bytes": 64 * KIB}}})
-    assert [lab.guest(name).node.page_bytes for name in ("n0", "n1")] == [None, 64 * KIB]
+    assert [lab.host(name).node.page_bytes for name in ("n0", "n1")] == [None, 64 * KIB]
 
 
 def test_a_topology_gives_it_to_its_aarch64_nodes() -> None:

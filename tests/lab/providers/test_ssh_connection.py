@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base import process
-from cephlab.lab.providers.ssh.connection import Connection, ssh_words, unreachable
+from cephlab.lab.providers.ssh.connection import SshConnection, ssh_words, unreachable
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.inventory import Machine
 
 
-class Forwarding(Connection):
+class Forwarding(SshConnection):
     """Sockets as ssh leaves them: one whose listener is gone until the connection is closed, then `after`."""
 
     def __init__(self, folder: Path, after: Path) -> None:

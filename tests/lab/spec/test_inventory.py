@@ -145,7 +145,7 @@ def test_host_keys_are_never_taken_unseen(folder: Path) -> None:
             "ssh-keygen -R 192.0.2.1",
         ),
         ("ceph@192.0.2.1: Permission denied (publickey).", "does not let ceph in", "authorized_keys"),
-        ("ssh: Could not resolve hostname x", "no meaning", "resolves"),
+        ("ssh: Could not resolve hostname x", "cannot be resolved here", "resolves"),
         ("ssh: connect to host x port 22: Connection refused", "does not answer at 192.0.2.1 port 22", "sshd"),
     ],
 )

@@ -1,10 +1,10 @@
-"""Runs in a guest as its first process, under the image's Python: programs, files and disks on the lab's behalf.
+"""The agent: starts programs and handles files and disks for the lab, as a guest's first process.
 
-It listens on a network interface of its own. The provider `ssh` has it run on machines that exist, under an ordinary
-process id; it listens on a socket in a folder there that only its user can enter, and leaves the machine's clock and
-the order of its processes as they are. Kinds of frames, both ways: `j` a request or an answer (JSON), `0` input
-of a program or a file, `1` and `2` outputs, `w` the size of a terminal, `x` how a program ended (JSON). It must run on
-every Python that a supported Debian suite ships (3.11 and later) and imports nothing of the lab.
+It runs under the image's Python and listens on a network interface of its own. The provider `ssh` runs it on existing
+machines as an ordinary process. There it listens on a socket in a folder that only its user can enter, and does not
+touch the machine's clock or priorities. Kinds of frames, in both directions: `j` a request or an answer (JSON), `0`
+input of a program or a file, `1` and `2` outputs, `w` the size of a terminal, `x` how a program ended (JSON). It must
+run on every Python of a supported Debian suite (3.11 and later) and imports nothing of the lab.
 """
 
 import glob
@@ -19,14 +19,14 @@ from frames import CHUNK, answer, receive, send
 from programs import CHILDREN, Program, end_session
 
 DISKS = "/dev/cephlab"
-FOUND_S = 10.0
+PATIENCE_S = 10.0
 LOCK_NOW = 1  # MCL_CURRENT
 
 
 def favour():
-    """Before every ordinary program, so that a busy guest still answers; what is started from here is ordinary."""
+    """Give this thread priority, so that a busy guest still answers. Programs that it starts have none."""
     if os.getpid() != 1:
-        return  # somebody else's machine
+        return  # not our machine
     try:
         os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
     except PermissionError:
@@ -34,7 +34,7 @@ def favour():
 
 
 def op_hello(request):
-    """Who the guest is; its clock is set to the lab's first (seconds since the epoch), roughly."""
+    """Facts about the machine. A guest's clock is first set to the lab's (seconds since the epoch), roughly."""
     own = os.getpid() == 1
     if own:
         time.clock_settime(time.CLOCK_REALTIME, request["now"])
@@ -51,7 +51,7 @@ def op_hello(request):
 
 
 def op_clock(request):
-    """What time it is here, after the clock was moved by so many seconds: of a guest's own clock alone."""
+    """Move a guest's clock by step_s, and return the time here."""
     if request["step_s"] and os.getpid() == 1:
         time.clock_settime(time.CLOCK_REALTIME, time.time() + request["step_s"])
     return time.time()
@@ -65,7 +65,7 @@ def op_spawn(request):
         (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    pid = CHILDREN.start(request["argv"], request["env"], None, actions, [])
+    pid = CHILDREN.start(request["argv"], request["env"], None, actions)
     return {"pid": pid, "birth": CHILDREN.births[pid]}
 
 
@@ -83,16 +83,27 @@ def op_signal(request):
 
 
 def op_end(request):
-    """Kill a program with its children, and wait until none of them is left."""
-    deadline = time.monotonic() + FOUND_S
+    """Kill a program with its children and wait until all of them have ended."""
     end_session(request["pid"])
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(request["pid"], 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.002)
-    raise TimeoutError("a program does not die")
+    wait_for(lambda: not group_exists(request["pid"]), TimeoutError("a program does not die"))
+
+
+def wait_for(probe, too_late):
+    """Poll until `probe` returns something true, and return that; raise `too_late` otherwise."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := probe()):
+        if time.monotonic() > deadline:
+            raise too_late
+        time.sleep(0.005)
+    return value
+
+
+def group_exists(pid):
+    try:
+        os.killpg(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def op_exists(request):
@@ -104,36 +115,23 @@ def op_mkdir(request):
 
 
 def op_disks(request):
-    """Make /dev/cephlab/NAME for each disk that is in; devices are where the lab says: `ubdX`, or `lun N`."""
+    """Make /dev/cephlab/NAME for each disk in this machine. The lab says where its device is: `ubdX` or `lun N`."""
     os.makedirs(DISKS, exist_ok=True)
     for name in os.listdir(DISKS):
         os.unlink(f"{DISKS}/{name}")
     for name, place in request["disks"].items():
-        os.symlink(f"/dev/{device_at(place, time.monotonic() + FOUND_S)}", f"{DISKS}/{name}")
+        paths = wait_for(lambda place=place: devices_at(place), FileNotFoundError(2, "no such disk", place))
+        os.symlink(f"/dev/{os.path.basename(paths[0])}", f"{DISKS}/{name}")
 
 
-def device_at(place, deadline):
+def devices_at(place):
     kind, _, number = place.partition(" ")
-    while True:
-        paths = glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
-        if paths:
-            return os.path.basename(paths[0])
-        if time.monotonic() > deadline:
-            raise FileNotFoundError(2, "no such disk", place)
-        time.sleep(0.01)
+    return glob.glob(f"/sys/class/scsi_disk/*:0:0:{number}/device/block/*" if number else f"/sys/block/{kind}")
 
 
 def op_absent(request):
-    """Wait until a disk that was pulled out is gone."""
-    deadline = time.monotonic() + FOUND_S
-    while True:
-        try:
-            device_at(request["place"], 0)
-        except FileNotFoundError:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{request['place']} does not go away")
-        time.sleep(0.01)
+    place = request["place"]
+    wait_for(lambda: not devices_at(place), TimeoutError(f"{place} does not go away"))
 
 
 OPERATIONS = {
@@ -151,7 +149,7 @@ OPERATIONS = {
 
 
 def put(link, request):
-    """Take a file: it appears whole, and is on the disk when the answer comes."""
+    """Receive a file. It appears complete, and is on the disk before the answer."""
     path, scratch = request["path"], f"{request['path']}.{threading.get_ident()}.part"
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)
@@ -195,14 +193,14 @@ def serve(link):
 
 
 def drain(link):
-    """Wait until the lab hangs up: closing with input unread would take the last answer with it."""
+    """Wait until the lab hangs up, because closing with unread input would discard the last answer."""
     link.shutdown(socket.SHUT_WR)
     while link.recv(CHUNK):
         pass
 
 
 def serve_request(link, request):
-    """Whether the connection is used up by it."""
+    """Answer a request. Returns whether the connection ends with it."""
     operation = request["op"]
     try:
         if operation == "run":
@@ -232,14 +230,14 @@ def accept(server):
 
 
 def stay_in_memory():
-    """A guest that has no memory left drops pages of programs; not of this one."""
+    """Lock the agent's pages, so that a guest without free memory cannot drop them."""
     import ctypes
 
     ctypes.CDLL(None).mlockall(LOCK_NOW)
 
 
 def listen():
-    """On an address and a port, or on a path."""
+    """Listen on an address and a port, or on a path."""
     if len(sys.argv) == 3:
         server = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=64)
         return server, server.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Programs in the guest: starting them, reaping every orphan, and carrying their streams over a connection."""
+"""Programs on the machine: starts them, reaps every orphan, and relays their streams over a connection."""
 
 import fcntl
 import json
@@ -22,25 +22,25 @@ KEPT = ("CEPHLAB_REMOTE", "HOME", "LOGNAME", "PATH", "QEMU_CPU", "USER", "XDG_RU
 
 
 def base():
-    """A guest's first process is given nothing worth passing on; one that a user started is."""
+    """The environment of programs. A guest's first process has nothing to pass on; a user's process has."""
     if os.getpid() == 1:
         return BASE
     return {**BASE, **{key: os.environ[key] for key in KEPT if key in os.environ}}
 
 
 def stat_of(pid):
-    """(state, start in ticks) of a process, see proc(5); None where there is none."""
+    """(state, start in ticks) of a process, see proc(5); None if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # A zombie with other threads: one of them may be executing a program, and becomes the process.
+    # A zombie with other threads: one of them may be executing a program and then becomes the process.
     return "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0], fields[19]
 
 
 class Children:
-    """Programs that were started here, and how they ended; orphans of theirs are reaped too."""
+    """The programs that were started here, and how they ended. Also reaps their orphans."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -48,12 +48,10 @@ class Children:
         self.codes = {}
         self.started = threading.Event()
 
-    def start(self, argv, env, cwd, actions, keep):
-        """Pid of the program, which leads a session of its own. keep: descriptors that it must not inherit."""
+    def start(self, argv, env, cwd, actions):
+        """Start a program in a session of its own; returns its pid."""
         if cwd:
             argv = ["env", "--chdir", cwd, *argv]
-        for number in keep:
-            os.set_inheritable(number, False)
         environment = {**base(), **env}
         with self.changed:
             pid = os.posix_spawn(
@@ -81,7 +79,7 @@ class Children:
     def reap(self):
         while True:
             try:
-                # Seen first and buried under the lock, so that none is buried before its start is written down.
+                # First only look, then reap under the lock, so that no program is reaped before its start is recorded.
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
             except ChildProcessError:
                 self.started.wait()
@@ -102,7 +100,7 @@ class Children:
     def state(self, pid, birth):
         with self.changed:
             if self.births.get(pid) == birth:
-                # One that has ended is told of with its status, which follows in a moment.
+                # A program that has ended is reported with its status, which follows in a moment.
                 while pid not in self.codes and (stat_of(pid) or "Z")[0] == "Z":
                     self.changed.wait(0.05)
                 return {"alive": pid not in self.codes, "code": self.codes.get(pid)}
@@ -121,12 +119,12 @@ def end_session(pid):
 
 
 class Program:
-    """One program whose streams go over a connection; it ends with the connection."""
+    """One program whose streams go over a connection. It ends with the connection."""
 
     def __init__(self, link, request):
         self.link = link
         self.outputs = {}
-        self.held = b""
+        self.pending = b""
         self.input_open = True
         self.pid = self.start(request)
         try:
@@ -143,7 +141,7 @@ class Program:
         self.outputs = {out_r: b"1", err_r: b"2"}
         actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate((in_r, out_w, err_w))]
         try:
-            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions, [])
+            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions)
         except OSError:
             for number in (self.input, out_r, err_r):
                 os.close(number)
@@ -155,7 +153,7 @@ class Program:
     def start_on_terminal(self, request):
         master, slave = os.openpty()
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", *request["terminal"], 0, 0))
-        # Opened by the leader of a new session, it becomes the session's own terminal.
+        # The leader of a new session opens it, so it becomes the session's terminal.
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0),
             (os.POSIX_SPAWN_DUP2, 0, 1),
@@ -164,7 +162,7 @@ class Program:
         self.input = os.dup(master)
         self.outputs = {master: b"1"}
         try:
-            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions, [])
+            return CHILDREN.start(request["argv"], request["env"], request.get("cwd"), actions)
         finally:
             os.close(slave)
 
@@ -183,8 +181,8 @@ class Program:
 
     def turn(self):
         poll = select.poll()
-        poll.register(self.link, select.POLLRDHUP | (0 if self.held else select.POLLIN))
-        if self.held:
+        poll.register(self.link, select.POLLRDHUP | (0 if self.pending else select.POLLIN))
+        if self.pending:
             poll.register(self.input, select.POLLOUT)
         for number in self.outputs:
             poll.register(number, select.POLLIN)
@@ -202,12 +200,12 @@ class Program:
                 self.feed()
 
     def from_lab(self, event):
-        if event & select.POLLIN and not self.held:
+        if event & select.POLLIN and not self.pending:
             kind, payload = receive(self.link)
             if kind == b"w":
                 fcntl.ioctl(self.input, termios.TIOCSWINSZ, struct.pack("HHHH", *json.loads(payload), 0, 0))
             elif payload and self.input_open:
-                self.held = payload
+                self.pending = payload
                 self.feed()
             elif not payload:
                 self.close_input()
@@ -216,11 +214,11 @@ class Program:
 
     def feed(self):
         try:
-            self.held = self.held[os.write(self.input, self.held) :]
+            self.pending = self.pending[os.write(self.input, self.pending) :]
         except BlockingIOError:
             return
         except OSError:
-            self.held = b""
+            self.pending = b""
             self.close_input()
 
     def close_input(self):

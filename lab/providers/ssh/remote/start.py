@@ -1,9 +1,8 @@
-"""Runs on a machine that exists: makes a run's folder, puts the agent there (a zip on standard input), starts it.
+"""Runs on an existing machine: makes a run's folder, puts the agent there (a zip on standard input) and starts it.
 
-Arguments: the folders to make, outermost first, each for this user alone; the agent's socket; the mark that every
-process of the run's node carries in its environment; folders for the front of PATH; whether the folders may be there
-already. It prints one line of
-JSON. It must run on Python 3.9 and later and imports nothing of the lab.
+Arguments: the folders to make, outermost first, each for this user only; the agent's socket; the mark in the
+environment of every process of the run's node; folders for the front of PATH; `again` if the folders may exist. It
+prints one line of JSON. It must run on Python 3.9 and later and imports nothing of the lab.
 """
 
 import json
@@ -16,12 +15,12 @@ import sys
 import time
 
 MARK = "CEPHLAB_REMOTE"
-STARTED_S = 45.0  # a busy machine takes its time; less than ssh is waited for
+STARTED_S = 45.0  # enough for a busy machine, and less than the timeout of ssh
 OLDEST = (3, 9)
 
 
 def own_folder(path, may_exist):
-    """Somebody else's folder of that name, or a link to one, is not entered."""
+    """Make a folder. Another user's folder of that name, or a link, is refused."""
     try:
         os.mkdir(path, 0o700)
     except FileExistsError:
@@ -72,25 +71,22 @@ def start(folder, path, mark, front):
 def main():
     *folders, path, mark, front, again = sys.argv[1:]
     if sys.version_info < OLDEST:
-        print(json.dumps({"error": "Python %s.%s is too old, 3.9 is wanted" % tuple(sys.version_info[:2])}))
-        return
-    try:
-        for folder in folders:
-            own_folder(folder, again == "again" or folder != folders[-1])
-    except OSError as error:
-        print(json.dumps({"error": str(error)}))
-        return
+        raise OSError("Python %s.%s is too old, 3.9 is needed" % tuple(sys.version_info[:2]))
+    for folder in folders:
+        own_folder(folder, again == "again" or folder != folders[-1])
     try:
         if not answers(path):
             if os.path.exists(path):
                 os.unlink(path)
             start(folders[-1], path, mark, front)
-    except OSError as error:
+    except OSError:
         if again != "again":
             shutil.rmtree(folders[-1])
-        print(json.dumps({"error": str(error)}))
-        return
+        raise
+
+
+try:
+    main()
     print(json.dumps({"ok": {"python": "%s.%s" % tuple(sys.version_info[:2])}}))
-
-
-main()
+except OSError as error:
+    print(json.dumps({"error": str(error)}))

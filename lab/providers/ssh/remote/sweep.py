@@ -1,7 +1,7 @@
-"""Runs on a machine that exists: ends every process that carries a mark, and removes this user's folders.
+"""Runs on an existing machine: kills every process with a mark, and removes this user's folders.
 
-Arguments: the mark, `*` at its end for all that begin so; a folder to remove with all that is in it, and one to remove
-when nothing else is in it; either may be empty. It prints one line of JSON: what was there.
+Arguments: the mark, with `*` at its end for all marks that start so; a folder to remove with its content; a folder to
+remove if it is empty. Either folder may be an empty word. It prints one line of JSON: what was removed.
 """
 
 import glob
@@ -24,7 +24,7 @@ def marked(mark):
             with open(path, "rb") as file:
                 entries = file.read().split(b"\0")
         except OSError:
-            continue  # it has ended, or is not ours
+            continue  # it has ended, or is another user's
         if pid != os.getpid() and any(
             entry.startswith(wanted) if mark.endswith("*") else entry == wanted for entry in entries
         ):
@@ -32,7 +32,7 @@ def marked(mark):
 
 
 def own(folder):
-    """Not one of somebody else's, nor a link to any."""
+    """Whether it is a folder of this user, and not a link."""
     return os.path.isdir(folder) and not os.path.islink(folder) and os.lstat(folder).st_uid == os.getuid()
 
 

@@ -1,4 +1,4 @@
-"""A program that an engine is asked to run inside a node."""
+"""A command for an engine to run inside a node."""
 
 from __future__ import annotations
 
@@ -10,22 +10,18 @@ from cephlab.lab.providers.marks import TOKEN_VARIABLE
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to run, and in what. stdin: all of its input; cwd: None is the engine's choice."""
+class NodeCommand:
+    """argv and its surroundings. stdin: the whole input; cwd: None leaves the choice to the engine."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: PurePosixPath | None = None
     stdin: bytes = b""
 
-    @property
-    def program(self) -> str:
-        return self.argv[0]
-
-    def marked(self, token: str) -> Order:
-        """The same, with a mark by which all that it starts is found."""
+    def marked(self, token: str) -> NodeCommand:
+        """The same, with a mark in the environment of every process that it starts."""
         return replace(self, env={**self.env, TOKEN_VARIABLE: token})
 
-    def under(self, script: str, *arguments: str) -> Order:
-        """The same, started by a script of bash, whose own arguments come before the program's words."""
+    def under(self, script: str, *arguments: str) -> NodeCommand:
+        """The same, started by a bash script: its own arguments come first, then this command."""
         return replace(self, argv=("bash", "-c", script, "bash", *arguments, *self.argv))
