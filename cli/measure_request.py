@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from cephlab.cli.output import Output
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
     from cephlab.lab.telemetry.plan import Load, Plan
 
-Say = Callable[[str], None]
 _SIZE = re.compile(r"(\d+)([kKmMgG]?)(?:i?[bB])?")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _LEAST_BYTES = 512
@@ -126,7 +126,7 @@ class MeasureRequest:
 
 
 @contextmanager
-def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Say]]:
+def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
     """A healthy cluster for a request, its provider, and what tells progress. ^C removes everything."""
     from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
     from cephlab.lab.telemetry.place import HEALTHY_S

@@ -16,10 +16,9 @@ from cephlab.cli.output import JsonOption, reporting
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cephlab.lab.cluster.rates import Rates
     from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
@@ -77,7 +76,7 @@ def probe(
         out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
 
 
-def _measured(world: World, disk: DiskOptions, peer: str, say: Callable[[str], None]) -> Profile:
+def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
     """Refuse what cannot be done; then measure one thing after the other."""
     from cephlab.lab.base import probe as measure
     from cephlab.tuning.profile import Profile, Threads
@@ -112,7 +111,7 @@ class _NetworkFigures:
     mtu_bytes: int
 
 
-def _network(peer: str, say: Callable[[str], None]) -> _NetworkFigures:
+def _network(peer: str, say: Progress) -> _NetworkFigures:
     from cephlab.lab.base import probe as measure
     from cephlab.tuning.units import Measure
 
@@ -134,7 +133,7 @@ def _network(peer: str, say: Callable[[str], None]) -> _NetworkFigures:
     )
 
 
-def _rates(world: World, say: Callable[[str], None]) -> Rates | None:
+def _rates(world: World, say: Progress) -> Rates | None:
     """Rates of the newest image for this machine's architecture. Others are emulated, so theirs are only shown."""
     from cephlab.lab.cluster.rates import rates
     from cephlab.lab.spec.arch import host_arch
@@ -152,7 +151,7 @@ def _rates(world: World, say: Callable[[str], None]) -> Rates | None:
     return own
 
 
-def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[str], None]) -> MachineClass:
+def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
     from cephlab.lab.base import probe as measure
     from cephlab.lab.spec.arch import host_arch
     from cephlab.tuning.profile import MachineClass
@@ -184,7 +183,7 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[
     )
 
 
-def _disks(path: Path, wanted: DiskOptions, say: Callable[[str], None]) -> Disks:
+def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
     from cephlab.lab.base import probe as measure
     from cephlab.tuning.profile import DiskKind, DiskRole, Disks
     from cephlab.tuning.units import Measure

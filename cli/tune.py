@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from cephlab.cli.groups import grouped
 from cephlab.cli.output import JsonOption, reporting, table
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import CleanupFailed, SpecError
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from cephlab.lab.tunables.settings import Finding
@@ -164,9 +165,7 @@ def revert(
 
 
 @contextmanager
-def targets(
-    world: World, place: TuningPlace, say: Callable[[str], None], *, changing: bool = False
-) -> Iterator[Sequence[Target]]:
+def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool = False) -> Iterator[Sequence[Target]]:
     """The places that the options name; SpecError when they name none, NotPermitted for machines that no list names.
 
     changing: whether settings will be changed there.
@@ -191,7 +190,7 @@ def targets(
 
 @contextmanager
 def _machines(
-    world: World, path: Path, may_break: str | None, say: Callable[[str], None], *, changing: bool
+    world: World, path: Path, may_break: str | None, say: Progress, *, changing: bool
 ) -> Iterator[Sequence[Target]]:
     from cephlab.lab.cluster.attach.permit import read_permit
     from cephlab.lab.spec.inventory import load_inventory

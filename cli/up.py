@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +14,7 @@ from cephlab.cli.request import ClusterOptions, nodes_text, warnings
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import NotReached
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 HEALTHY_S = 120.0
 _TAIL_LINES = 4
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ class Raising:
             self._out.warn(line)
         return choice.provider, spec
 
-    def _raise(self, provider: Provider, spec: ClusterSpec, say: Say) -> OwnCluster:
+    def _raise(self, provider: Provider, spec: ClusterSpec, say: Progress) -> OwnCluster:
         from cephlab.lab.cluster.raising import ClusterRequest, raise_for
 
         options, world = self._options, self._world

@@ -10,8 +10,9 @@ from typing import Literal, get_args
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.build import tree_bytes
-from cephlab.lab.images.cache import Cache, Progress
+from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.oci import write_archive
 from cephlab.lab.images.tools import Tools, call

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.images.cache import Progress
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.recipe import KernelRecipe
 from cephlab.lab.images.tools import BUILD_VARIABLE, Tools, require
 from cephlab.lab.spec.arch import Arch, host_arch

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build, kernelbuild
-from cephlab.lab.images.cache import Cache, Progress, image_key
+from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import KernelRecipe, RecipeBook, read_recipes
 from cephlab.lab.images.resolve import DebianSource, resolve
@@ -95,7 +96,7 @@ class KernelStore:
         image = self._cache.resolved(self._source, recipe)
         return None if image is None else _kernel(name, image, recipe)
 
-    def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = lambda _line: None) -> Kernel:
+    def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = quiet) -> Kernel:
         """The kernel from the cache; fetched first where it is absent, and built where it is a source and `compiling`.
 
         Raises SpecError on an unknown kernel or too little disk, Unavailable when a tool or the mirror is missing, or

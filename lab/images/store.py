@@ -8,8 +8,9 @@ from typing import Protocol
 
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build
-from cephlab.lab.images.cache import Cache, Progress, image_key
+from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.claims import refuse_used
 from cephlab.lab.images.export import Form, export_image
 from cephlab.lab.images.image import Image, pulled_image
@@ -71,7 +72,7 @@ class ImageStore:
         *,
         refresh: bool = False,
         lock: Lock | None = None,
-        progress: Progress = lambda _line: None,
+        progress: Progress = quiet,
     ) -> Image:
         """The image from the cache; built first where it is absent.
 
@@ -129,7 +130,7 @@ class ImageStore:
         """Remove what interrupted builds left; returns it in words."""
         return self._cache.prune()
 
-    def export(self, image: Image, form: Form, *, progress: Progress = lambda _line: None) -> Path:
+    def export(self, image: Image, form: Form, *, progress: Progress = quiet) -> Path:
         """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""
         return export_image(self._home, self._cache, self._tools, image, form, progress)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.host import Host
@@ -15,11 +16,6 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, DiskLimits, Node
 
 Images = Mapping[Arch, Image]
-Progress = Callable[[str], None]
-
-
-def untold(_line: str) -> None:
-    """Progress for nobody."""
 
 
 class Silent(Unavailable):
@@ -171,7 +167,7 @@ class Provider(Protocol):
         ...
 
     def launch(
-        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet
     ) -> AbstractContextManager[Lab]:
         """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
 

@@ -12,8 +12,8 @@ import docker.errors
 from docker.utils import parse_repository_tag
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images.image import KEY_LABEL, Image, digest_of
-from cephlab.lab.providers.base import Progress, untold
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.engine.images import Exporter
 from cephlab.lab.spec.arch import Arch
@@ -47,7 +47,7 @@ def from_state(state: Mapping[str, Any]) -> dict[Arch, Held]:
     return {Arch(arch): Held(str(name), tuple(digests.get(arch, ()))) for arch, name in state["images"].items()}
 
 
-def ensure(engine: Engine, image: Image, export: Exporter, progress: Progress = untold) -> Held:
+def ensure(engine: Engine, image: Image, export: Exporter, progress: Progress = quiet) -> Held:
     """Have the image in the engine; a pulled one is the one that its digest names, or refused."""
     if image.reference is not None:
         return _pulled(engine, image.reference, image.arch, progress)
