@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
@@ -189,6 +189,14 @@ class Provider(Protocol):
         Empty where the provider is not available at all; LabError when it should answer and does not do so soon.
         """
         ...
+
+
+@runtime_checkable
+class LeavesUnsaid(Protocol):
+    """What a provider has beyond the rest whose nodes share more with this machine than those of others."""
+
+    unsaid: ClassVar[str]
+    """What a run on its nodes says nothing about, and why: one sentence for the report."""
 
 
 @runtime_checkable

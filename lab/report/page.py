@@ -15,7 +15,8 @@ import jinja2
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, counted, deciding
 from cephlab.lab.history.history import Event
-from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.base import LeavesUnsaid
+from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.report.series import Plot, plots
 from cephlab.lab.report.timeline import Timeline, timeline
 
@@ -199,11 +200,9 @@ def limits_of(archive: Archive) -> list[str]:
             "All nodes shared one machine, so no figure here is a throughput or a latency of a cluster, "
             "and durations are those of the lab."
         )
-    if any(cluster["provider"] == LocalProvider.name for cluster in clusters):
-        said.append(
-            "Nodes of the local provider share this machine's kernel and loopback network: "
-            "nothing is said about kernels, network cards or partitions."
-        )
+    # An archive may come from a version with other providers, or from a project with its own.
+    used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
+    said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
     said += [f"{counts[end]} scenario(s) {meaning}." for end, meaning in _NO_VERDICT.items() if end in counts]
     if manifest["tier"] == "quick":

@@ -179,6 +179,10 @@ class LocalProvider:
 
     name = "local"
     cost = 1
+    unsaid = (
+        "Nodes of the local provider share this machine's kernel and loopback network: "
+        "nothing is said about kernels, network cards or partitions."
+    )
 
     def capabilities(self) -> frozenset[Capability]:
         able = set(_ALWAYS)
