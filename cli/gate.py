@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
 from cephlab.cli.signals import interruptible
-from cephlab.cli.world import world_of
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 
@@ -86,55 +86,47 @@ class Kept:
     sign: SignOption = None
 
 
-@grouped
+@framed
 def gate(
-    ctx: typer.Context,
-    what: Selection,
-    where: LabOptions,
-    kept: Kept,
-    failed_in: FailedInArgument = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+    out: Output, world: World, what: Selection, where: LabOptions, kept: Kept, failed_in: FailedInArgument = None
+) -> int:
     """Run the suites on real clusters and say what passed, failed, stayed open or was skipped."""
-    with reporting(as_json) as out:
-        from cephlab.cli.narration import narrating
-        from cephlab.cli.verdicts import describe, page
-        from cephlab.fixtures.run import Request, run_gate
-        from cephlab.fixtures.session import archive_name
-        from cephlab.lab.archive.archive import add_signature
-        from cephlab.lab.archive.signature import sign
+    from cephlab.cli.narration import narrating
+    from cephlab.cli.verdicts import describe, page
+    from cephlab.fixtures.run import Request, run_gate
+    from cephlab.fixtures.session import archive_name
+    from cephlab.lab.archive.archive import add_signature
+    from cephlab.lab.archive.signature import sign
 
-        if kept.sign:
-            sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
-        if failed_in is not None and not what.rerun_failed:
-            raise SpecError(
-                f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
-            )
-        home = world_of(ctx).home
-        home.ensure()
-        rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
-        folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
-        everything = what.rerun_failed or bool(what.expression)
-        request = Request(
-            archive=folder.expanduser().absolute(),
-            home=home.path,
-            tier=what.tier,
-            seed=what.seed,
-            suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, costs=where.profile),
-            keep=kept.keep,
-            rerun=rerun,
-            expression=what.expression,
-            **vars(where),
+    if kept.sign:
+        sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
+    if failed_in is not None and not what.rerun_failed:
+        raise SpecError(
+            f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
         )
-        with narrating() as narrator, interruptible(narrator.says):
-            result = run_gate(request, narrator)
-        if kept.sign:
-            add_signature(result.archive, kept.sign)
-        made = expectations(request.archive) if where.profile else []
-        out.result(page(result) + expectation_page(made), {**describe(result), "predictions": made})
-        if result.code:
-            raise typer.Exit(result.code)
+    home = world.home
+    home.ensure()
+    rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
+    folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
+    everything = what.rerun_failed or bool(what.expression)
+    request = Request(
+        archive=folder.expanduser().absolute(),
+        home=home.path,
+        tier=what.tier,
+        seed=what.seed,
+        suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, costs=where.profile),
+        keep=kept.keep,
+        rerun=rerun,
+        expression=what.expression,
+        **vars(where),
+    )
+    with narrating() as narrator, interruptible(narrator.says):
+        result = run_gate(request, narrator)
+    if kept.sign:
+        add_signature(result.archive, kept.sign)
+    made = expectations(request.archive) if where.profile else []
+    out.result(page(result) + expectation_page(made), {**describe(result), "predictions": made})
+    return result.code
 
 
 def expectations(directory: Path) -> list[dict[str, Any]]:
@@ -198,77 +190,71 @@ def newest(home: Home) -> Path:
     return manifests[-1].parent
 
 
-def judge_again(
-    directory: ArchiveArgument,
-    signers: SignersOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def judge_again(out: Output, directory: ArchiveArgument, signers: SignersOption = None) -> int:
     """Judge a run's history with the checks of this cephlab, and say where that differs from the stored verdict.
 
     Ends with 3 where the archive was altered.
     """
-    with reporting(as_json) as out:
-        from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+    from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
 
-        archive = read_archive(directory, signers)
-        verdicts = judge(archive)
-        for line in (*archive.altered, *archive.lost):
-            out.warn(line)
-        lines = []
-        for verdict in verdicts:
-            now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
-            stored = f" (stored: {verdict.stored})" if verdict.differs else ""
-            lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
-        differing = sum(1 for verdict in verdicts if verdict.differs)
-        lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
-        lines += [f"signed by {archive.signer}"] if archive.signer else []
-        value = {
-            "altered": list(archive.altered),
-            "lost": list(archive.lost),
-            "signer": archive.signer,
-            "differing": differing,
-            "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
-        }
-        out.result("\n".join(lines), value)
-        code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
-        code = _ALTERED if archive.altered else code
-        if archive.manifest["state"] != "complete":
-            out.warn("the run was cut short; what did not run is not known")
-            code = code or exit_code([Ending.INCONCLUSIVE])
-        if code:
-            raise typer.Exit(code)
+    archive = read_archive(directory, signers)
+    verdicts = judge(archive)
+    for line in (*archive.altered, *archive.lost):
+        out.warn(line)
+    lines = []
+    for verdict in verdicts:
+        now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
+        stored = f" (stored: {verdict.stored})" if verdict.differs else ""
+        lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
+    differing = sum(1 for verdict in verdicts if verdict.differs)
+    lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
+    lines += [f"signed by {archive.signer}"] if archive.signer else []
+    value = {
+        "altered": list(archive.altered),
+        "lost": list(archive.lost),
+        "signer": archive.signer,
+        "differing": differing,
+        "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
+    }
+    out.result("\n".join(lines), value)
+    code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
+    code = _ALTERED if archive.altered else code
+    if archive.manifest["state"] != "complete":
+        out.warn("the run was cut short; what did not run is not known")
+        code = code or exit_code([Ending.INCONCLUSIVE])
+    return code
 
 
-def refuse_doubts(out: Output, archive: Archive) -> None:
-    """End with 3, and say why, where an archive's stored verdicts cannot be relied on."""
+def warn_of_doubts(out: Output, archive: Archive) -> int:
+    """Say why an archive's stored verdicts cannot be relied on; returns 3 then, else 0."""
     for line in archive.doubts:
         out.warn(line)
-    if archive.doubts:
-        raise typer.Exit(_ALTERED)
+    return _ALTERED if archive.doubts else 0
 
 
+@framed
 def report(
+    out: Output,
     directory: ArchiveArgument,
     output: Annotated[Path | None, typer.Option(help="File to write; report.html in DIR when left out.")] = None,
     beside: Annotated[
         list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
     ] = None,
     signers: SignersOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Write one self-contained HTML page from an archive; ends with 3 where its verdicts cannot be relied on."""
-    with reporting(as_json) as out:
-        from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
-        from cephlab.lab.report.page import render_report
-        from cephlab.tuning.comparison import compared, together
+    from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
+    from cephlab.lab.report.page import render_report
+    from cephlab.tuning.comparison import compared, together
 
-        archive = read_archive(directory, signers)
-        others = [(other.name, read_whole(other).events) for other in beside or ()]
-        html = render_report(archive, compared(together(archive.events, others)))
-        if output is None:
-            replace_report(directory, html)
-        else:
-            output.write_text(html)
-        written = (output or directory / "report.html").absolute()
-        out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
-        refuse_doubts(out, archive)
+    archive = read_archive(directory, signers)
+    others = [(other.name, read_whole(other).events) for other in beside or ()]
+    html = render_report(archive, compared(together(archive.events, others)))
+    if output is None:
+        replace_report(directory, html)
+    else:
+        output.write_text(html)
+    written = (output or directory / "report.html").absolute()
+    out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
+    return warn_of_doubts(out, archive)

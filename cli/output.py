@@ -68,31 +68,23 @@ class Output:
 
         Safe to call from several threads.
         """
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         from cephlab.lab.base.clock import SYSTEM
 
         now = clock or SYSTEM.monotonic
         began = now()
         printer = console(error=True)
         lock = threading.Lock()
-
-        if not printer.is_terminal:
-
-            def plain(line: str) -> None:
-                with lock:
-                    printer.print(f"{now() - began:6.1f} s  {line}", markup=False, highlight=False, soft_wrap=True)
-
-            yield plain
-            return
-
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
         columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=printer, transient=True) as bar:
+        with Progress(*columns, console=printer, transient=True, disable=not printer.is_terminal) as bar:
             task = bar.add_task("starting", total=None)
 
             def say(line: str) -> None:
-                printer.print(f"[dim]{now() - began:6.1f} s[/dim]  {_plain(line)}", highlight=False)
-                bar.update(task, description=line)
+                with lock:
+                    stamp = f"[dim]{now() - began:6.1f} s[/dim]"
+                    printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=True)
+                    bar.update(task, description=line)
 
             yield say
 

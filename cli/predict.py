@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting, table
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
 from cephlab.cli.recover import recovered
-from cephlab.cli.world import World, world_of
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
@@ -65,93 +65,81 @@ class LoadOptions:
         )
 
 
-@grouped
+@framed
 def predict(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     profile: ProfileOption,
     load: LoadOptions,
     *,
     sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
     recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Say what a cluster of that profile should deliver, and what limits it."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.demandsets import find_demands
-        from cephlab.tuning.model import predict as work_out
-        from cephlab.tuning.scaling import scaling
+    from cephlab.tuning.demandsets import find_demands
+    from cephlab.tuning.model import predict as work_out
+    from cephlab.tuning.scaling import scaling
 
-        world = world_of(ctx)
-        shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
-        demands, origin = find_demands(world.home.demands, load.demand)
-        hardware = profile_of(world, profile)
-        made = [work_out(demands, hardware, shape) for shape in shapes]
-        series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
-        scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
-        published, theirs = _published(world, hardware.name, load.demand)
-        rebuilt = recovered(recover, demands, hardware, lambda name: profile_of(world, name), k=shapes[0].k)
-        out.note(f"demands: {origin}")
-        if as_json:
-            value: dict[str, Any] = {
-                "demands": origin,
-                "predictions": [as_value(prediction) for prediction in made],
-                "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
-                "published": [compared(comparison) for comparison in published],
-                "published_demands": theirs,
-            }
-            if rebuilt:
-                value["recovery"] = rebuilt.as_value()
-            out.json(
-                {**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value
-            )
-            return
-        for prediction, points, law in zip(made, series, scalings, strict=True):
-            _show(out, prediction)
-            out.note(law.words(prediction.shape.clients))
-            if points:
-                _show_sweep(out, points, sweep)
-        if rebuilt:
-            out.result("\n".join(["", *rebuilt.lines()]), None)
-        if published:
-            print("\nbeside what was published of this cluster, under the load that it was published for:")
-            out.result(comparison_table(published), None)
-            out.note(f"demands: {theirs}")
-
-
-@grouped
-def explain(
-    ctx: typer.Context,
-    profile: ProfileOption,
-    load: LoadOptions,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """Show every step of a prediction with its numbers and the source of each formula and figure."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.demandsets import find_demands
-        from cephlab.tuning.model import predict as work_out
-
-        world = world_of(ctx)
-        demands, origin = find_demands(world.home.demands, load.demand)
-        hardware = profile_of(world, profile)
-        made = work_out(demands, hardware, load.shape("randwrite"))
-        sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
-        lines = [
-            f"{made.profile}: {made.shape}",
-            f"demands: {origin}",
-            "",
-            *made.derivation.lines(),
-            *(f"not known: {line}" for line in made.unknown),
-            "",
-            "figures of the profile",
-        ]
-        value = {
+    shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
+    demands, origin = find_demands(world.home.demands, load.demand)
+    hardware = profile_of(world, profile)
+    made = [work_out(demands, hardware, shape) for shape in shapes]
+    series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
+    scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
+    published, theirs = _published(world, hardware.name, load.demand)
+    rebuilt = recovered(recover, demands, hardware, lambda name: profile_of(world, name), k=shapes[0].k)
+    out.note(f"demands: {origin}")
+    if out.as_json:
+        value: dict[str, Any] = {
             "demands": origin,
-            "prediction": as_value(made),
-            "steps": [asdict(step) for step in made.derivation],
-            "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
+            "predictions": [as_value(prediction) for prediction in made],
+            "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
+            "published": [compared(comparison) for comparison in published],
+            "published_demands": theirs,
         }
-        out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
+        if rebuilt:
+            value["recovery"] = rebuilt.as_value()
+        out.json({**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value)
+        return
+    for prediction, points, law in zip(made, series, scalings, strict=True):
+        _show(out, prediction)
+        out.note(law.words(prediction.shape.clients))
+        if points:
+            _show_sweep(out, points, sweep)
+    if rebuilt:
+        out.result("\n".join(["", *rebuilt.lines()]), None)
+    if published:
+        print("\nbeside what was published of this cluster, under the load that it was published for:")
+        out.result(comparison_table(published), None)
+        out.note(f"demands: {theirs}")
+
+
+@framed
+def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions) -> None:
+    """Show every step of a prediction with its numbers and the source of each formula and figure."""
+    from cephlab.tuning.demandsets import find_demands
+    from cephlab.tuning.model import predict as work_out
+
+    demands, origin = find_demands(world.home.demands, load.demand)
+    hardware = profile_of(world, profile)
+    made = work_out(demands, hardware, load.shape("randwrite"))
+    sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
+    lines = [
+        f"{made.profile}: {made.shape}",
+        f"demands: {origin}",
+        "",
+        *made.derivation.lines(),
+        *(f"not known: {line}" for line in made.unknown),
+        "",
+        "figures of the profile",
+    ]
+    value = {
+        "demands": origin,
+        "prediction": as_value(made),
+        "steps": [asdict(step) for step in made.derivation],
+        "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
+    }
+    out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
 
 
 def profile_of(world: World, name: str) -> Any:

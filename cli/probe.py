@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 import typer
 
-from cephlab.cli.groups import grouped
+from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import parse_bytes
-from cephlab.cli.output import JsonOption, reporting
+from cephlab.cli.output import Output
 from cephlab.cli.signals import interruptible
-from cephlab.cli.world import World, world_of
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
 
@@ -44,36 +44,34 @@ class DiskOptions:
         return parse_bytes("--size", self.size)
 
 
-@grouped
+@framed
 def probe(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     disk: DiskOptions,
     *,
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.profile import DiskKind
-        from cephlab.tuning.profilefile import THIS_MACHINE
-        from cephlab.tuning.profiletext import to_toml
+    from cephlab.tuning.profile import DiskKind
+    from cephlab.tuning.profilefile import THIS_MACHINE
+    from cephlab.tuning.profiletext import to_toml
 
-        if disk.kind not in [kind.value for kind in DiskKind]:
-            raise SpecError(f"--kind: {disk.kind!r} is no kind of disk", "wanted: hdd, ssd or nvme")
-        if disk.size_bytes < _LEAST_BYTES:
-            raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
-        world = world_of(ctx)
-        world.home.ensure()
-        with interruptible(out.note), out.progress() as say:
-            made = _measured(world, disk, peer, say)
-        path = world.home.profiles / f"{THIS_MACHINE}.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(to_toml(made))
-        part.replace(path)
-        figures = {place: {"value": str(figure), "source": figure.source} for place, figure in made.figures()}
-        lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
-        out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
+    if disk.kind not in [kind.value for kind in DiskKind]:
+        raise SpecError(f"--kind: {disk.kind!r} is no kind of disk", "wanted: hdd, ssd or nvme")
+    if disk.size_bytes < _LEAST_BYTES:
+        raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
+    world.home.ensure()
+    with interruptible(out.note), out.progress() as say:
+        made = _measured(world, disk, peer, say)
+    path = world.home.profiles / f"{THIS_MACHINE}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_text(to_toml(made))
+    part.replace(path)
+    figures = {place: {"value": str(figure), "source": figure.source} for place, figure in made.figures()}
+    lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
+    out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
 
 
 def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:

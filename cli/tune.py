@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli import tune_effect
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, reporting, table
-from cephlab.cli.world import World, world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, SpecError
 from cephlab.lab.base.progress import Progress
 
@@ -53,41 +53,35 @@ class TuningPlace:
 
 
 @app.command("ls")
-def ls(as_json: JsonOption = False) -> None:
-    """List the tunings that there are."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load, names
+@framed
+def ls(out: Output) -> None:
+    """List the tunings."""
+    from cephlab.tuning.named import load, names
 
-        tunings = [load(name) for name in names()]
-        rows = [[tuning.name, str(len(tuning.settings)), tuning.title, tuning.paper] for tuning in tunings]
-        value = [{"name": tuning.name, "title": tuning.title, "paper": tuning.paper} for tuning in tunings]
-        out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
+    tunings = [load(name) for name in names()]
+    rows = [[tuning.name, str(len(tuning.settings)), tuning.title, tuning.paper] for tuning in tunings]
+    value = [{"name": tuning.name, "title": tuning.title, "paper": tuning.paper} for tuning in tunings]
+    out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
 
 
 @app.command("show")
-def show(name: TuningArgument, as_json: JsonOption = False) -> None:
+@framed
+def show(out: Output, name: TuningArgument) -> None:
     """Show every setting of a tuning with its place in the paper."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
-        rows = [[setting.title, setting.source, setting.note] for setting in tuning.settings]
-        settings = list(map(asdict, tuning.settings))
-        value = {"name": tuning.name, "title": tuning.title, "paper": tuning.paper, "settings": settings}
-        out.result(table(("setting", "source", "note"), rows, title=tuning.paper), value)
+    tuning = load(name)
+    rows = [[setting.title, setting.source, setting.note] for setting in tuning.settings]
+    settings = list(map(asdict, tuning.settings))
+    value = {"name": tuning.name, "title": tuning.title, "paper": tuning.paper, "settings": settings}
+    out.result(table(("setting", "source", "note"), rows, title=tuning.paper), value)
 
 
 @app.command("check")
-@grouped
-def check(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note) as chosen:
+    with targets(world, place, out.note) as chosen:
         from cephlab.lab.tunables.settings import State
         from cephlab.lab.tunables.tune import check as look
         from cephlab.tuning.named import load
@@ -102,22 +96,15 @@ def check(
         value = {"tuning": tuning.name, "counts": counts, "findings": list(map(asdict, findings))}
         out.result(table(("state", "where", "setting", "found"), rows), value)
         if counts[State.DRIFT]:
-            raise typer.Exit(DRIFTED)
-        if not counts[State.SET]:
-            raise typer.Exit(NOTHING_KNOWN)
+            return DRIFTED
+        return 0 if counts[State.SET] else NOTHING_KNOWN
 
 
 @app.command("apply")
-@grouped
-def apply(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note, changing=True) as chosen:
+    with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.settings import Outcome
         from cephlab.lab.tunables.tune import apply as change
         from cephlab.tuning.named import load
@@ -129,22 +116,15 @@ def apply(
         value = {"tuning": tuning.name, "counts": counts, "changes": list(map(asdict, changes))}
         out.result(table(("outcome", "where", "setting", "why"), rows), value)
         if counts[Outcome.REFUSED]:
-            raise typer.Exit(DRIFTED)
-        if not counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS]:
-            raise typer.Exit(NOTHING_KNOWN)
+            return DRIFTED
+        return 0 if counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS] else NOTHING_KNOWN
 
 
 @app.command("revert")
-@grouped
-def revert(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
     """Put back, byte for byte, what `tune apply` found."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note, changing=True) as chosen:
+    with targets(world, place, out.note, changing=True) as chosen:
         from pathlib import PurePath
 
         from cephlab.lab.tunables.tune import revert as restore

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
+from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_bytes, parse_op, raised, rated
-from cephlab.cli.output import JsonOption, Output, reporting, table
-from cephlab.cli.world import World, world_of
+from cephlab.cli.output import Output, table
+from cephlab.cli.world import World
 
 if TYPE_CHECKING:
     from cephlab.lab.tunables.effect import Effect, Row
@@ -53,24 +53,23 @@ class EffectOptions:
         )
 
 
-@grouped
+@framed
 def measure(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     name: Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")],
     options: EffectOptions,
     *,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
-        done = _do(world_of(ctx), out, options.request(), tuning, output)
-        out.result(page(done), value_of(done))
+    tuning = load(name)
+    done = _do(world, out, options.request(), tuning, output)
+    out.result(page(done), value_of(done))
 
 
 @dataclass(frozen=True)

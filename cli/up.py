@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli import microceph
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, warnings
 from cephlab.cli.signals import interruptible
-from cephlab.cli.world import World, world_of
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.progress import Progress
 
@@ -35,23 +35,15 @@ class RunOptions:
     keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
 
 
-@grouped
-def up(
-    ctx: typer.Context,
-    cluster: ClusterOptions,
-    run: RunOptions,
-    snaps: microceph.MicrocephOptions,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snaps: microceph.MicrocephOptions) -> None:
     """Raise a cluster and leave it running; prints its name."""
-    with reporting(as_json) as out:
-        snaps.refuse_misplaced(cluster)
-        if snaps.deploy == microceph.MICROCEPH:
-            made = microceph.raise_microceph(world_of(ctx), out, snaps, cluster, run.name)
-        else:
-            made = Raising(world_of(ctx), out, run).do(cluster)
-        out.result(str(made["name"]), made)
+    snaps.refuse_misplaced(cluster)
+    if snaps.deploy == microceph.MICROCEPH:
+        made = microceph.raise_microceph(world, out, snaps, cluster, run.name)
+    else:
+        made = Raising(world, out, run).do(cluster)
+    out.result(str(made["name"]), made)
 
 
 @dataclass(frozen=True)
