@@ -120,7 +120,7 @@ def gate(
         expression=what.expression,
         **vars(where),
     )
-    with narrating() as narrator, interruptible(narrator.says):
+    with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         result = run_gate(request, narrator)
     if kept.sign:
         add_signature(result.archive, kept.sign)

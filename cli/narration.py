@@ -25,7 +25,7 @@ _PLAIN_COLUMNS = 200
 
 
 class Narration:
-    """Prints every verdict as it comes, and below them what is going on now."""
+    """A plugin of the gate that prints every verdict as it comes, and below them what is going on now."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -51,20 +51,20 @@ class Narration:
     def __exit__(self, *_error: object) -> None:
         self._bar.stop()
 
-    def planned(self, count: int, seed: int, replay: str, archive: str) -> None:
+    def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
         self._bar.update(self._task, total=count)
         self._line(f"{count} scenarios, seed {seed}; archive: {archive}")
         self._line(f"replay: {replay}")
 
-    def says(self, line: str) -> None:
+    def pytest_cephlab_progress(self, line: str) -> None:
         self._line(line, style="dim")
 
-    def begins(self, name: str) -> None:
+    def pytest_cephlab_begin(self, name: str) -> None:
         self._bar.update(self._task, description=escape(name))
         if not self._console.is_terminal:
             self._line(f"begin {name}")
 
-    def ends(self, record: Record) -> None:
+    def pytest_cephlab_verdict(self, record: Record) -> None:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
         counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
         self._bar.update(self._task, advance=1, counts=counts)

@@ -32,7 +32,7 @@ def track(
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.attempts import keep, page, put_into, rates, read_kept, run_of, wanted
 
-    held = read_quarantine(quarantine).entries
+    held = read_quarantine(quarantine)
     added = [run_of(read_whole(directory)) for directory in archives or ()]
     runs = keep(kept, added) if added else read_kept(kept)
     text = page(runs, held)
