@@ -1,4 +1,4 @@
-"""`cephlab gate`, `judge` and `report`: run the suites, judge an archive again, render it."""
+"""`cephlab gate`, `judge`, `report` and `summary`: run the suites, judge an archive again, show it."""
 
 from __future__ import annotations
 
@@ -257,4 +257,24 @@ def report(
         output.write_text(html)
     written = (output or directory / "report.html").absolute()
     out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
+    return warn_of_doubts(out, archive)
+
+
+@framed
+def summary(
+    out: Output,
+    directory: ArchiveArgument,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Print GitHub's annotations instead: one line for what did not pass.")
+    ] = False,
+    signers: SignersOption = None,
+) -> int:
+    """Print an archived run's verdicts as Markdown; ends with 3 where they cannot be relied on."""
+    from cephlab.lab.archive.archive import read_archive
+    from cephlab.lab.report.summary import markdown, notices
+
+    archive = read_archive(directory, signers)
+    lines = list(notices(archive))
+    text = markdown(archive)
+    out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})
     return warn_of_doubts(out, archive)

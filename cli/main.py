@@ -19,7 +19,6 @@ from cephlab.cli import (
     probe,
     remove,
     show,
-    summary,
     track,
     tune,
     up,
@@ -63,7 +62,7 @@ app.command(rich_help_panel=VERDICTS)(compare.compare)
 app.command(rich_help_panel=VERDICTS)(gate.gate)
 app.command("judge", rich_help_panel=VERDICTS)(gate.judge_again)
 app.command(rich_help_panel=VERDICTS)(gate.report)
-app.command(rich_help_panel=VERDICTS)(summary.summary)
+app.command(rich_help_panel=VERDICTS)(gate.summary)
 app.command(rich_help_panel=VERDICTS)(track.track)
 
 

@@ -14,7 +14,6 @@ from cephlab.cli.measure_request import (
     MAX_DEPTH,
     MeasureRequest,
     file_name,
-    parse_bytes,
     parse_ec,
     parse_op,
     raised,
@@ -22,7 +21,7 @@ from cephlab.cli.measure_request import (
     release_of,
 )
 from cephlab.cli.output import Output
-from cephlab.cli.request import parse_options
+from cephlab.cli.request import parse_bytes, parse_options
 from cephlab.cli.world import World
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cephlab.cli.output import Output
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
     from cephlab.lab.telemetry.plan import Load, Plan
 
-_SIZE = re.compile(r"(\d+)([kKmMgG]?)(?:i?[bB])?")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_LEAST_BYTES = 512
+_UNITS = {"g": 1 << 30, "m": 1 << 20, "k": 1 << 10}
 MAX_DEPTH = 1024
 MAX_CLIENTS = 16
 DISKS = ("auto", "memory", "file")
@@ -38,17 +37,17 @@ class MeasureRequest:
 
     operations: tuple[tuple[str, int], ...]
     depth: int
-    low_depth: int | None
     arch: str
     replicas: int
-    coding: tuple[int, int]
     release: str
     lab: str
-    image: str | None
     image_bytes: int
     within: float
     budget_s: float
-    options: dict[str, str]
+    low_depth: int | None = 0
+    coding: tuple[int, int] = (0, 0)
+    image: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
     disks: str = "auto"
     clients: int = 1
 
@@ -167,9 +166,9 @@ def release_of(release: str | None, image: str | None) -> str:
 
 
 def _short(size_bytes: int) -> str:
-    for unit in "gmk":
-        if size_bytes % _UNITS[unit] == 0:
-            return f"{size_bytes // _UNITS[unit]}{unit}"
+    for unit, unit_bytes in _UNITS.items():
+        if size_bytes % unit_bytes == 0:
+            return f"{size_bytes // unit_bytes}{unit}"
     return str(size_bytes)
 
 
@@ -185,14 +184,6 @@ def parse_op(text: str, size: str) -> tuple[str, int]:
     """(name, bytes) from `randread` or `randread:16k`; size: that of operations that name none."""
     name, _, own = text.partition(":")
     return name, parse_bytes("--op" if own else "--bs", own or size)
-
-
-def parse_bytes(option: str, text: str) -> int:
-    """Bytes from `4k`, `4M` or a plain number; units are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or int(match[1]) * _UNITS[match[2].lower()] < _LEAST_BYTES:
-        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4M")
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def parse_ec(text: str) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,12 +10,13 @@ import psutil
 import typer
 
 from cephlab.cli.frame import framed
-from cephlab.cli.measure_request import parse_bytes
 from cephlab.cli.output import Output
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
+from cephlab.lab.base.runs import write_private
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.rates import Rates
@@ -66,9 +66,7 @@ def probe(
         made = _measured(world, disk, peer, say)
     path = world.home.profiles / f"{THIS_MACHINE}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.write_text(to_toml(made))
-    part.replace(path)
+    write_private(path, to_toml(made).encode(), mode=0o644)
     figures = {place: {"value": str(figure), "source": figure.source} for place, figure in made.figures()}
     lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
     out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.frame import framed
-from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_bytes, parse_op, raised, rated
+from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_op, raised, rated
 from cephlab.cli.output import Output, table
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 
 if TYPE_CHECKING:
@@ -38,17 +39,13 @@ class EffectOptions:
         return MeasureRequest(
             operations=(parse_op(self.op, self.bs),),
             depth=self.depth,
-            low_depth=0,
             arch=self.arch,
             replicas=self.replicas,
-            coding=(0, 0),
             release=self.release,
             lab=self.lab,
-            image=None,
             image_bytes=parse_bytes("--size", self.size),
             within=self.within / 100,
             budget_s=self.budget,
-            options={},
             disks="file",
         )
 
