@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,14 +12,15 @@ import typer
 
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
-from cephlab.cli.recover import recovered
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cephlab.lab.telemetry.demand import Demand
     from cephlab.tuning.model import Prediction
+    from cephlab.tuning.profile import Profile
     from cephlab.tuning.validate import Comparison
     from cephlab.tuning.workload import Shape
 
@@ -87,7 +90,7 @@ def predict(
     series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
     scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
     published, theirs = _published(world, hardware.name, load.demand)
-    rebuilt = recovered(recover, demands, hardware, lambda name: profile_of(world, name), k=shapes[0].k)
+    rebuilt = recovered(world, recover, demands, hardware, k=shapes[0].k) if recover else None
     out.note(f"demands: {origin}")
     if out.as_json:
         value: dict[str, Any] = {
@@ -98,7 +101,7 @@ def predict(
             "published_demands": theirs,
         }
         if rebuilt:
-            value["recovery"] = rebuilt.as_value()
+            value["recovery"] = rebuilt.value
         out.json({**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value)
         return
     for prediction, points, law in zip(made, series, scalings, strict=True):
@@ -107,7 +110,7 @@ def predict(
         if points:
             _show_sweep(out, points, sweep)
     if rebuilt:
-        out.result("\n".join(["", *rebuilt.lines()]), None)
+        out.result("\n".join(["", *rebuilt.lines]), None)
     if published:
         print("\nbeside what was published of this cluster, under the load that it was published for:")
         out.result(comparison_table(published), None)
@@ -142,6 +145,36 @@ def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions
     out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
 
 
+@dataclass(frozen=True)
+class Recovered:
+    """The time to recover a lost node: for people, and as JSON values in seconds."""
+
+    lines: list[str]
+    value: dict[str, Any]
+
+
+def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
+    """For a node that held `size` ("4500 GB"); SpecError where that is no size. k: of an erasure code, 0 for copies."""
+    from cephlab.tuning.limits import recovery_limit, supported_factor
+    from cephlab.tuning.recovery import recovery_time
+    from cephlab.tuning.references import FigureKind
+    from cephlab.tuning.units import Measure, parse
+
+    try:
+        data_bytes = parse(size, Measure.BYTES)
+    except ValueError as error:
+        raise SpecError(f"--recover: {size!r} is not a number of bytes", f"wanted: {error}") from None
+    time = recovery_time(profile, data_bytes, k=k)
+    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), partial(profile_of, world)))
+    steps = limit.derivation.lines()
+    heading = (
+        f"{profile.name}: a lost node is copied again in {time.seconds:,.0f} s, limit: {time.limit}; "
+        f"on the hardware at most {limit.high:,.0f} s"
+    )
+    value = {"profile": profile.name, "seconds": time.seconds, "limited_by": time.limit, "at_most_s": limit.high}
+    return Recovered([heading, *(f"  {step}" for step in steps)], {**value, "derivation": steps})
+
+
 def profile_of(world: World, name: str) -> Any:
     """A profile by name or path."""
     from cephlab.tuning.profilefile import find_profile
@@ -157,7 +190,7 @@ def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Co
 
     demands, origin = find_every_demand(world.home.demands, chosen)
     own = [reference for reference in load_references() if reference.profile == profile]
-    validation = validate(demands, own, lambda name: profile_of(world, name))
+    validation = validate(demands, own, partial(profile_of, world))
     return [comparison for comparison in validation.comparisons if comparison.ratio is not None], origin
 
 

@@ -137,9 +137,7 @@ def parse_bytes(option: str, text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
     if size < _LEAST_BYTES:
-        raise SpecError(
-            f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4GiB"
-        )
+        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4G")
     return size
 
 
