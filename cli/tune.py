@@ -19,7 +19,6 @@ from cephlab.lab.base.errors import CleanupFailed, SpecError
 from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
-    from cephlab.lab.tunables.settings import Finding
     from cephlab.lab.tunables.tune import Target
 
 app = typer.Typer(help="Check, apply and revert the tunings of the papers.", no_args_is_help=True)
@@ -88,10 +87,11 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 
         tuning = load(name)
         findings = [finding for target in chosen for finding in look(target, tuning.settings)]
-        rows = [
-            [finding.state.value, finding.where, short(finding.setting.title), " ".join(finding_words(finding))]
-            for finding in findings
-        ]
+        rows = []
+        for finding in findings:
+            why = f"({finding.why})" if finding.why else ""
+            found = f"{short(finding.got)} {why}".strip()
+            rows.append([finding.state.value, finding.where, short(finding.setting.title), found])
         counts = Counter(finding.state.value for finding in findings)
         value = {"tuning": tuning.name, "counts": counts, "findings": list(map(asdict, findings))}
         out.result(table(("state", "where", "setting", "found"), rows), value)
@@ -150,7 +150,10 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
 
     changing: whether settings will be changed there.
     """
+    from cephlab.lab.cluster.attach.permit import read_permit
+    from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places
+    from cephlab.lab.tunables.inventory import of_inventory
 
     if place.cluster is None and not place.this_machine and place.inventory is None:
         got = "got neither CLUSTER nor --this-machine nor --inventory"
@@ -160,7 +163,10 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
     with ExitStack() as undo:
         chosen: list[Target] = [places.this_machine(world.home)] if place.this_machine else []
         if place.inventory is not None:
-            chosen += undo.enter_context(_machines(world, place.inventory, place.may_break, say, changing=changing))
+            inventory = load_inventory(place.inventory)
+            permit = read_permit(place.may_break, inventory)
+            world.home.ensure()
+            chosen += undo.enter_context(of_inventory(inventory, permit, world.home, changing=changing, say=say))
         if place.cluster is not None:
             opened = world.cluster(place.cluster)
             undo.callback(opened.close_clients)
@@ -168,29 +174,6 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
         yield chosen
 
 
-@contextmanager
-def _machines(
-    world: World, path: Path, may_break: str | None, say: Progress, *, changing: bool
-) -> Iterator[Sequence[Target]]:
-    from cephlab.lab.cluster.attach.permit import read_permit
-    from cephlab.lab.spec.inventory import load_inventory
-    from cephlab.lab.tunables.inventory import of_inventory
-
-    inventory = load_inventory(path)
-    permit = read_permit(may_break, inventory)
-    world.home.ensure()
-    with of_inventory(inventory, permit, world.home, changing=changing, say=say) as machines:
-        yield machines
-
-
 def short(text: str) -> str:
     """As much of it as a table's cell takes; `tune show` and --json have all of it."""
     return text if len(text) <= _CELL else text[: _CELL - 3] + "..."
-
-
-def finding_words(finding: Finding) -> Iterator[str]:
-    """What was found and why, without what is empty."""
-    if finding.got:
-        yield short(finding.got)
-    if finding.why:
-        yield f"({finding.why})"

@@ -128,11 +128,11 @@ def page(done: Measured) -> Any:
         [change.outcome.value, change.setting.title[:_CELL], change.why[:_CELL]] for change in done.effect.changes
     ]
     columns = ("role", "resource", "before", done.tuning, "after", "change", "")
-    costs = [_cells(row) for row in rows(done.effect) if _spent(row)]
+    spent = [row for row in rows(done.effect) if any(interval.mean for interval in (*row.untuned, row.tuned))]
     return Group(
         table(("outcome", "setting", "why"), changes, title=f"{done.tuning} on this cluster"),
         "",
-        table(columns, costs, title=title(done.effect.tuned.demand)),
+        table(columns, [_cells(row) for row in spent], title=title(done.effect.tuned.demand)),
         "",
         "differs: the interval with the tuning lies outside of both without it, on one side.",
         *(str(path) for path in done.files),
@@ -140,10 +140,6 @@ def page(done: Measured) -> Any:
 
 
 _CELL = 80
-
-
-def _spent(row: Row) -> bool:
-    return any(interval.mean for interval in (*row.untuned, row.tuned))
 
 
 def _cells(row: Row) -> list[str]:

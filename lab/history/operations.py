@@ -74,7 +74,7 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
         "clock_error_s": batch[0].clock_error_s,
         "first_us": began[0],
         "after_us": [begin - before for before, begin in zip([began[0], *began], began, strict=False)],
-        "took_us": [_took_us(operation) for operation in batch],
+        "took_us": [None if op.ended_s is None else round((op.ended_s - op.began_s) * 1e6) for op in batch],
         "acts": "".join(operation.act for operation in batch),
         "outcomes": "".join(operation.outcome for operation in batch),
         "workers": [operation.worker for operation in batch],
@@ -82,10 +82,6 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
         "versions": [operation.version for operation in batch],
         "notes": {str(index): operation.note for index, operation in enumerate(batch) if operation.note},
     }
-
-
-def _took_us(operation: Operation) -> int | None:
-    return None if operation.ended_s is None else round((operation.ended_s - operation.began_s) * 1e6)
 
 
 def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:

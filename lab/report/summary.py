@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.report.page import DOUBTED, seconds_text
 
 _WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
@@ -44,7 +44,7 @@ def notices(archive: Archive) -> Iterator[str]:
         if level is not None and record.quarantined is not None:
             level = "notice"
         if level is not None:
-            yield f"::{level} title={_property(record.scenario)}::{_message(record)}"
+            yield f"::{level} title={_property(record.scenario)}::{_data(f'{record.ending.word}: {record.reason}')}"
 
 
 def _doubts(archive: Archive) -> list[str]:
@@ -65,10 +65,6 @@ def _cell(text: str) -> str:
     """Text that cannot end its cell or become markup."""
     first = " ".join(text.split())[:_MAX_REASON]
     return first.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-
-
-def _message(record: Record) -> str:
-    return _data(f"{record.ending.word}: {record.reason}")
 
 
 def _data(text: str) -> str:
