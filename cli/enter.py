@@ -12,7 +12,9 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.remove import NameArgument
 from cephlab.cli.world import World
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.process import run_attached
 
 if TYPE_CHECKING:
     from cephlab.lab.ceph.daemon import Daemon
@@ -83,8 +85,6 @@ def conf_env(host: Host) -> dict[str, str]:
 
 def attach(host: Host, argv: list[str], env: dict[str, str]) -> int:
     """Run a command of a host on this process's own streams; returns its exit code."""
-    from cephlab.lab.base.process import run_attached
-
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     sys.stdout.flush()
     return run_attached(host.interactive(argv, env=env, terminal=terminal))
@@ -114,8 +114,6 @@ def logs(
 
 def follow_logs(daemons: Iterable[Daemon], *, heads: bool) -> None:
     """Print what is appended to the logs until somebody interrupts, which is the way to end it."""
-    from cephlab.lab.base.clock import SYSTEM
-
     seen = {daemon.name: len(_content(daemon)) for daemon in daemons}
     try:
         while True:

@@ -11,8 +11,10 @@ import typer
 
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
+from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.spec.arch import parse_arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,9 +62,7 @@ def build(
     packages: PackageOptions,
 ) -> None:
     """Build an image, unless the cache has it."""
-    from cephlab.cli.signals import interruptible
     from cephlab.lab.images.lock import Lock, read_lock, write_lock
-    from cephlab.lab.spec.arch import parse_arch
 
     store = world.images_of(packages.snapshot)
     wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of(release)
@@ -95,9 +95,7 @@ def kernel(
     ] = None,
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
-    from cephlab.cli.signals import interruptible
     from cephlab.lab.images.kernels import KernelStore
-    from cephlab.lab.spec.arch import parse_arch
 
     store = KernelStore(world.home)
     wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli import side_by_side as beside
+from cephlab.cli.compare import conclude
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     MAX_CLIENTS,
@@ -20,7 +22,7 @@ from cephlab.cli.measure_request import (
     rated,
     release_of,
 )
-from cephlab.cli.output import Output
+from cephlab.cli.output import Output, table
 from cephlab.cli.request import parse_bytes, parse_options
 from cephlab.cli.world import World
 
@@ -138,9 +140,6 @@ def _request(load: MeasuredLoad, cluster: MeasuredCluster) -> MeasureRequest:
 
 def _side_by_side(world: World, out: Output, request: MeasureRequest, what: str, changed: dict[str, str]) -> int:
     """Returns 1 on a regression, 6 when it cannot tell, as `cephlab compare` does."""
-    from cephlab.cli import side_by_side as beside
-    from cephlab.cli.compare import conclude
-
     result = beside.measure_beside(world, out, request, what or beside.SAME, changed)
     for line in (*map(str, result.files), *(before.stopped for before, _ in result.pairs)):
         out.note(line)
@@ -181,7 +180,6 @@ def page(path: Path, measured: tuple[Measurement, ...]) -> Any:
 
 def costs_table(measurement: Measurement) -> Any:
     """A row for each role and resource of a demand."""
-    from cephlab.cli.output import table
     from cephlab.lab.telemetry.describe import rows, title
 
     heads = ("role", "resource", "per operation", "95 % interval")

@@ -14,6 +14,9 @@ from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.progress import Progress
+from cephlab.lab.spec.arch import parse_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
+from cephlab.lab.spec.layout import CephSetup
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -86,7 +89,6 @@ class MeasureRequest:
 
     def spec(self, *, in_memory: bool = False) -> ClusterSpec:
         """The cluster: an OSD for each copy or shard."""
-        from cephlab.lab.spec.layout import CephSetup
         from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
         from cephlab.lab.telemetry.plan import SEQ
 
@@ -119,8 +121,6 @@ class MeasureRequest:
 
     @property
     def osd_arch(self) -> Arch:
-        from cephlab.lab.spec.arch import parse_arch
-
         return parse_arch(self.arch)
 
 
@@ -159,8 +159,6 @@ def file_name(request: MeasureRequest, demand: Demand) -> str:
 
 def release_of(release: str | None, image: str | None) -> str:
     """The release to ask for; SpecError where both are given, because a pulled image itself says which it is."""
-    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
-
     refuse_both(release, image)
     return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError, interruption
 from cephlab.lab.base.home import default_home
 
@@ -69,8 +70,6 @@ class Output:
         Safe to call from several threads.
         """
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        from cephlab.lab.base.clock import SYSTEM
 
         now = clock or SYSTEM.monotonic
         began = now()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.units import Measure, parse
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -158,7 +159,6 @@ def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profi
     from cephlab.tuning.limits import recovery_limit, supported_factor
     from cephlab.tuning.recovery import recovery_time
     from cephlab.tuning.references import FigureKind
-    from cephlab.tuning.units import Measure, parse
 
     try:
         data_bytes = parse(size, Measure.BYTES)
@@ -226,8 +226,6 @@ def compared(comparison: Comparison) -> dict[str, Any]:
 
 def _sweep(shape: Shape, what: str) -> list[Shape]:
     """The shape with 1, 2, 4 ... up to its own depth or clients; SpecError on another word."""
-    from dataclasses import replace
-
     if not what:
         return []
     if what not in ("depth", "clients"):

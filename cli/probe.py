@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,10 +17,12 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import write_private
+from cephlab.lab.spec.arch import host_arch
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.units import Measure
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.rates import Rates
-    from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 _LEAST_BYTES = 64 << 20
 _NETWORK_S = 3.0
@@ -53,7 +55,6 @@ def probe(
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
-    from cephlab.tuning.profile import DiskKind
     from cephlab.tuning.profilefile import THIS_MACHINE
     from cephlab.tuning.profiletext import to_toml
 
@@ -75,7 +76,6 @@ def probe(
 def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
     """Refuse what cannot be done; then measure one thing after the other."""
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.profile import Profile, Threads
     from cephlab.tuning.profilefile import THIS_MACHINE
 
     program = measure.require_programs()
@@ -83,8 +83,6 @@ def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Prof
         network = _network(peer, say)
         machine = _machine(program, network.bandwidth, _rates(world, say), say)
         disks = _disks(path, disk, say)
-    from dataclasses import replace
-
     return Profile(
         name=THIS_MACHINE,
         title=f"This machine, measured by cephlab probe: {_cpu_model()}",
@@ -109,20 +107,19 @@ class _NetworkFigures:
 
 def _network(peer: str, say: Progress) -> _NetworkFigures:
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.units import Measure
 
     say(f"network to {peer or 'itself'}")
     if peer:
         line = measure.line_to(peer, _NETWORK_S)
         return _NetworkFigures(
-            _figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
-            _figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
+            Figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
+            Figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
             line.mtu_bytes,
         )
     rate = measure.loopback_bytes_s(_NETWORK_S)
     return _NetworkFigures(
-        _figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
-        _figure(
+        Figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
+        Figure(
             measure.loopback_rtt_s(), Measure.TIME, "measured: one byte and its answer, TCP on the loopback, median"
         ),
         _LOOPBACK_MTU,
@@ -132,7 +129,6 @@ def _network(peer: str, say: Progress) -> _NetworkFigures:
 def _rates(world: World, say: Progress) -> Rates | None:
     """Rates of the newest image for this machine's architecture. Others are emulated, so theirs are only shown."""
     from cephlab.lab.cluster.rates import rates
-    from cephlab.lab.spec.arch import host_arch
 
     own = None
     for arch, image in {image.arch: image for image in world.images.list()}.items():
@@ -149,9 +145,6 @@ def _rates(world: World, say: Progress) -> Rates | None:
 
 def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
     from cephlab.lab.base import probe as measure
-    from cephlab.lab.spec.arch import host_arch
-    from cephlab.tuning.profile import MachineClass
-    from cephlab.tuning.units import Measure
 
     threads = psutil.cpu_count() or 1
     cores = psutil.cpu_count(logical=False) or threads
@@ -167,22 +160,20 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) 
         arch=host_arch(),
         cores=cores,
         threads_per_core=max(1, threads // cores),
-        core_speed=_figure(
+        core_speed=Figure(
             points,
             Measure.SPEED,
             f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
         ),
-        memory=_figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
+        memory=Figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
         bandwidth=bandwidth,
-        crc32c=_figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
-        ec_encode=_figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
+        crc32c=Figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
+        ec_encode=Figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
     )
 
 
 def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.profile import DiskKind, DiskRole, Disks
-    from cephlab.tuning.units import Measure
 
     speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
     how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
@@ -191,22 +182,15 @@ def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
         kind=DiskKind(wanted.kind),
         role=DiskRole.DATA,
         count=1,
-        size=_figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
+        size=Figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
         osds_per_disk=_OSDS,
-        read_iops=_figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
-        write_iops=_figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
-        seq_read=_figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
-        seq_write=_figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
-        sync_latency=_figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
-        read_latency=_figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
+        read_iops=Figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
+        write_iops=Figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
+        seq_read=Figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
+        seq_write=Figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
+        sync_latency=Figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
+        read_latency=Figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
     )
-
-
-def _figure(value: float, kind: str, source: str) -> Figure:
-    from cephlab.tuning.profile import Figure
-    from cephlab.tuning.units import Measure
-
-    return Figure(value, Measure(kind), source)
 
 
 def _cpu_model() -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, pairs, table
 from cephlab.cli.remove import NameArgument
+from cephlab.cli.request import nodes_text
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import DaemonDied, LabError
 
@@ -39,8 +40,6 @@ def row_of(world: World, run: Run) -> dict[str, Any]:
     row = {"name": run.id, "provider": owner.get("provider", ""), "release": "", "nodes": "", "age_s": age, "why": ""}
     if not run.kept:
         return {**row, "state": "abandoned" if run.abandoned() else "in use"}
-    from cephlab.cli.request import nodes_text
-
     try:
         cluster = world.cluster(run.id)
         known = {**row, "release": cluster.spec.release, "nodes": nodes_text(cluster.spec)}

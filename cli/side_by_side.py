@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephlab.cli.measure_request import file_name
 from cephlab.cli.output import Output
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
@@ -125,8 +126,6 @@ def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
 
 def _files(world: World, request: MeasureRequest, old: Measurement, new: Measurement) -> tuple[Path, Path]:
     """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
-    from cephlab.cli.measure_request import file_name
-
     folder = world.home.demands / "beside"
     name = file_name(request, new.demand).removesuffix(".json")
     before, after = old.demand.image, new.demand.image

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -125,8 +125,6 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
     """Put back, byte for byte, what `tune apply` found."""
     with targets(world, place, out.note, changing=True) as chosen:
-        from pathlib import PurePath
-
         from cephlab.lab.tunables.tune import revert as restore
 
         # The tuning's file is not read: the record says what was changed, and the file may be gone.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -153,8 +153,6 @@ def _cells(row: Row) -> list[str]:
 
 def value_of(done: Measured) -> dict[str, Any]:
     """The same as JSON; intervals per operation in the resource's own unit."""
-    from dataclasses import asdict
-
     from cephlab.lab.tunables.effect import rows
 
     return {

@@ -13,7 +13,8 @@ from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, warnings
 from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import NotReached
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import NotInstalled, NotReached
 from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
 
 def raise_cluster(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> dict[str, Any]:
     """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
-    from cephlab.lab.base.clock import SYSTEM
-
     began = SYSTEM.monotonic()
     provider, spec = _plan(world, out, request, options.lab)
     with interruptible(out.note), out.progress() as say:
@@ -58,7 +57,6 @@ def raise_cluster(world: World, out: Output, request: ClusterOptions, options: R
 
 
 def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple[Provider, ClusterSpec]:
-    from cephlab.lab.base.errors import NotInstalled
     from cephlab.lab.cluster.preflight import require_installed
     from cephlab.lab.cluster.raising import refuse_unfit
     from cephlab.lab.providers.select import choose, foreign_runs
