@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cephlab.lab.providers.host import Host
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""Everything after the fixed arguments goes on untouched, options too."""
+"""Everything after the fixed arguments is passed on untouched, options too."""
 
 _FOLLOW_S = 0.3
 _LINES = 40
@@ -113,7 +113,7 @@ def logs(
 
 
 def follow_logs(daemons: Iterable[Daemon], *, heads: bool) -> None:
-    """Print what is appended to the logs until somebody interrupts, which is the way to end it."""
+    """Print what is appended to the logs, until somebody interrupts."""
     seen = {daemon.name: len(_content(daemon)) for daemon in daemons}
     try:
         while True:

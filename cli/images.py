@@ -25,6 +25,8 @@ app = typer.Typer(help="Build, list and remove images of Ceph releases.", no_arg
 
 _SHORT = 12
 
+ArchOption = Annotated[list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that it is for.")]
+
 
 @dataclass(frozen=True)
 class PackageOptions:
@@ -52,9 +54,7 @@ def build(
     out: Output,
     world: World,
     release: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.")],
-    arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the release is for.")
-    ] = None,
+    arch: ArchOption = None,
     roles: Annotated[
         list[str] | None, typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.")
     ] = None,
@@ -90,9 +90,7 @@ def kernel(
     out: Output,
     world: World,
     name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.")],
-    arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the kernel is for.")
-    ] = None,
+    arch: ArchOption = None,
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
     from cephlab.lab.images.kernels import KernelStore

@@ -94,6 +94,6 @@ def run(arguments: list[str]) -> int:
     try:
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:
-        wrong = SpecError(error.format_message(), "", f"`{NAME} --help` shows what there is")
+        wrong = SpecError(error.format_message(), "", f"`{NAME} --help` lists the commands")
         Output(as_json=True).error(wrong)
         return wrong.exit_code

@@ -1,4 +1,4 @@
-"""What `cephlab measure` and `cephlab tune effect` were asked to measure, parsed."""
+"""What `cephlab measure` and `cephlab tune measure` were asked to measure, parsed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MeasureRequest:
     clients: int = 1
 
     def plans(self) -> list[Plan]:
-        """One for each operation; SpecError on what is no operation."""
+        """One for each operation; SpecError for an unknown one."""
         from cephlab.lab.telemetry.place import client_name
         from cephlab.lab.telemetry.plan import Plan
         from cephlab.lab.telemetry.statistics import Stop
@@ -126,7 +126,7 @@ class MeasureRequest:
 
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
-    """A healthy cluster for a request, its provider, and what tells progress. ^C removes everything."""
+    """A healthy cluster for a request, its provider, and where to tell progress. ^C removes everything."""
     from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
     from cephlab.lab.telemetry.place import HEALTHY_S
 

@@ -41,18 +41,11 @@ class Narration:
             TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
         )
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("collecting scenarios", total=None, counts="")
-
-    def __enter__(self) -> Narration:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self.bar.add_task("collecting scenarios", total=None, counts="")
 
     def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
-        self._bar.update(self._task, total=count)
+        self.bar.update(self._task, total=count)
         self._line(f"{count} scenarios, seed {seed}; archive: {archive}")
         self._line(f"replay: {replay}")
 
@@ -60,14 +53,14 @@ class Narration:
         self._line(line, style="dim")
 
     def pytest_cephlab_begin(self, name: str) -> None:
-        self._bar.update(self._task, description=escape(name))
+        self.bar.update(self._task, description=escape(name))
         if not self._console.is_terminal:
             self._line(f"begin {name}")
 
     def pytest_cephlab_verdict(self, record: Record) -> None:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
         counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
-        self._bar.update(self._task, advance=1, counts=counts)
+        self.bar.update(self._task, advance=1, counts=counts)
         cause = "" if record.ending is Ending.PASS else f": {record.reason}"
         word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
         self._markup(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
@@ -83,11 +76,9 @@ class Narration:
 
 @contextmanager
 def narrating() -> Iterator[Narration]:
-    """Narrate on standard error.
-
-    The stream is taken now, because pytest puts its own in place of sys.stderr while a test runs.
-    """
-    stream = sys.stderr
+    """Narrate on standard error."""
+    stream = sys.stderr  # taken now: pytest puts its own in its place while a test runs
     console = Console(file=stream, width=None if stream.isatty() else _PLAIN_COLUMNS)
-    with Narration(console) as narration:
+    narration = Narration(console)
+    with narration.bar:
         yield narration

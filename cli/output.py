@@ -65,10 +65,7 @@ class Output:
 
     @contextmanager
     def progress(self, clock: Callable[[], float] | None = None) -> Iterator[Callable[[str], None]]:
-        """Gives `say(line)`: lines with the seconds since the block began, and on a terminal a spinner below them.
-
-        Safe to call from several threads.
-        """
+        """A function for lines of progress, which several threads may call. A terminal gets a spinner below them."""
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         now = clock or SYSTEM.monotonic

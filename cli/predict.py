@@ -35,7 +35,7 @@ DemandOption = Annotated[
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """The load that is predicted for, and what it costs. op: empty for whatever the command takes by itself."""
+    """The load that is predicted for, and what it costs. op: empty for the command's default."""
 
     op: Annotated[str, typer.Option(help="randread, randwrite, read, write, seq, get or put.")] = ""
     bs: Annotated[str, typer.Option(help="Bytes of one operation: 4k, 64k, 4M.")] = "4k"
@@ -183,7 +183,7 @@ def profile_of(world: World, name: str) -> Any:
 
 
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
-    """The published figures of a profile's cluster that the model can speak to, and where their demands are from."""
+    """The published figures of a profile's cluster that the model can predict, and the source of its demands."""
     from cephlab.tuning.demandsets import find_every_demand
     from cephlab.tuning.references import load_references
     from cephlab.tuning.validate import validate

@@ -59,7 +59,7 @@ def probe(
     from cephlab.tuning.profiletext import to_toml
 
     if disk.kind not in [kind.value for kind in DiskKind]:
-        raise SpecError(f"--kind: {disk.kind!r} is no kind of disk", "wanted: hdd, ssd or nvme")
+        raise SpecError(f"--kind: {disk.kind!r} is not a kind of disk", "wanted: hdd, ssd or nvme")
     if disk.size_bytes < _LEAST_BYTES:
         raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
     world.home.ensure()
@@ -74,7 +74,7 @@ def probe(
 
 
 def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
-    """Refuse what cannot be done; then measure one thing after the other."""
+    """Refuse what cannot be measured here, then measure one thing after another."""
     from cephlab.lab.base import probe as measure
     from cephlab.tuning.profilefile import THIS_MACHINE
 

@@ -16,7 +16,7 @@ NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `ceph
 
 @framed
 def down(out: Output, world: World, name: NameArgument) -> None:
-    """Remove a cluster with all its data, whatever state it is in."""
+    """Remove a cluster with all its data, in any state."""
     from cephlab.lab.cluster.prune import Fate, fate_of, remove
 
     run = world.runs.get(name)
@@ -44,7 +44,7 @@ def prune(
     out.note(f"home: {world.home.path}")
     findings, errors = survey(world.home, world.providers)
     for folder in world.runs.others():
-        out.note(f"left alone, as it is no run of this user: {folder}")
+        out.note(f"left alone, because it is not a run of this user: {folder}")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
     value: dict[str, Any] = {"home": str(world.home.path)}
     if dry_run:

@@ -55,7 +55,7 @@ class ClusterOptions:
 
     @property
     def of_packages(self) -> dict[str, object]:
-        """Option -> what was given, of the options for nodes that cephlab makes itself."""
+        """Option -> its value, for the options about nodes that cephlab makes itself."""
         names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "spec")
         return {_option(name): getattr(self, name) for name in names}
 

@@ -1,4 +1,4 @@
-"""`cephlab ls` and `cephlab status`: which clusters there are, and how one of them is."""
+"""`cephlab ls` and `cephlab status`: the clusters of this home, and the state of one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def age_text(seconds: int | None) -> str:
 
 @framed
 def status(out: Output, world: World, name: NameArgument) -> int:
-    """Show how a cluster is; ends with 0 only when it is HEALTH_OK and every daemon lives."""
+    """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive."""
     cluster = world.cluster(name)
     try:
         return report(out, cluster)

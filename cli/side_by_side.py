@@ -25,7 +25,7 @@ _LEAST_KEY = 6
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What was measured beside each other, operation by operation, and where it was written."""
+    """What was measured side by side, by operation, and the files it was written to."""
 
     files: tuple[Path, Path]
     pairs: tuple[tuple[Measurement, Measurement], ...]
@@ -84,7 +84,7 @@ def measure_beside(
 
 
 def other_image(world: World, request: MeasureRequest, what: str, key: str) -> Image:
-    """The image that the new one is compared with; SpecError where there is none such in the cache.
+    """The image that the new one is compared with; SpecError where the cache has none.
 
     what: `same`, `baseline`, a release, or the beginning of a cached image's key. key: of the new image.
     """

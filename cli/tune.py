@@ -144,10 +144,7 @@ def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) 
 
 @contextmanager
 def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool = False) -> Iterator[Sequence[Target]]:
-    """The places that the options name; SpecError when they name none, NotPermitted for machines that no list names.
-
-    changing: whether settings will be changed there.
-    """
+    """The places that the options name; NotPermitted for machines that no list names. changing: to be changed."""
     from cephlab.lab.cluster.attach.permit import read_permit
     from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places

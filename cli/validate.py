@@ -60,7 +60,7 @@ def _show(out: Output, validation: Validation, references: tuple[Publication, ..
         if comparison.ratio is None:
             figure = comparison.figure
             print(f"  {comparison.reference}, {figure.name} ({figure.value:,.6g} {figure.unit}): {comparison.why}")
-    print("\nlost with the graphs of the text copies:")
+    print("\nin graphs that the text copies lack:")
     for reference in references:
         for line in reference.lost:
             print(f"  {reference.name}: {line}")

@@ -88,7 +88,7 @@ def _counts(record: Record) -> bool:
 
 
 def read_kept(path: Path) -> list[KeptRun]:
-    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is none."""
+    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is not a run."""
     if not path.exists():
         return []
     runs = []
@@ -102,7 +102,7 @@ def read_kept(path: Path) -> list[KeptRun]:
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
-    """Add those that are not there yet; all that are kept then."""
+    """Add the runs that are not kept yet; returns all that are."""
     known = {(run.name, run.commit): run for run in read_kept(path)}
     for run in runs:
         known.setdefault((run.name, run.commit), run)

@@ -28,8 +28,8 @@ class Act(StrEnum):
     FINAL = "f"
 
 
-class Outcome(StrEnum):
-    """OK: acknowledged. FAIL: refused, it surely has no effect. UNKNOWN: it may take effect, at any time, or never."""
+class Ended(StrEnum):
+    """OK: acknowledged. FAIL: refused, surely without effect. UNKNOWN: it may take effect at any time, or never."""
 
     OK = "o"
     FAIL = "f"
@@ -38,10 +38,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. Times: seconds on the history's clock; ended_s: None while nothing was heard of it.
+    """One operation. Times: seconds on the history's clock; ended_s: None while it has not ended.
 
-    version: what was written or, of a read, found. clock_error_s: how far the client's clock may be off.
-    run: counts the times that the load was started.
+    version: what was written, or found by a read. clock_error_s: how far off the client's clock may be. run: number
+    of the load's start.
     """
 
     load: str
@@ -52,7 +52,7 @@ class Operation:
     version: int
     began_s: float
     ended_s: float | None
-    outcome: Outcome
+    outcome: Ended
     note: str = ""
     clock_error_s: float = 0.0
     run: int = 1
@@ -102,7 +102,7 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
             version=version,
             began_s=now / 1e6,
             ended_s=None if took is None else (now + took) / 1e6,
-            outcome=Outcome(outcome),
+            outcome=Ended(outcome),
             note=data["notes"].get(str(index), ""),
             clock_error_s=data["clock_error_s"],
             run=data["run"],

@@ -130,7 +130,7 @@ class Cache:
 
     @contextmanager
     def scratch(self, name: str, progress: Progress = quiet) -> Iterator[Path]:
-        """An empty folder beside the images, under the lock of that name; gone afterwards in any case."""
+        """An empty folder beside the images, under the lock of that name; removed afterwards."""
         with self.locked(name, progress):
             folder = self.folder / f"{_SCRATCH}{name}"
             _sweep(folder)

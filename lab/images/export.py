@@ -74,12 +74,9 @@ def _oci(tools: Tools, image: Image, scratch: Path) -> Path:
 
 
 def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
-    """One tar with metadata.yaml and rootfs/.
-
-    `architecture` names this machine's: LXD refuses to start any other, although through binfmt it would run.
-    """
+    """One tar with metadata.yaml and rootfs/."""
     metadata = {
-        "architecture": host_arch().value,
+        "architecture": host_arch().value,  # LXD refuses to start any other, although binfmt would run it
         "creation_date": 1,  # seconds since the epoch, always the same; LXD takes 0 for none, and refuses that
         "properties": {
             "description": f"Ceph {image.release} for {image.arch}",

@@ -33,10 +33,7 @@ _SLACK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/.
-
-    page_bytes: the size of its pages.
-    """
+    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/."""
 
     name: str
     arch: Arch
@@ -91,7 +88,7 @@ class KernelStore:
         self._source = source or DebianSource.from_environment()
 
     def cached(self, name: str, arch: Arch) -> Kernel | None:
-        """The kernel where it exists already; never fetches."""
+        """The kernel from the cache, if any; never fetches."""
         recipe = self.book.find_kernel(name, arch)
         image = self._cache.resolved(self._source, recipe)
         return None if image is None else _kernel(name, image, recipe)

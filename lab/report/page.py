@@ -106,7 +106,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the page says of an archive beside a publication. note: what has to be known to read it."""
+    """An archive compared with a publication. note: what a reader has to know."""
 
     title: str
     source: str

@@ -53,7 +53,7 @@ def record_demand(recorder: Recorder, measured: Measurement) -> None:
 def record_look(
     recorder: Recorder, kind: str, stand: str, drawn: Mapping[str, Mapping[str, float]], **facts: Any
 ) -> None:
-    """Put a look at something's counters into the history.
+    """Record counters as they are now.
 
     drawn: panel -> label -> value, what the report shows of them over time; stand: what runs meanwhile.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.history.history import Event, Phase
-from cephlab.lab.history.operations import Act, Operation, Outcome, operations_of
+from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 from cephlab.lab.report.plot import TONES, Mark, Panel, Series, chart
 
 _BINS = 160
@@ -46,7 +46,7 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
 
 def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, float], ...]:
     """(seconds since origin, acknowledged operations a second), in bins of equal width."""
-    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Outcome.OK]
+    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Ended.OK]
     if not ends:
         return ()
     width = max(_LEAST_BIN_S, max(ends) / _BINS)
