@@ -41,7 +41,7 @@ def ceph(
     cluster = world.cluster(name)
     host = cluster.deployer.client_host()
     wanted = [*(["--format", "json"] if as_json else []), *(arguments or [])]
-    return attach(host, cluster.ceph_argv(host.name, *wanted), conf_env(host))
+    return attach(host, cluster.ceph_argv(host.name, *wanted))
 
 
 @framed
@@ -62,7 +62,7 @@ def shell(
     argv = command or []
     if argv[:1] == ["--"]:
         argv = argv[1:]
-    return attach(host, argv or shell_argv(cluster, host), conf_env(host))
+    return attach(host, argv or shell_argv(cluster, host))
 
 
 def shell_argv(cluster: Cluster, host: Host) -> list[str]:
@@ -76,18 +76,13 @@ def shell_argv(cluster: Cluster, host: Host) -> list[str]:
     return ["bash", "--noprofile", "--rcfile", str(start), "-i"]
 
 
-def conf_env(host: Host) -> dict[str, str]:
-    """Environment in which Ceph's programs find their cluster."""
+def attach(host: Host, argv: list[str]) -> int:
+    """Run a command of a host on this process's own streams, where Ceph's programs find their cluster."""
     from cephlab.lab.ceph.conf import conf_path
 
-    return {"CEPH_CONF": str(conf_path(host))}
-
-
-def attach(host: Host, argv: list[str], env: dict[str, str]) -> int:
-    """Run a command of a host on this process's own streams; returns its exit code."""
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     sys.stdout.flush()
-    return run_attached(host.interactive(argv, env=env, terminal=terminal))
+    return run_attached(host.interactive(argv, env={"CEPH_CONF": str(conf_path(host))}, terminal=terminal))
 
 
 @framed

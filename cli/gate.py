@@ -26,16 +26,9 @@ QUICK = "quick"
 _RERUN = "rerun"
 _ALTERED = 3
 
-SuiteOption = Annotated[
-    list[str] | None,
-    typer.Option(help="This suite; repeatable; `all` is every one.", show_default="quick: interop, full: all"),
-]
 SignersOption = Annotated[
     Path | None,
     typer.Option(help="Who may have signed it: an allowed_signers file.", metavar="FILE", exists=True, dir_okay=False),
-]
-SignOption = Annotated[
-    Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
 ]
 FailedInArgument = Annotated[
     Path | None, typer.Argument(metavar="[DIR]", help="With --rerun-failed: the archive to take; else the newest.")
@@ -48,7 +41,10 @@ class Selection:
     """What runs."""
 
     tier: Annotated[str | None, typer.Option(help="quick or full.", show_default="quick")] = None
-    suite: SuiteOption = None
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="This suite; repeatable; `all` is every one.", show_default="quick: interop, full: all"),
+    ] = None
     expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = ""
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice; a new one when left out.", min=0)] = (
         None
@@ -83,7 +79,9 @@ class Kept:
 
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure up.")] = False
     archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
-    sign: SignOption = None
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
+    ] = None
 
 
 @framed
@@ -149,12 +147,11 @@ def expectation_page(predictions: Sequence[dict[str, Any]]) -> str:
                 f"{prediction['latency_s'] * 1e3:.3g} ms, limit: {prediction['bottleneck']} "
                 f"(demands {prediction['demands']})"
             )
-            lines += _limit_lines(prediction.get("limits", ()))
         elif "seconds" in prediction:
             lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
-            lines += _limit_lines(prediction["limits"])
         else:
             lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
+        lines += _limit_lines(prediction.get("limits", ()))
     return "\n".join(["", *lines]) if lines else ""
 
 

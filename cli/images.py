@@ -11,7 +11,6 @@ import typer
 
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 from cephlab.lab.spec.arch import parse_arch
@@ -74,7 +73,7 @@ def build(
         for recipe in recipes:
             held.of(recipe)
     anew = packages.refresh or writing or packages.snapshot is not None
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         images = [
             store.get(release, target, role_sets=role_sets, refresh=anew, lock=held, progress=say) for target in wanted
         ]
@@ -99,7 +98,7 @@ def kernel(
     wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)
     for target in wanted:
         store.book.find_kernel(name, target)
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
     shown = [f"{built.name} {built.version} for {built.arch}, pages of {built.page_bytes} bytes" for built in kernels]
     keys = ("key", "name", "arch", "version", "page_bytes")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from cephlab.cli.output import Output
 from cephlab.cli.request import parse_bytes
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.progress import Progress
@@ -133,7 +132,7 @@ def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple
     choice, spec = request.choose(world)
     refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         wanted = ClusterRequest(spec, choice.provider, world.home, world.images)
         with raise_for(wanted, say, healthy_s=HEALTHY_S) as cluster:
             yield cluster, choice.provider, say

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.request import parse_disk_size
-from cephlab.cli.signals import interruptible
 from cephlab.lab.base.errors import LabError, SpecError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def raise_microceph(
     disks, gateways = disks_of(inventory, options, cluster), _ports(options.gateway or ())
     source = Source(file=options.snap) if options.snap else source_for(cluster.release or _DEFAULT_RELEASE)
     world.home.ensure()
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         run = world.runs.create(SshProvider.name, name)
         try:
             raised = raise_on_machines(inventory, run, source, disks, rgw=gateways, progress=say)

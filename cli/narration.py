@@ -46,16 +46,16 @@ class Narration:
 
     def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
         self.bar.update(self._task, total=count)
-        self._line(f"{count} scenarios, seed {seed}; archive: {archive}")
-        self._line(f"replay: {replay}")
+        self._print(escape(f"{count} scenarios, seed {seed}; archive: {archive}"))
+        self._print(escape(f"replay: {replay}"))
 
     def pytest_cephlab_progress(self, line: str) -> None:
-        self._line(line, style="dim")
+        self._print(f"[dim]{escape(line)}[/]")
 
     def pytest_cephlab_begin(self, name: str) -> None:
         self.bar.update(self._task, description=escape(name))
         if not self._console.is_terminal:
-            self._line(f"begin {name}")
+            self._print(escape(f"begin {name}"))
 
     def pytest_cephlab_verdict(self, record: Record) -> None:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
@@ -63,12 +63,9 @@ class Narration:
         self.bar.update(self._task, advance=1, counts=counts)
         cause = "" if record.ending is Ending.PASS else f": {record.reason}"
         word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
-        self._markup(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
+        self._print(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
 
-    def _line(self, text: str, style: str = "") -> None:
-        self._markup(f"[{style}]{escape(text)}[/]" if style else escape(text))
-
-    def _markup(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         with self._lock:
             stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
             self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=True)

@@ -6,15 +6,17 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.signals import interruptible
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError, interruption
 from cephlab.lab.base.home import default_home
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,21 +66,25 @@ class Output:
             printer.print(f"[cyan]hint:[/cyan] {_plain(error.hint)}", highlight=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self, clock: Callable[[], float] | None = None) -> Iterator[Callable[[str], None]]:
-        """A function for lines of progress, which several threads may call. A terminal gets a spinner below them."""
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    def progress(self) -> Iterator[Progress]:
+        """Work that may be interrupted, and a function for its progress, which several threads may call.
 
-        now = clock or SYSTEM.monotonic
-        began = now()
+        Each line has the seconds since the block began; a terminal gets a spinner below them.
+        """
+        from rich import progress
+
+        began = SYSTEM.monotonic()
         printer = console(error=True)
         lock = threading.Lock()
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=printer, transient=True, disable=not printer.is_terminal) as bar:
+        text = progress.TextColumn("{task.description}", markup=False)
+        columns = (progress.SpinnerColumn(), text, progress.TimeElapsedColumn())
+        shown = progress.Progress(*columns, console=printer, transient=True, disable=not printer.is_terminal)
+        with interruptible(self.note), shown as bar:
             task = bar.add_task("starting", total=None)
 
             def say(line: str) -> None:
                 with lock:
-                    stamp = f"[dim]{now() - began:6.1f} s[/dim]"
+                    stamp = f"[dim]{SYSTEM.monotonic() - began:6.1f} s[/dim]"
                     printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=True)
                     bar.update(task, description=line)
 

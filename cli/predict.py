@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,7 +74,6 @@ def predict(
     world: World,
     profile: ProfileOption,
     load: LoadOptions,
-    *,
     sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
     recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
 ) -> None:
@@ -86,7 +84,7 @@ def predict(
 
     shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
     demands, origin = find_demands(world.home.demands, load.demand)
-    hardware = profile_of(world, profile)
+    hardware = world.profile(profile)
     made = [work_out(demands, hardware, shape) for shape in shapes]
     series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
     scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
@@ -125,7 +123,7 @@ def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions
     from cephlab.tuning.model import predict as work_out
 
     demands, origin = find_demands(world.home.demands, load.demand)
-    hardware = profile_of(world, profile)
+    hardware = world.profile(profile)
     made = work_out(demands, hardware, load.shape("randwrite"))
     sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
     lines = [
@@ -165,7 +163,7 @@ def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profi
     except ValueError as error:
         raise SpecError(f"--recover: {size!r} is not a number of bytes", f"wanted: {error}") from None
     time = recovery_time(profile, data_bytes, k=k)
-    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), partial(profile_of, world)))
+    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
     steps = limit.derivation.lines()
     heading = (
         f"{profile.name}: a lost node is copied again in {time.seconds:,.0f} s, limit: {time.limit}; "
@@ -173,13 +171,6 @@ def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profi
     )
     value = {"profile": profile.name, "seconds": time.seconds, "limited_by": time.limit, "at_most_s": limit.high}
     return Recovered([heading, *(f"  {step}" for step in steps)], {**value, "derivation": steps})
-
-
-def profile_of(world: World, name: str) -> Any:
-    """A profile by name or path."""
-    from cephlab.tuning.profilefile import find_profile
-
-    return find_profile(name, world.home.profiles)
 
 
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
@@ -190,7 +181,7 @@ def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Co
 
     demands, origin = find_every_demand(world.home.demands, chosen)
     own = [reference for reference in load_references() if reference.profile == profile]
-    validation = validate(demands, own, partial(profile_of, world))
+    validation = validate(demands, own, world.profile)
     return [comparison for comparison in validation.comparisons if comparison.ratio is not None], origin
 
 

@@ -12,7 +12,6 @@ import typer
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.request import parse_bytes
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
@@ -51,7 +50,6 @@ def probe(
     out: Output,
     world: World,
     disk: DiskOptions,
-    *,
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
@@ -63,7 +61,7 @@ def probe(
     if disk.size_bytes < _LEAST_BYTES:
         raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
     world.home.ensure()
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         made = _measured(world, disk, peer, say)
     path = world.home.profiles / f"{THIS_MACHINE}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from cephlab.cli.measure_request import file_name
 from cephlab.cli.output import Output
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
@@ -55,7 +54,7 @@ def measure_beside(
     own = replace(spec, options={**spec.options, **changed})
     refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         new = images_for(spec, world.images, say)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)

@@ -28,7 +28,7 @@ def track(
 
     Ends with 1 when a scenario is above the limit of 1 % and not in quarantine.
     """
-    from cephlab.fixtures.quarantine import read_quarantine
+    from cephlab.fixtures.selection import read_quarantine
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.attempts import keep, page, put_into, rates, read_kept, run_of, wanted
 

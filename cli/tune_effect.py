@@ -56,7 +56,6 @@ def measure(
     world: World,
     name: Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")],
     options: EffectOptions,
-    *,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,

@@ -11,7 +11,6 @@ from cephlab.cli import microceph
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, warnings
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import NotInstalled, NotReached
@@ -51,7 +50,7 @@ def raise_cluster(world: World, out: Output, request: ClusterOptions, options: R
     """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
     began = SYSTEM.monotonic()
     provider, spec = _plan(world, out, request, options.lab)
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         cluster = _raise(world, provider, spec, options, say)
     return describe(cluster, seconds=SYSTEM.monotonic() - began)
 

@@ -34,13 +34,12 @@ def validate_model(
     Exit code 1 when that is further than the target, 6 when nothing could be predicted.
     """
     from cephlab.tuning.demandsets import find_every_demand
-    from cephlab.tuning.profilefile import find_profile
     from cephlab.tuning.references import load_reference, load_references
     from cephlab.tuning.validate import RATES, validate
 
     demands, origin = find_every_demand(world.home.demands, demand)
     references = tuple(map(load_reference, reference)) if reference else load_references()
-    validation = validate(demands, references, lambda name: find_profile(name, world.home.profiles), sensitivity=True)
+    validation = validate(demands, references, world.profile, sensitivity=True)
     out.note(f"demands: {origin}")
     if out.as_json:
         out.json({"demands": origin, **as_value(validation, references)})

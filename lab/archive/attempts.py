@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.runs import write_private
 
@@ -73,18 +73,15 @@ def run_of(archive: Archive) -> KeptRun:
             "run from a checkout without changes",
         )
     host = manifest["host"]
+    counting = [r for r in archive.records if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
     return KeptRun(
         name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
         commit=commit,
         lab="+".join(sorted({str(cluster["provider"]) for cluster in manifest["clusters"]})) or str(manifest["lab"]),
         release=str(manifest["release"]),
         machine=f"{host['arch']}, {host['cores']} cores, {host['system']}",
-        endings={record.scenario: str(record.ending) for record in archive.records if _counts(record)},
+        endings={record.scenario: str(record.ending) for record in counting},
     )
-
-
-def _counts(record: Record) -> bool:
-    return record.ending is not Ending.SKIP and _SAYS_NOTHING not in record.reason
 
 
 def read_kept(path: Path) -> list[KeptRun]:

@@ -55,7 +55,8 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
     Unavailable names the package of a missing tool, LabBroken an image or a kernel that does not fit.
     """
     esp = _boot_files(kernel, initramfs)
-    pieces = _layout(_esp_bytes(esp), kernel.modules.stat().st_size, size_bytes)
+    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in esp.values())
+    pieces = _layout(_rounded(held + _ESP_SLACK), kernel.modules.stat().st_size, size_bytes)
     disk = scratch / "disk.raw"
     with disk.open("wb") as file:
         file.truncate(size_bytes)
@@ -84,11 +85,6 @@ def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
         "linux": kernel.executable,
         "initrd": initramfs,
     }
-
-
-def _esp_bytes(files: Mapping[str, Path | bytes]) -> int:
-    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in files.values())
-    return _rounded(held + _ESP_SLACK)
 
 
 def _layout(esp: int, modules: int, disk: int) -> tuple[DiskPart, DiskPart, DiskPart]:

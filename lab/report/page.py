@@ -117,7 +117,8 @@ class Beside:
 
 def render_report(archive: Archive, beside: Beside | None = None) -> str:
     """The page; needs nothing but itself."""
-    rows = _rows(archive)
+    end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
+    rows = [_row(archive, record, end) for record in archive.records]
     return _template().render(
         manifest=archive.manifest,
         clusters=archive.manifest["clusters"],
@@ -210,11 +211,6 @@ def limits_of(archive: Archive) -> list[str]:
     if manifest["state"] != "complete":
         said.append("The run did not come to its end: scenarios that are not listed did not run.")
     return said
-
-
-def _rows(archive: Archive) -> list[ScenarioRow]:
-    end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
-    return [_row(archive, record, end) for record in archive.records]
 
 
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:

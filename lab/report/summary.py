@@ -17,7 +17,10 @@ def markdown(archive: Archive) -> str:
     """The counts, then a table of what did not pass, then everything that did, folded away."""
     counts = Counter(record.ending for record in archive.records)
     said = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
-    lines = [f"## cephlab: {said}", "", *_doubts(archive), *_facts(archive), ""]
+    lines = [f"## cephlab: {said}", ""]
+    if archive.doubts:
+        lines += [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
+    lines += [*_facts(archive), ""]
     odd = [record for ending in _WORST_FIRST[:-1] for record in archive.records if record.ending is ending]
     fine = [record for record in archive.records if record.ending is Ending.PASS]
     if odd:
@@ -45,12 +48,6 @@ def notices(archive: Archive) -> Iterator[str]:
             level = "notice"
         if level is not None:
             yield f"::{level} title={_property(record.scenario)}::{_data(f'{record.ending.word}: {record.reason}')}"
-
-
-def _doubts(archive: Archive) -> list[str]:
-    if not archive.doubts:
-        return []
-    return [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
 
 
 def _facts(archive: Archive) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cephlab.cli import track as command
 from cephlab.cli.main import app
-from cephlab.fixtures.quarantine import read_quarantine
+from cephlab.fixtures.selection import read_quarantine
 from cephlab.lab.archive.archive import Ending, Record
 from cephlab.lab.archive.attempts import BEGIN, END, KeptRun, keep, page, put_into, rates, read_kept
 from cephlab.lab.base.errors import SpecError
