@@ -122,8 +122,8 @@ def gate(
         result = run_gate(request, narrator)
     if kept.sign:
         add_signature(result.archive, kept.sign)
-    made = expectations(request.archive) if where.profile else []
-    out.result(page(result) + expectation_page(made), {**describe(result), "predictions": made})
+    predictions = expectations(request.archive) if where.profile else []
+    out.result(page(result) + expectation_page(predictions), {**describe(result), "predictions": predictions})
     return result.code
 
 

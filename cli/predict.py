@@ -85,7 +85,7 @@ def predict(
     shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
     demands, origin = find_demands(world.home.demands, load.demand)
     hardware = world.profile(profile)
-    made = [work_out(demands, hardware, shape) for shape in shapes]
+    predictions = [work_out(demands, hardware, shape) for shape in shapes]
     series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
     scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
     published, theirs = _published(world, hardware.name, load.demand)
@@ -94,7 +94,7 @@ def predict(
     if out.as_json:
         value: dict[str, Any] = {
             "demands": origin,
-            "predictions": [as_value(prediction) for prediction in made],
+            "predictions": [as_value(prediction) for prediction in predictions],
             "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
             "published": [compared(comparison) for comparison in published],
             "published_demands": theirs,
@@ -103,7 +103,7 @@ def predict(
             value["recovery"] = rebuilt.value
         out.json({**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value)
         return
-    for prediction, points, law in zip(made, series, scalings, strict=True):
+    for prediction, points, law in zip(predictions, series, scalings, strict=True):
         _show(out, prediction)
         out.note(law.words(prediction.shape.clients))
         if points:
@@ -124,21 +124,21 @@ def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions
 
     demands, origin = find_demands(world.home.demands, load.demand)
     hardware = world.profile(profile)
-    made = work_out(demands, hardware, load.shape("randwrite"))
+    prediction = work_out(demands, hardware, load.shape("randwrite"))
     sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
     lines = [
-        f"{made.profile}: {made.shape}",
+        f"{prediction.profile}: {prediction.shape}",
         f"demands: {origin}",
         "",
-        *made.derivation.lines(),
-        *(f"not known: {line}" for line in made.unknown),
+        *prediction.derivation.lines(),
+        *(f"not known: {line}" for line in prediction.unknown),
         "",
         "figures of the profile",
     ]
     value = {
         "demands": origin,
-        "prediction": as_value(made),
-        "steps": [asdict(step) for step in made.derivation],
+        "prediction": as_value(prediction),
+        "steps": [asdict(step) for step in prediction.derivation],
         "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
     }
     out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
@@ -234,30 +234,30 @@ def _show_sweep(out: Output, points: list[Prediction], what: str) -> None:
     out.result(table((what, "ops/s", "mean ms", "limit"), rows), None)
 
 
-def as_value(made: Prediction) -> dict[str, Any]:
+def as_value(prediction: Prediction) -> dict[str, Any]:
     """A prediction as JSON values: operations and bytes a second, seconds, shares of 1."""
     return {
-        "profile": made.profile,
-        "shape": asdict(made.shape),
-        "ops_s": made.ops,
-        "bytes_s": made.bytes_s,
-        "latency_s": made.latency_s,
-        "bottleneck": made.bottleneck,
-        "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in made.ceilings],
-        "utilisation": made.utilisation,
-        "unloaded_s": made.unloaded_s,
-        "unknown": list(made.unknown),
+        "profile": prediction.profile,
+        "shape": asdict(prediction.shape),
+        "ops_s": prediction.ops,
+        "bytes_s": prediction.bytes_s,
+        "latency_s": prediction.latency_s,
+        "bottleneck": prediction.bottleneck,
+        "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in prediction.ceilings],
+        "utilisation": prediction.utilisation,
+        "unloaded_s": prediction.unloaded_s,
+        "unknown": list(prediction.unknown),
     }
 
 
-def _show(out: Output, made: Prediction) -> None:
+def _show(out: Output, prediction: Prediction) -> None:
     rows = [
-        [ceiling.name, f"{ceiling.ops:,.0f}", f"{made.utilisation[ceiling.name]:.0%}"]
-        for ceiling in made.ceilings[:_CEILINGS_SHOWN]
+        [ceiling.name, f"{ceiling.ops:,.0f}", f"{prediction.utilisation[ceiling.name]:.0%}"]
+        for ceiling in prediction.ceilings[:_CEILINGS_SHOWN]
     ]
-    mb = made.bytes_s / 1e6
-    print(f"{made.profile}: {made.shape}")
-    print(f"{made.ops:,.0f} ops/s, {mb:,.0f} MB/s, mean {made.latency_s * 1e3:.2f} ms; limit: {made.bottleneck}")
+    rates = f"{prediction.ops:,.0f} ops/s, {prediction.bytes_s / 1e6:,.0f} MB/s"
+    print(f"{prediction.profile}: {prediction.shape}")
+    print(f"{rates}, mean {prediction.latency_s * 1e3:.2f} ms; limit: {prediction.bottleneck}")
     out.result(table(("resource", "allows ops/s", "in use"), rows), None)
-    for line in made.unknown:
+    for line in prediction.unknown:
         out.note(f"not known: {line}")

@@ -62,11 +62,11 @@ def probe(
         raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
     world.home.ensure()
     with out.progress() as say:
-        made = _measured(world, disk, peer, say)
+        profile = _measured(world, disk, peer, say)
     path = world.home.profiles / f"{THIS_MACHINE}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_private(path, to_toml(made).encode(), mode=0o644)
-    figures = {place: {"value": str(figure), "source": figure.source} for place, figure in made.figures()}
+    write_private(path, to_toml(profile).encode(), mode=0o644)
+    figures = {place: {"value": str(figure), "source": figure.source} for place, figure in profile.figures()}
     lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
     out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
 

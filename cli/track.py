@@ -32,15 +32,15 @@ def track(
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.attempts import keep, page, put_into, rates, read_kept, run_of, wanted
 
-    held = read_quarantine(quarantine)
+    quarantined = read_quarantine(quarantine)
     added = [run_of(read_whole(directory)) for directory in archives or ()]
     runs = keep(kept, added) if added else read_kept(kept)
-    text = page(runs, held)
+    text = page(runs, quarantined)
     if output is not None:
         put_into(output, text)
-    missing = list(wanted(runs, held))
+    missing = list(wanted(runs, quarantined))
     for rate in missing:
         out.warn(f"{rate.scenario} is above the limit ({rate.words}): put it into {quarantine}")
-    rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in held} for rate in rates(runs)]
+    rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
     out.result(text, {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]})
     return _FAILED if missing else 0

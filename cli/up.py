@@ -40,10 +40,10 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
     """Raise a cluster and leave it running; prints its name."""
     snaps.refuse_misplaced(cluster)
     if snaps.deploy == microceph.MICROCEPH:
-        made = microceph.raise_microceph(world, out, snaps, cluster, run.name)
+        raised = microceph.raise_microceph(world, out, snaps, cluster, run.name)
     else:
-        made = raise_cluster(world, out, cluster, run)
-    out.result(str(made["name"]), made)
+        raised = raise_cluster(world, out, cluster, run)
+    out.result(str(raised["name"]), raised)
 
 
 def raise_cluster(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> dict[str, Any]:
