@@ -124,7 +124,7 @@ class FakeRaiser:
     def pytest_cephlab_raiser(self, config: object) -> FakeRaiser:
         return self
 
-    def refuse(self, topology: Topology, needs: frozenset[Capability]) -> None:
+    def refuse(self, topology: Topology) -> None:
         assert not self.did, "refusals come before anything starts"
         self.asked.append(topology)
         if self.refused is not None:

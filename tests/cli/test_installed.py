@@ -114,7 +114,7 @@ def test_a_lab_that_was_asked_for_is_refused_with_all_that_it_lacks(
     store = make_store(tmp_path, Bare(missing=frozenset({"mmdebstrap"})))
     raiser = LabRaiser(Home(tmp_path / "home"), "qemu", DEFAULT_RELEASE, None, store, lambda _line: None)
     with pytest.raises(NotInstalled) as refused:
-        raiser.refuse(Topology(native=1, foreign=0), frozenset())
+        raiser.refuse(Topology(native=1, foreign=0))
     assert refused.value.missing == {"depmod": "kmod", "mmdebstrap": "mmdebstrap"}
 
 
