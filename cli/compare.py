@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cephlab.cli.output import JsonOption, Output, reporting, table
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks.regression import RULE
 from cephlab.lab.checks.verdict import Outcome
@@ -22,16 +23,16 @@ CODES = {Outcome.PASS: 0, Outcome.FAIL: 1, Outcome.INCONCLUSIVE: 6}
 _SidePath = Annotated[Path, typer.Argument(help="Demand file, or a run's archive.", show_default=False)]
 
 
-def compare(before: _SidePath, after: _SidePath, as_json: JsonOption = False) -> None:
+@framed
+def compare(out: Output, before: _SidePath, after: _SidePath) -> int:
     """Say what became dearer from the first to the second; ends with 1 on a regression, 6 when it cannot tell."""
-    with reporting(as_json) as out:
-        from cephlab.lab.telemetry.compare import compare as compare_all
+    from cephlab.lab.telemetry.compare import compare as compare_all
 
-        conclude(out, compare_all(measurements(before), measurements(after)))
+    return conclude(out, compare_all(measurements(before), measurements(after)))
 
 
-def conclude(out: Output, compared: Sequence[Compared]) -> None:
-    """Show all operations, and end with the exit code of their verdict."""
+def conclude(out: Output, compared: Sequence[Compared]) -> int:
+    """Show all operations; returns the exit code of their verdict."""
     from cephlab.lab.telemetry.compare import overall
 
     verdict = overall(compared)
@@ -41,8 +42,7 @@ def conclude(out: Output, compared: Sequence[Compared]) -> None:
         for operation in compared:
             show(out, operation)
         out.result(f"{verdict.outcome}: {verdict.reason}\n{RULE}", None)
-    if CODES[verdict.outcome]:
-        raise typer.Exit(CODES[verdict.outcome])
+    return CODES[verdict.outcome]
 
 
 def measurements(path: Path) -> tuple[Measurement, ...]:

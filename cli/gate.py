@@ -1,4 +1,4 @@
-"""`cephlab gate`, `judge` and `report`: run the suites, judge an archive again, render it."""
+"""`cephlab gate`, `judge`, `report` and `summary`: run the suites, judge an archive again, show it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
 from cephlab.cli.signals import interruptible
-from cephlab.cli.world import world_of
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 
@@ -26,16 +26,9 @@ QUICK = "quick"
 _RERUN = "rerun"
 _ALTERED = 3
 
-SuiteOption = Annotated[
-    list[str] | None,
-    typer.Option(help="This suite; repeatable; `all` is every one.", show_default="quick: interop, full: all"),
-]
 SignersOption = Annotated[
     Path | None,
     typer.Option(help="Who may have signed it: an allowed_signers file.", metavar="FILE", exists=True, dir_okay=False),
-]
-SignOption = Annotated[
-    Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
 ]
 FailedInArgument = Annotated[
     Path | None, typer.Argument(metavar="[DIR]", help="With --rerun-failed: the archive to take; else the newest.")
@@ -48,7 +41,10 @@ class Selection:
     """What runs."""
 
     tier: Annotated[str | None, typer.Option(help="quick or full.", show_default="quick")] = None
-    suite: SuiteOption = None
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="This suite; repeatable; `all` is every one.", show_default="quick: interop, full: all"),
+    ] = None
     expression: Annotated[str, typer.Option("-k", help="Only scenarios whose names match.", metavar="EXPR")] = ""
     seed: Annotated[int | None, typer.Option(help="Seed of every random choice; a new one when left out.", min=0)] = (
         None
@@ -83,58 +79,52 @@ class Kept:
 
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster of the first failure up.")] = False
     archive: Annotated[Path | None, typer.Option(help="Folder for the run's archive.", metavar="DIR")] = None
-    sign: SignOption = None
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign the archive with this SSH key, or with the agent's.", metavar="KEY")
+    ] = None
 
 
-@grouped
+@framed
 def gate(
-    ctx: typer.Context,
-    what: Selection,
-    where: LabOptions,
-    kept: Kept,
-    failed_in: FailedInArgument = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+    out: Output, world: World, what: Selection, where: LabOptions, kept: Kept, failed_in: FailedInArgument = None
+) -> int:
     """Run the suites on real clusters and say what passed, failed, stayed open or was skipped."""
-    with reporting(as_json) as out:
-        from cephlab.cli.narration import narrating
-        from cephlab.cli.verdicts import describe, page
-        from cephlab.fixtures.run import Request, run_gate
-        from cephlab.fixtures.session import archive_name
-        from cephlab.lab.archive.archive import add_signature
-        from cephlab.lab.archive.signature import sign
+    from cephlab.cli.narration import narrating
+    from cephlab.cli.verdicts import describe, page
+    from cephlab.fixtures.run import Request, run_gate
+    from cephlab.fixtures.session import archive_name
+    from cephlab.lab.archive.archive import add_signature
+    from cephlab.lab.archive.signature import sign
 
-        if kept.sign:
-            sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
-        if failed_in is not None and not what.rerun_failed:
-            raise SpecError(
-                f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
-            )
-        home = world_of(ctx).home
-        home.ensure()
-        rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
-        folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
-        everything = what.rerun_failed or bool(what.expression)
-        request = Request(
-            archive=folder.expanduser().absolute(),
-            home=home.path,
-            tier=what.tier,
-            seed=what.seed,
-            suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, costs=where.profile),
-            keep=kept.keep,
-            rerun=rerun,
-            expression=what.expression,
-            **vars(where),
+    if kept.sign:
+        sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
+    if failed_in is not None and not what.rerun_failed:
+        raise SpecError(
+            f"{failed_in} needs --rerun-failed", "no other gate reads an archive", "add it, or leave DIR out"
         )
-        with narrating() as narrator, interruptible(narrator.says):
-            result = run_gate(request, narrator)
-        if kept.sign:
-            add_signature(result.archive, kept.sign)
-        made = expectations(request.archive) if where.profile else []
-        out.result(page(result) + expectation_page(made), {**describe(result), "predictions": made})
-        if result.code:
-            raise typer.Exit(result.code)
+    home = world.home
+    home.ensure()
+    rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
+    folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
+    everything = what.rerun_failed or bool(what.expression)
+    request = Request(
+        archive=folder.expanduser().absolute(),
+        home=home.path,
+        tier=what.tier,
+        seed=what.seed,
+        suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, costs=where.profile),
+        keep=kept.keep,
+        rerun=rerun,
+        expression=what.expression,
+        **vars(where),
+    )
+    with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
+        result = run_gate(request, narrator)
+    if kept.sign:
+        add_signature(result.archive, kept.sign)
+    predictions = expectations(request.archive) if where.profile else []
+    out.result(page(result) + expectation_page(predictions), {**describe(result), "predictions": predictions})
+    return result.code
 
 
 def expectations(directory: Path) -> list[dict[str, Any]]:
@@ -157,12 +147,11 @@ def expectation_page(predictions: Sequence[dict[str, Any]]) -> str:
                 f"{prediction['latency_s'] * 1e3:.3g} ms, limit: {prediction['bottleneck']} "
                 f"(demands {prediction['demands']})"
             )
-            lines += _limit_lines(prediction.get("limits", ()))
         elif "seconds" in prediction:
             lines.append(f"predicted for {prediction['profile']}: {prediction['text']}")
-            lines += _limit_lines(prediction["limits"])
         else:
             lines.append(f"not predicted for {prediction['profile']}, {prediction['shape']}: {prediction['unknown']}")
+        lines += _limit_lines(prediction.get("limits", ()))
     return "\n".join(["", *lines]) if lines else ""
 
 
@@ -198,77 +187,91 @@ def newest(home: Home) -> Path:
     return manifests[-1].parent
 
 
-def judge_again(
-    directory: ArchiveArgument,
-    signers: SignersOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def judge_again(out: Output, directory: ArchiveArgument, signers: SignersOption = None) -> int:
     """Judge a run's history with the checks of this cephlab, and say where that differs from the stored verdict.
 
     Ends with 3 where the archive was altered.
     """
-    with reporting(as_json) as out:
-        from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+    from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
 
-        archive = read_archive(directory, signers)
-        verdicts = judge(archive)
-        for line in (*archive.altered, *archive.lost):
-            out.warn(line)
-        lines = []
-        for verdict in verdicts:
-            now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
-            stored = f" (stored: {verdict.stored})" if verdict.differs else ""
-            lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
-        differing = sum(1 for verdict in verdicts if verdict.differs)
-        lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
-        lines += [f"signed by {archive.signer}"] if archive.signer else []
-        value = {
-            "altered": list(archive.altered),
-            "lost": list(archive.lost),
-            "signer": archive.signer,
-            "differing": differing,
-            "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
-        }
-        out.result("\n".join(lines), value)
-        code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
-        code = _ALTERED if archive.altered else code
-        if archive.manifest["state"] != "complete":
-            out.warn("the run was cut short; what did not run is not known")
-            code = code or exit_code([Ending.INCONCLUSIVE])
-        if code:
-            raise typer.Exit(code)
+    archive = read_archive(directory, signers)
+    verdicts = judge(archive)
+    for line in (*archive.altered, *archive.lost):
+        out.warn(line)
+    lines = []
+    for verdict in verdicts:
+        now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
+        stored = f" (stored: {verdict.stored})" if verdict.differs else ""
+        lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
+    differing = sum(1 for verdict in verdicts if verdict.differs)
+    lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
+    lines += [f"signed by {archive.signer}"] if archive.signer else []
+    value = {
+        "altered": list(archive.altered),
+        "lost": list(archive.lost),
+        "signer": archive.signer,
+        "differing": differing,
+        "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
+    }
+    out.result("\n".join(lines), value)
+    code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
+    code = _ALTERED if archive.altered else code
+    if archive.manifest["state"] != "complete":
+        out.warn("the run was cut short; what did not run is not known")
+        code = code or exit_code([Ending.INCONCLUSIVE])
+    return code
 
 
-def refuse_doubts(out: Output, archive: Archive) -> None:
-    """End with 3, and say why, where an archive's stored verdicts cannot be relied on."""
+def warn_of_doubts(out: Output, archive: Archive) -> int:
+    """Say why an archive's stored verdicts cannot be relied on; returns 3 then, else 0."""
     for line in archive.doubts:
         out.warn(line)
-    if archive.doubts:
-        raise typer.Exit(_ALTERED)
+    return _ALTERED if archive.doubts else 0
 
 
+@framed
 def report(
+    out: Output,
     directory: ArchiveArgument,
     output: Annotated[Path | None, typer.Option(help="File to write; report.html in DIR when left out.")] = None,
     beside: Annotated[
         list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
     ] = None,
     signers: SignersOption = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Write one self-contained HTML page from an archive; ends with 3 where its verdicts cannot be relied on."""
-    with reporting(as_json) as out:
-        from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
-        from cephlab.lab.report.page import render_report
-        from cephlab.tuning.comparison import compared, together
+    from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
+    from cephlab.lab.report.page import render_report
+    from cephlab.tuning.comparison import compared, together
 
-        archive = read_archive(directory, signers)
-        others = [(other.name, read_whole(other).events) for other in beside or ()]
-        html = render_report(archive, compared(together(archive.events, others)))
-        if output is None:
-            replace_report(directory, html)
-        else:
-            output.write_text(html)
-        written = (output or directory / "report.html").absolute()
-        out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
-        refuse_doubts(out, archive)
+    archive = read_archive(directory, signers)
+    others = [(other.name, read_whole(other).events) for other in beside or ()]
+    html = render_report(archive, compared(together(archive.events, others)))
+    if output is None:
+        replace_report(directory, html)
+    else:
+        output.write_text(html)
+    written = (output or directory / "report.html").absolute()
+    out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
+    return warn_of_doubts(out, archive)
+
+
+@framed
+def summary(
+    out: Output,
+    directory: ArchiveArgument,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Print GitHub's annotations instead: one line for what did not pass.")
+    ] = False,
+    signers: SignersOption = None,
+) -> int:
+    """Print an archived run's verdicts as Markdown; ends with 3 where they cannot be relied on."""
+    from cephlab.lab.archive.archive import read_archive
+    from cephlab.lab.report.summary import markdown, notices
+
+    archive = read_archive(directory, signers)
+    lines = list(notices(archive))
+    text = markdown(archive)
+    out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})
+    return warn_of_doubts(out, archive)

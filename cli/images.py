@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, reporting, table
-from cephlab.cli.world import world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.spec.arch import parse_arch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Build, list and remove images of Ceph releases.", no_args_is_help=True)
 
 _SHORT = 12
+
+ArchOption = Annotated[list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that it is for.")]
 
 
 @dataclass(frozen=True)
@@ -45,136 +48,123 @@ class PackageOptions:
 
 
 @app.command("build")
-@grouped
+@framed
 def build(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     release: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.")],
-    arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the release is for.")
-    ] = None,
+    arch: ArchOption = None,
     roles: Annotated[
         list[str] | None, typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.")
     ] = None,
     *,
     packages: PackageOptions,
-    as_json: JsonOption = False,
 ) -> None:
     """Build an image, unless the cache has it."""
-    with reporting(as_json) as out:
-        from cephlab.cli.signals import interruptible
-        from cephlab.lab.images.lock import Lock, read_lock, write_lock
-        from cephlab.lab.spec.arch import parse_arch
+    from cephlab.lab.images.lock import Lock, read_lock, write_lock
 
-        store = world_of(ctx).images_of(packages.snapshot)
-        wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of(release)
-        role_sets = tuple(roles or ("ceph",))
-        recipes = [store.book.find(release, target, role_sets) for target in wanted]
-        lock, writing = packages.lock, packages.writes
-        held = read_lock(lock) if lock is not None and not writing else None
-        if held is not None:
-            for recipe in recipes:
-                held.of(recipe)
-        anew = packages.refresh or writing or packages.snapshot is not None
-        with interruptible(out.note), out.progress() as say:
-            images = [
-                store.get(release, target, role_sets=role_sets, refresh=anew, lock=held, progress=say)
-                for target in wanted
-            ]
-        if lock is not None and writing:
-            write_lock(Lock(lock, release, {target: store.debs(release, target, role_sets) for target in wanted}))
-            out.note(f"wrote {lock}")
-        out.result("\n".join(image.key for image in images), {"images": [as_value(image) for image in images]})
+    store = world.images_of(packages.snapshot)
+    wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of(release)
+    role_sets = tuple(roles or ("ceph",))
+    recipes = [store.book.find(release, target, role_sets) for target in wanted]
+    lock, writing = packages.lock, packages.writes
+    held = read_lock(lock) if lock is not None and not writing else None
+    if held is not None:
+        for recipe in recipes:
+            held.of(recipe)
+    anew = packages.refresh or writing or packages.snapshot is not None
+    with out.progress() as say:
+        images = [
+            store.get(release, target, role_sets=role_sets, refresh=anew, lock=held, progress=say) for target in wanted
+        ]
+    if lock is not None and writing:
+        write_lock(Lock(lock, release, {target: store.debs(release, target, role_sets) for target in wanted}))
+        out.note(f"wrote {lock}")
+    out.result("\n".join(image.key for image in images), {"images": [as_value(image) for image in images]})
 
 
 @app.command("kernel")
+@framed
 def kernel(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.")],
-    arch: Annotated[
-        list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that the kernel is for.")
-    ] = None,
-    as_json: JsonOption = False,
+    arch: ArchOption = None,
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
-    with reporting(as_json) as out:
-        from cephlab.cli.signals import interruptible
-        from cephlab.lab.images.kernels import KernelStore
-        from cephlab.lab.spec.arch import parse_arch
+    from cephlab.lab.images.kernels import KernelStore
 
-        store = KernelStore(world_of(ctx).home)
-        wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)
-        for target in wanted:
-            store.book.find_kernel(name, target)
-        with interruptible(out.note), out.progress() as say:
-            kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
-        shown = [
-            f"{built.name} {built.version} for {built.arch}, pages of {built.page_bytes} bytes" for built in kernels
-        ]
-        keys = ("key", "name", "arch", "version", "page_bytes")
-        values = [{key: getattr(built, key) for key in keys} for built in kernels]
-        out.result("\n".join(shown), {"kernels": values})
+    store = KernelStore(world.home)
+    wanted = [parse_arch(text) for text in arch] if arch else store.book.archs_of_kernel(name)
+    for target in wanted:
+        store.book.find_kernel(name, target)
+    with out.progress() as say:
+        kernels = [store.get(name, target, compiling=True, progress=say) for target in wanted]
+    shown = [f"{built.name} {built.version} for {built.arch}, pages of {built.page_bytes} bytes" for built in kernels]
+    keys = ("key", "name", "arch", "version", "page_bytes")
+    values = [{key: getattr(built, key) for key in keys} for built in kernels]
+    out.result("\n".join(shown), {"kernels": values})
 
 
 @app.command("ls")
-def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
+@framed
+def ls(out: Output, world: World) -> None:
     """List the images in the cache."""
-    with reporting(as_json) as out:
-        images = world_of(ctx).images.list()
-        rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
-        shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
-        out.result(shown, {"images": [as_value(image) for image in images]})
+    images = world.images.list()
+    rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
+    shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
+    out.result(shown, {"images": [as_value(image) for image in images]})
 
 
 @app.command("diff")
+@framed
 def diff(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.")],
-    as_json: JsonOption = False,
 ) -> None:
     """Show which packages of the images in the cache differ from a lock."""
-    with reporting(as_json) as out:
-        from cephlab.lab.images.lock import read_lock
+    from cephlab.lab.images.lock import read_lock
 
-        held = read_lock(lock)
-        images = [image for image in world_of(ctx).images.list() if image.release == held.release]
-        if not images:
-            raise SpecError(f"the cache has no image of {held.release}", f"{lock} is of that release")
-        differences = [(image, held.changes(image.arch, image.packages)) for image in images]
-        lines = []
-        for image, changes in differences:
-            roles = ", ".join(image.role_sets)
-            lines.append(f"{image.release} for {image.arch} ({roles}): {len(changes)} packages differ from the lock")
-            lines += [f"  {line}" for line in changes]
-        out.result("\n".join(lines), {"images": [as_value(image) | {"changes": rows} for image, rows in differences]})
+    held = read_lock(lock)
+    images = [image for image in world.images.list() if image.release == held.release]
+    if not images:
+        raise SpecError(f"the cache has no image of {held.release}", f"{lock} is of that release")
+    differences = [(image, held.changes(image.arch, image.packages)) for image in images]
+    lines = []
+    for image, changes in differences:
+        roles = ", ".join(image.role_sets)
+        lines.append(f"{image.release} for {image.arch} ({roles}): {len(changes)} packages differ from the lock")
+        lines += [f"  {line}" for line in changes]
+    out.result("\n".join(lines), {"images": [as_value(image) | {"changes": rows} for image, rows in differences]})
 
 
 @app.command("rm")
+@framed
 def rm(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     which: Annotated[str, typer.Argument(help="A key, its beginning, or a release.", metavar="KEY|RELEASE")],
-    as_json: JsonOption = False,
 ) -> None:
     """Remove images from the cache and from engines; those of running clusters stay."""
-    with reporting(as_json) as out:
-        from cephlab.lab.cluster.prune import forget_copies
-        from cephlab.lab.images.claims import refuse_used
+    from cephlab.lab.cluster.prune import forget_copies
+    from cephlab.lab.images.claims import refuse_used
 
-        world = world_of(ctx)
-        images = matching(which, world.images.list())
-        for image in images:
-            refuse_used(world.home, image)
-        errors: list[str] = []
-        copies: list[str] = []
-        for image in images:
-            try:
-                world.images.remove(image)
-                copies += forget_copies(world.providers, image)
-            except LabError as error:
-                errors.append(f"{image.key[:_SHORT]}: {error}")
-        if errors:
-            raise CleanupFailed(errors)
-        lines = [f"removed {image.release} for {image.arch} ({image.key[:_SHORT]})" for image in images]
-        out.result("\n".join([*lines, *copies]), {"removed": [as_value(image) for image in images], "copies": copies})
+    images = matching(which, world.images.list())
+    for image in images:
+        refuse_used(world.home, image)
+    errors: list[str] = []
+    copies: list[str] = []
+    for image in images:
+        try:
+            world.images.remove(image)
+            copies += forget_copies(world.providers, image)
+        except LabError as error:
+            errors.append(f"{image.key[:_SHORT]}: {error}")
+    if errors:
+        raise CleanupFailed(errors)
+    lines = [f"removed {image.release} for {image.arch} ({image.key[:_SHORT]})" for image in images]
+    out.result("\n".join([*lines, *copies]), {"removed": [as_value(image) for image in images], "copies": copies})
 
 
 def matching(which: str, images: Sequence[Image]) -> list[Image]:

@@ -19,7 +19,6 @@ from cephlab.cli import (
     probe,
     remove,
     show,
-    summary,
     track,
     tune,
     up,
@@ -63,7 +62,7 @@ app.command(rich_help_panel=VERDICTS)(compare.compare)
 app.command(rich_help_panel=VERDICTS)(gate.gate)
 app.command("judge", rich_help_panel=VERDICTS)(gate.judge_again)
 app.command(rich_help_panel=VERDICTS)(gate.report)
-app.command(rich_help_panel=VERDICTS)(summary.summary)
+app.command(rich_help_panel=VERDICTS)(gate.summary)
 app.command(rich_help_panel=VERDICTS)(track.track)
 
 
@@ -95,6 +94,6 @@ def run(arguments: list[str]) -> int:
     try:
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:
-        wrong = SpecError(error.format_message(), "", f"`{NAME} --help` shows what there is")
+        wrong = SpecError(error.format_message(), "", f"`{NAME} --help` lists the commands")
         Output(as_json=True).error(wrong)
         return wrong.exit_code

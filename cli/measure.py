@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
+from cephlab.cli import side_by_side as beside
+from cephlab.cli.compare import conclude
+from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     MAX_CLIENTS,
     MAX_DEPTH,
     MeasureRequest,
     file_name,
-    parse_bytes,
     parse_ec,
     parse_op,
     raised,
     rated,
     release_of,
 )
-from cephlab.cli.output import JsonOption, Output, reporting
-from cephlab.cli.request import parse_options
-from cephlab.cli.world import World, world_of
+from cephlab.cli.output import Output, table
+from cephlab.cli.request import parse_bytes, parse_options
+from cephlab.cli.world import World
 
 if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
@@ -100,30 +101,21 @@ class Afterwards:
     ] = None
 
 
-@grouped
-def measure(
-    ctx: typer.Context,
-    load: MeasuredLoad,
-    cluster: MeasuredCluster,
-    then: Afterwards,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredCluster, then: Afterwards) -> int:
     """Raise a cluster, load it with one operation, and say what each role spends on it. ^C removes everything."""
-    with reporting(as_json) as out:
-        request = _request(load, cluster)
-        plans = request.plans()
-        if then.beside or then.changed:
-            _side_by_side(ctx, out, request, then.beside, parse_options(then.changed or ()))
-            return
-        path, measured = _do(world_of(ctx), out, request, plans, then.output)
-        from cephlab.lab.telemetry import baselines
-        from cephlab.lab.telemetry.demandfile import to_json
+    request = _request(load, cluster)
+    plans = request.plans()
+    if then.beside or then.changed:
+        return _side_by_side(world, out, request, then.beside, parse_options(then.changed or ()))
+    path, measured = _do(world, out, request, plans, then.output)
+    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry.demandfile import to_json
 
-        for measurement in measured if then.save_baseline else ():
-            out.note(f"baseline: {baselines.store(world_of(ctx).home, measurement)}")
-
-        out.result(page(path, measured), {**to_json(measured), "file": str(path)})
+    for measurement in measured if then.save_baseline else ():
+        out.note(f"baseline: {baselines.store(world.home, measurement)}")
+    out.result(page(path, measured), {**to_json(measured), "file": str(path)})
+    return 0
 
 
 def _request(load: MeasuredLoad, cluster: MeasuredCluster) -> MeasureRequest:
@@ -146,15 +138,12 @@ def _request(load: MeasuredLoad, cluster: MeasuredCluster) -> MeasureRequest:
     )
 
 
-def _side_by_side(ctx: typer.Context, out: Output, request: MeasureRequest, what: str, changed: dict[str, str]) -> None:
-    """Ends with 1 on a regression, 6 when it cannot tell, as `cephlab compare` does."""
-    from cephlab.cli import side_by_side as beside
-    from cephlab.cli.compare import conclude
-
-    result = beside.measure_beside(world_of(ctx), out, request, what or beside.SAME, changed)
+def _side_by_side(world: World, out: Output, request: MeasureRequest, what: str, changed: dict[str, str]) -> int:
+    """Returns 1 on a regression, 6 when it cannot tell, as `cephlab compare` does."""
+    result = beside.measure_beside(world, out, request, what or beside.SAME, changed)
     for line in (*map(str, result.files), *(before.stopped for before, _ in result.pairs)):
         out.note(line)
-    conclude(out, result.compared)
+    return conclude(out, result.compared)
 
 
 def _do(
@@ -191,7 +180,6 @@ def page(path: Path, measured: tuple[Measurement, ...]) -> Any:
 
 def costs_table(measurement: Measurement) -> Any:
     """A row for each role and resource of a demand."""
-    from cephlab.cli.output import table
     from cephlab.lab.telemetry.describe import rows, title
 
     heads = ("role", "resource", "per operation", "95 % interval")

@@ -1,17 +1,21 @@
-"""What `cephlab measure` and `cephlab tune effect` were asked to measure, parsed."""
+"""What `cephlab measure` and `cephlab tune measure` were asked to measure, parsed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cephlab.cli.output import Output
-from cephlab.cli.signals import interruptible
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.progress import Progress
+from cephlab.lab.spec.arch import parse_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
+from cephlab.lab.spec.layout import CephSetup
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -23,10 +27,7 @@ if TYPE_CHECKING:
     from cephlab.lab.telemetry.demandfile import Measurement
     from cephlab.lab.telemetry.plan import Load, Plan
 
-Say = Callable[[str], None]
-_SIZE = re.compile(r"(\d+)([kKmMgG]?)(?:i?[bB])?")
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_LEAST_BYTES = 512
+_UNITS = {"g": 1 << 30, "m": 1 << 20, "k": 1 << 10}
 MAX_DEPTH = 1024
 MAX_CLIENTS = 16
 DISKS = ("auto", "memory", "file")
@@ -38,22 +39,22 @@ class MeasureRequest:
 
     operations: tuple[tuple[str, int], ...]
     depth: int
-    low_depth: int | None
     arch: str
     replicas: int
-    coding: tuple[int, int]
     release: str
     lab: str
-    image: str | None
     image_bytes: int
     within: float
     budget_s: float
-    options: dict[str, str]
+    low_depth: int | None = 0
+    coding: tuple[int, int] = (0, 0)
+    image: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
     disks: str = "auto"
     clients: int = 1
 
     def plans(self) -> list[Plan]:
-        """One for each operation; SpecError on what is no operation."""
+        """One for each operation; SpecError for an unknown one."""
         from cephlab.lab.telemetry.place import client_name
         from cephlab.lab.telemetry.plan import Plan
         from cephlab.lab.telemetry.statistics import Stop
@@ -87,7 +88,6 @@ class MeasureRequest:
 
     def spec(self, *, in_memory: bool = False) -> ClusterSpec:
         """The cluster: an OSD for each copy or shard."""
-        from cephlab.lab.spec.layout import CephSetup
         from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
         from cephlab.lab.telemetry.plan import SEQ
 
@@ -120,21 +120,19 @@ class MeasureRequest:
 
     @property
     def osd_arch(self) -> Arch:
-        from cephlab.lab.spec.arch import parse_arch
-
         return parse_arch(self.arch)
 
 
 @contextmanager
-def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Say]]:
-    """A healthy cluster for a request, its provider, and what tells progress. ^C removes everything."""
+def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
+    """A healthy cluster for a request, its provider, and where to tell progress. ^C removes everything."""
     from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
     from cephlab.lab.telemetry.place import HEALTHY_S
 
     choice, spec = request.choose(world)
     refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         wanted = ClusterRequest(spec, choice.provider, world.home, world.images)
         with raise_for(wanted, say, healthy_s=HEALTHY_S) as cluster:
             yield cluster, choice.provider, say
@@ -160,16 +158,14 @@ def file_name(request: MeasureRequest, demand: Demand) -> str:
 
 def release_of(release: str | None, image: str | None) -> str:
     """The release to ask for; SpecError where both are given, because a pulled image itself says which it is."""
-    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, UNKNOWN_RELEASE, refuse_both
-
     refuse_both(release, image)
     return UNKNOWN_RELEASE if image else release or DEFAULT_RELEASE
 
 
 def _short(size_bytes: int) -> str:
-    for unit in "gmk":
-        if size_bytes % _UNITS[unit] == 0:
-            return f"{size_bytes // _UNITS[unit]}{unit}"
+    for unit, unit_bytes in _UNITS.items():
+        if size_bytes % unit_bytes == 0:
+            return f"{size_bytes // unit_bytes}{unit}"
     return str(size_bytes)
 
 
@@ -185,14 +181,6 @@ def parse_op(text: str, size: str) -> tuple[str, int]:
     """(name, bytes) from `randread` or `randread:16k`; size: that of operations that name none."""
     name, _, own = text.partition(":")
     return name, parse_bytes("--op" if own else "--bs", own or size)
-
-
-def parse_bytes(option: str, text: str) -> int:
-    """Bytes from `4k`, `4M` or a plain number; units are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None or int(match[1]) * _UNITS[match[2].lower()] < _LEAST_BYTES:
-        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4M")
-    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def parse_ec(text: str) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.request import parse_disk_size
 from cephlab.lab.base.errors import LabError, SpecError
 
 if TYPE_CHECKING:
@@ -61,7 +62,6 @@ def raise_microceph(
     world: World, out: Output, options: MicrocephOptions, cluster: ClusterOptions, name: str | None
 ) -> dict[str, Any]:
     """Refuse, or put MicroCeph onto the machines and keep the run; what `--json` prints."""
-    from cephlab.cli.signals import interruptible
     from cephlab.lab.cluster.deploy.machines import raise_on_machines
     from cephlab.lab.cluster.deploy.microceph import Source, source_for
     from cephlab.lab.providers.ssh import SshProvider
@@ -77,7 +77,7 @@ def raise_microceph(
     disks, gateways = disks_of(inventory, options, cluster), _ports(options.gateway or ())
     source = Source(file=options.snap) if options.snap else source_for(cluster.release or _DEFAULT_RELEASE)
     world.home.ensure()
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         run = world.runs.create(SshProvider.name, name)
         try:
             raised = raise_on_machines(inventory, run, source, disks, rgw=gateways, progress=say)
@@ -109,7 +109,6 @@ def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOp
 
     The names of machines are checked where they are used.
     """
-    from cephlab.cli.request import parse_disk_size
     from cephlab.lab.cluster.deploy.machines import servers_of
     from cephlab.lab.cluster.deploy.microceph import loops
 

@@ -25,7 +25,7 @@ _PLAIN_COLUMNS = 200
 
 
 class Narration:
-    """Prints every verdict as it comes, and below them what is going on now."""
+    """A plugin of the gate that prints every verdict as it comes, and below them what is going on now."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,41 +41,31 @@ class Narration:
             TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
         )
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._bar.add_task("collecting scenarios", total=None, counts="")
+        self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._task = self.bar.add_task("collecting scenarios", total=None, counts="")
 
-    def __enter__(self) -> Narration:
-        self._bar.start()
-        return self
+    def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
+        self.bar.update(self._task, total=count)
+        self._print(escape(f"{count} scenarios, seed {seed}; archive: {archive}"))
+        self._print(escape(f"replay: {replay}"))
 
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
+    def pytest_cephlab_progress(self, line: str) -> None:
+        self._print(f"[dim]{escape(line)}[/]")
 
-    def planned(self, count: int, seed: int, replay: str, archive: str) -> None:
-        self._bar.update(self._task, total=count)
-        self._line(f"{count} scenarios, seed {seed}; archive: {archive}")
-        self._line(f"replay: {replay}")
-
-    def says(self, line: str) -> None:
-        self._line(line, style="dim")
-
-    def begins(self, name: str) -> None:
-        self._bar.update(self._task, description=escape(name))
+    def pytest_cephlab_begin(self, name: str) -> None:
+        self.bar.update(self._task, description=escape(name))
         if not self._console.is_terminal:
-            self._line(f"begin {name}")
+            self._print(escape(f"begin {name}"))
 
-    def ends(self, record: Record) -> None:
+    def pytest_cephlab_verdict(self, record: Record) -> None:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
         counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
-        self._bar.update(self._task, advance=1, counts=counts)
+        self.bar.update(self._task, advance=1, counts=counts)
         cause = "" if record.ending is Ending.PASS else f": {record.reason}"
         word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
-        self._markup(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
+        self._print(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
 
-    def _line(self, text: str, style: str = "") -> None:
-        self._markup(f"[{style}]{escape(text)}[/]" if style else escape(text))
-
-    def _markup(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         with self._lock:
             stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
             self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=True)
@@ -83,11 +73,9 @@ class Narration:
 
 @contextmanager
 def narrating() -> Iterator[Narration]:
-    """Narrate on standard error.
-
-    The stream is taken now, because pytest puts its own in place of sys.stderr while a test runs.
-    """
-    stream = sys.stderr
+    """Narrate on standard error."""
+    stream = sys.stderr  # taken now: pytest puts its own in its place while a test runs
     console = Console(file=stream, width=None if stream.isatty() else _PLAIN_COLUMNS)
-    with Narration(console) as narration:
+    narration = Narration(console)
+    with narration.bar:
         yield narration

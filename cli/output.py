@@ -6,14 +6,17 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.signals import interruptible
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError, interruption
 from cephlab.lab.base.home import default_home
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,36 +66,27 @@ class Output:
             printer.print(f"[cyan]hint:[/cyan] {_plain(error.hint)}", highlight=False, soft_wrap=True)
 
     @contextmanager
-    def progress(self, clock: Callable[[], float] | None = None) -> Iterator[Callable[[str], None]]:
-        """Gives `say(line)`: lines with the seconds since the block began, and on a terminal a spinner below them.
+    def progress(self) -> Iterator[Progress]:
+        """Work that may be interrupted, and a function for its progress, which several threads may call.
 
-        Safe to call from several threads.
+        Each line has the seconds since the block began; a terminal gets a spinner below them.
         """
-        from cephlab.lab.base.clock import SYSTEM
+        from rich import progress
 
-        now = clock or SYSTEM.monotonic
-        began = now()
+        began = SYSTEM.monotonic()
         printer = console(error=True)
         lock = threading.Lock()
-
-        if not printer.is_terminal:
-
-            def plain(line: str) -> None:
-                with lock:
-                    printer.print(f"{now() - began:6.1f} s  {line}", markup=False, highlight=False, soft_wrap=True)
-
-            yield plain
-            return
-
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-        with Progress(*columns, console=printer, transient=True) as bar:
+        text = progress.TextColumn("{task.description}", markup=False)
+        columns = (progress.SpinnerColumn(), text, progress.TimeElapsedColumn())
+        shown = progress.Progress(*columns, console=printer, transient=True, disable=not printer.is_terminal)
+        with interruptible(self.note), shown as bar:
             task = bar.add_task("starting", total=None)
 
             def say(line: str) -> None:
-                printer.print(f"[dim]{now() - began:6.1f} s[/dim]  {_plain(line)}", highlight=False)
-                bar.update(task, description=line)
+                with lock:
+                    stamp = f"[dim]{SYSTEM.monotonic() - began:6.1f} s[/dim]"
+                    printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=True)
+                    bar.update(task, description=line)
 
             yield say
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting, table
-from cephlab.cli.recover import recovered
-from cephlab.cli.world import World, world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.tuning.units import Measure, parse
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from cephlab.lab.telemetry.demand import Demand
     from cephlab.tuning.model import Prediction
+    from cephlab.tuning.profile import Profile
     from cephlab.tuning.validate import Comparison
     from cephlab.tuning.workload import Shape
 
@@ -31,7 +34,7 @@ DemandOption = Annotated[
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """The load that is predicted for, and what it costs. op: empty for whatever the command takes by itself."""
+    """The load that is predicted for, and what it costs. op: empty for the command's default."""
 
     op: Annotated[str, typer.Option(help="randread, randwrite, read, write, seq, get or put.")] = ""
     bs: Annotated[str, typer.Option(help="Bytes of one operation: 4k, 64k, 4M.")] = "4k"
@@ -65,111 +68,120 @@ class LoadOptions:
         )
 
 
-@grouped
+@framed
 def predict(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     profile: ProfileOption,
     load: LoadOptions,
-    *,
     sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
     recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Say what a cluster of that profile should deliver, and what limits it."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.demandsets import find_demands
-        from cephlab.tuning.model import predict as work_out
-        from cephlab.tuning.scaling import scaling
+    from cephlab.tuning.demandsets import find_demands
+    from cephlab.tuning.model import predict as work_out
+    from cephlab.tuning.scaling import scaling
 
-        world = world_of(ctx)
-        shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
-        demands, origin = find_demands(world.home.demands, load.demand)
-        hardware = profile_of(world, profile)
-        made = [work_out(demands, hardware, shape) for shape in shapes]
-        series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
-        scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
-        published, theirs = _published(world, hardware.name, load.demand)
-        rebuilt = recovered(recover, demands, hardware, lambda name: profile_of(world, name), k=shapes[0].k)
-        out.note(f"demands: {origin}")
-        if as_json:
-            value: dict[str, Any] = {
-                "demands": origin,
-                "predictions": [as_value(prediction) for prediction in made],
-                "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
-                "published": [compared(comparison) for comparison in published],
-                "published_demands": theirs,
-            }
-            if rebuilt:
-                value["recovery"] = rebuilt.as_value()
-            out.json(
-                {**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value
-            )
-            return
-        for prediction, points, law in zip(made, series, scalings, strict=True):
-            _show(out, prediction)
-            out.note(law.words(prediction.shape.clients))
-            if points:
-                _show_sweep(out, points, sweep)
-        if rebuilt:
-            out.result("\n".join(["", *rebuilt.lines()]), None)
-        if published:
-            print("\nbeside what was published of this cluster, under the load that it was published for:")
-            out.result(comparison_table(published), None)
-            out.note(f"demands: {theirs}")
-
-
-@grouped
-def explain(
-    ctx: typer.Context,
-    profile: ProfileOption,
-    load: LoadOptions,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """Show every step of a prediction with its numbers and the source of each formula and figure."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.demandsets import find_demands
-        from cephlab.tuning.model import predict as work_out
-
-        world = world_of(ctx)
-        demands, origin = find_demands(world.home.demands, load.demand)
-        hardware = profile_of(world, profile)
-        made = work_out(demands, hardware, load.shape("randwrite"))
-        sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
-        lines = [
-            f"{made.profile}: {made.shape}",
-            f"demands: {origin}",
-            "",
-            *made.derivation.lines(),
-            *(f"not known: {line}" for line in made.unknown),
-            "",
-            "figures of the profile",
-        ]
-        value = {
+    shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
+    demands, origin = find_demands(world.home.demands, load.demand)
+    hardware = world.profile(profile)
+    predictions = [work_out(demands, hardware, shape) for shape in shapes]
+    series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
+    scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
+    published, theirs = _published(world, hardware.name, load.demand)
+    rebuilt = recovered(world, recover, demands, hardware, k=shapes[0].k) if recover else None
+    out.note(f"demands: {origin}")
+    if out.as_json:
+        value: dict[str, Any] = {
             "demands": origin,
-            "prediction": as_value(made),
-            "steps": [asdict(step) for step in made.derivation],
-            "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
+            "predictions": [as_value(prediction) for prediction in predictions],
+            "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
+            "published": [compared(comparison) for comparison in published],
+            "published_demands": theirs,
         }
-        out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
+        if rebuilt:
+            value["recovery"] = rebuilt.value
+        out.json({**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value)
+        return
+    for prediction, points, law in zip(predictions, series, scalings, strict=True):
+        _show(out, prediction)
+        out.note(law.words(prediction.shape.clients))
+        if points:
+            _show_sweep(out, points, sweep)
+    if rebuilt:
+        out.result("\n".join(["", *rebuilt.lines]), None)
+    if published:
+        print("\nbeside what was published of this cluster, under the load that it was published for:")
+        out.result(comparison_table(published), None)
+        out.note(f"demands: {theirs}")
 
 
-def profile_of(world: World, name: str) -> Any:
-    """A profile by name or path."""
-    from cephlab.tuning.profilefile import find_profile
+@framed
+def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions) -> None:
+    """Show every step of a prediction with its numbers and the source of each formula and figure."""
+    from cephlab.tuning.demandsets import find_demands
+    from cephlab.tuning.model import predict as work_out
 
-    return find_profile(name, world.home.profiles)
+    demands, origin = find_demands(world.home.demands, load.demand)
+    hardware = world.profile(profile)
+    prediction = work_out(demands, hardware, load.shape("randwrite"))
+    sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
+    lines = [
+        f"{prediction.profile}: {prediction.shape}",
+        f"demands: {origin}",
+        "",
+        *prediction.derivation.lines(),
+        *(f"not known: {line}" for line in prediction.unknown),
+        "",
+        "figures of the profile",
+    ]
+    value = {
+        "demands": origin,
+        "prediction": as_value(prediction),
+        "steps": [asdict(step) for step in prediction.derivation],
+        "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
+    }
+    out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """The time to recover a lost node: for people, and as JSON values in seconds."""
+
+    lines: list[str]
+    value: dict[str, Any]
+
+
+def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
+    """For a node that held `size` ("4500 GB"); SpecError where that is no size. k: of an erasure code, 0 for copies."""
+    from cephlab.tuning.limits import recovery_limit, supported_factor
+    from cephlab.tuning.recovery import recovery_time
+    from cephlab.tuning.references import FigureKind
+
+    try:
+        data_bytes = parse(size, Measure.BYTES)
+    except ValueError as error:
+        raise SpecError(f"--recover: {size!r} is not a number of bytes", f"wanted: {error}") from None
+    time = recovery_time(profile, data_bytes, k=k)
+    limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
+    steps = limit.derivation.lines()
+    heading = (
+        f"{profile.name}: a lost node is copied again in {time.seconds:,.0f} s, limit: {time.limit}; "
+        f"on the hardware at most {limit.high:,.0f} s"
+    )
+    value = {"profile": profile.name, "seconds": time.seconds, "limited_by": time.limit, "at_most_s": limit.high}
+    return Recovered([heading, *(f"  {step}" for step in steps)], {**value, "derivation": steps})
 
 
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
-    """The published figures of a profile's cluster that the model can speak to, and where their demands are from."""
+    """The published figures of a profile's cluster that the model can predict, and the source of its demands."""
     from cephlab.tuning.demandsets import find_every_demand
     from cephlab.tuning.references import load_references
     from cephlab.tuning.validate import validate
 
     demands, origin = find_every_demand(world.home.demands, chosen)
     own = [reference for reference in load_references() if reference.profile == profile]
-    validation = validate(demands, own, lambda name: profile_of(world, name))
+    validation = validate(demands, own, world.profile)
     return [comparison for comparison in validation.comparisons if comparison.ratio is not None], origin
 
 
@@ -205,8 +217,6 @@ def compared(comparison: Comparison) -> dict[str, Any]:
 
 def _sweep(shape: Shape, what: str) -> list[Shape]:
     """The shape with 1, 2, 4 ... up to its own depth or clients; SpecError on another word."""
-    from dataclasses import replace
-
     if not what:
         return []
     if what not in ("depth", "clients"):
@@ -224,30 +234,30 @@ def _show_sweep(out: Output, points: list[Prediction], what: str) -> None:
     out.result(table((what, "ops/s", "mean ms", "limit"), rows), None)
 
 
-def as_value(made: Prediction) -> dict[str, Any]:
+def as_value(prediction: Prediction) -> dict[str, Any]:
     """A prediction as JSON values: operations and bytes a second, seconds, shares of 1."""
     return {
-        "profile": made.profile,
-        "shape": asdict(made.shape),
-        "ops_s": made.ops,
-        "bytes_s": made.bytes_s,
-        "latency_s": made.latency_s,
-        "bottleneck": made.bottleneck,
-        "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in made.ceilings],
-        "utilisation": made.utilisation,
-        "unloaded_s": made.unloaded_s,
-        "unknown": list(made.unknown),
+        "profile": prediction.profile,
+        "shape": asdict(prediction.shape),
+        "ops_s": prediction.ops,
+        "bytes_s": prediction.bytes_s,
+        "latency_s": prediction.latency_s,
+        "bottleneck": prediction.bottleneck,
+        "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in prediction.ceilings],
+        "utilisation": prediction.utilisation,
+        "unloaded_s": prediction.unloaded_s,
+        "unknown": list(prediction.unknown),
     }
 
 
-def _show(out: Output, made: Prediction) -> None:
+def _show(out: Output, prediction: Prediction) -> None:
     rows = [
-        [ceiling.name, f"{ceiling.ops:,.0f}", f"{made.utilisation[ceiling.name]:.0%}"]
-        for ceiling in made.ceilings[:_CEILINGS_SHOWN]
+        [ceiling.name, f"{ceiling.ops:,.0f}", f"{prediction.utilisation[ceiling.name]:.0%}"]
+        for ceiling in prediction.ceilings[:_CEILINGS_SHOWN]
     ]
-    mb = made.bytes_s / 1e6
-    print(f"{made.profile}: {made.shape}")
-    print(f"{made.ops:,.0f} ops/s, {mb:,.0f} MB/s, mean {made.latency_s * 1e3:.2f} ms; limit: {made.bottleneck}")
+    rates = f"{prediction.ops:,.0f} ops/s, {prediction.bytes_s / 1e6:,.0f} MB/s"
+    print(f"{prediction.profile}: {prediction.shape}")
+    print(f"{rates}, mean {prediction.latency_s * 1e3:.2f} ms; limit: {prediction.bottleneck}")
     out.result(table(("resource", "allows ops/s", "in use"), rows), None)
-    for line in made.unknown:
+    for line in prediction.unknown:
         out.note(f"not known: {line}")

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import psutil
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.measure_request import parse_bytes
-from cephlab.cli.output import JsonOption, reporting
-from cephlab.cli.signals import interruptible
-from cephlab.cli.world import World, world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.request import parse_bytes
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.progress import Progress
+from cephlab.lab.base.runs import write_private
+from cephlab.lab.spec.arch import host_arch
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.units import Measure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cephlab.lab.cluster.rates import Rates
-    from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 _LEAST_BYTES = 64 << 20
 _NETWORK_S = 3.0
@@ -45,42 +45,35 @@ class DiskOptions:
         return parse_bytes("--size", self.size)
 
 
-@grouped
+@framed
 def probe(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     disk: DiskOptions,
-    *,
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
-    as_json: JsonOption = False,
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.profile import DiskKind
-        from cephlab.tuning.profilefile import THIS_MACHINE
-        from cephlab.tuning.profiletext import to_toml
+    from cephlab.tuning.profilefile import THIS_MACHINE
+    from cephlab.tuning.profiletext import to_toml
 
-        if disk.kind not in [kind.value for kind in DiskKind]:
-            raise SpecError(f"--kind: {disk.kind!r} is no kind of disk", "wanted: hdd, ssd or nvme")
-        if disk.size_bytes < _LEAST_BYTES:
-            raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
-        world = world_of(ctx)
-        world.home.ensure()
-        with interruptible(out.note), out.progress() as say:
-            made = _measured(world, disk, peer, say)
-        path = world.home.profiles / f"{THIS_MACHINE}.toml"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(to_toml(made))
-        part.replace(path)
-        figures = {place: {"value": str(figure), "source": figure.source} for place, figure in made.figures()}
-        lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
-        out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
+    if disk.kind not in [kind.value for kind in DiskKind]:
+        raise SpecError(f"--kind: {disk.kind!r} is not a kind of disk", "wanted: hdd, ssd or nvme")
+    if disk.size_bytes < _LEAST_BYTES:
+        raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
+    world.home.ensure()
+    with out.progress() as say:
+        profile = _measured(world, disk, peer, say)
+    path = world.home.profiles / f"{THIS_MACHINE}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, to_toml(profile).encode(), mode=0o644)
+    figures = {place: {"value": str(figure), "source": figure.source} for place, figure in profile.figures()}
+    lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
+    out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
 
 
-def _measured(world: World, disk: DiskOptions, peer: str, say: Callable[[str], None]) -> Profile:
-    """Refuse what cannot be done; then measure one thing after the other."""
+def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
+    """Refuse what cannot be measured here, then measure one thing after another."""
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.profile import Profile, Threads
     from cephlab.tuning.profilefile import THIS_MACHINE
 
     program = measure.require_programs()
@@ -88,8 +81,6 @@ def _measured(world: World, disk: DiskOptions, peer: str, say: Callable[[str], N
         network = _network(peer, say)
         machine = _machine(program, network.bandwidth, _rates(world, say), say)
         disks = _disks(path, disk, say)
-    from dataclasses import replace
-
     return Profile(
         name=THIS_MACHINE,
         title=f"This machine, measured by cephlab probe: {_cpu_model()}",
@@ -112,32 +103,30 @@ class _NetworkFigures:
     mtu_bytes: int
 
 
-def _network(peer: str, say: Callable[[str], None]) -> _NetworkFigures:
+def _network(peer: str, say: Progress) -> _NetworkFigures:
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.units import Measure
 
     say(f"network to {peer or 'itself'}")
     if peer:
         line = measure.line_to(peer, _NETWORK_S)
         return _NetworkFigures(
-            _figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
-            _figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
+            Figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
+            Figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
             line.mtu_bytes,
         )
     rate = measure.loopback_bytes_s(_NETWORK_S)
     return _NetworkFigures(
-        _figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
-        _figure(
+        Figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
+        Figure(
             measure.loopback_rtt_s(), Measure.TIME, "measured: one byte and its answer, TCP on the loopback, median"
         ),
         _LOOPBACK_MTU,
     )
 
 
-def _rates(world: World, say: Callable[[str], None]) -> Rates | None:
+def _rates(world: World, say: Progress) -> Rates | None:
     """Rates of the newest image for this machine's architecture. Others are emulated, so theirs are only shown."""
     from cephlab.lab.cluster.rates import rates
-    from cephlab.lab.spec.arch import host_arch
 
     own = None
     for arch, image in {image.arch: image for image in world.images.list()}.items():
@@ -152,11 +141,8 @@ def _rates(world: World, say: Callable[[str], None]) -> Rates | None:
     return own
 
 
-def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[str], None]) -> MachineClass:
+def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
     from cephlab.lab.base import probe as measure
-    from cephlab.lab.spec.arch import host_arch
-    from cephlab.tuning.profile import MachineClass
-    from cephlab.tuning.units import Measure
 
     threads = psutil.cpu_count() or 1
     cores = psutil.cpu_count(logical=False) or threads
@@ -172,22 +158,20 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Callable[[
         arch=host_arch(),
         cores=cores,
         threads_per_core=max(1, threads // cores),
-        core_speed=_figure(
+        core_speed=Figure(
             points,
             Measure.SPEED,
             f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
         ),
-        memory=_figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
+        memory=Figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
         bandwidth=bandwidth,
-        crc32c=_figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
-        ec_encode=_figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
+        crc32c=Figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
+        ec_encode=Figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
     )
 
 
-def _disks(path: Path, wanted: DiskOptions, say: Callable[[str], None]) -> Disks:
+def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
     from cephlab.lab.base import probe as measure
-    from cephlab.tuning.profile import DiskKind, DiskRole, Disks
-    from cephlab.tuning.units import Measure
 
     speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
     how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
@@ -196,22 +180,15 @@ def _disks(path: Path, wanted: DiskOptions, say: Callable[[str], None]) -> Disks
         kind=DiskKind(wanted.kind),
         role=DiskRole.DATA,
         count=1,
-        size=_figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
+        size=Figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
         osds_per_disk=_OSDS,
-        read_iops=_figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
-        write_iops=_figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
-        seq_read=_figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
-        seq_write=_figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
-        sync_latency=_figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
-        read_latency=_figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
+        read_iops=Figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
+        write_iops=Figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
+        seq_read=Figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
+        seq_write=Figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
+        sync_latency=Figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
+        read_latency=Figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
     )
-
-
-def _figure(value: float, kind: str, source: str) -> Figure:
-    from cephlab.tuning.profile import Figure
-    from cephlab.tuning.units import Measure
-
-    return Figure(value, Measure(kind), source)
 
 
 def _cpu_model() -> str:

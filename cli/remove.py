@@ -6,71 +6,70 @@ from typing import Annotated, Any
 
 import typer
 
-from cephlab.cli.output import JsonOption, reporting
-from cephlab.cli.world import world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `cephlab ls` shows it.", metavar="NAME")]
 
 
-def down(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Remove a cluster with all its data, whatever state it is in."""
-    with reporting(as_json) as out:
-        from cephlab.lab.cluster.prune import Fate, fate_of, remove
+@framed
+def down(out: Output, world: World, name: NameArgument) -> None:
+    """Remove a cluster with all its data, in any state."""
+    from cephlab.lab.cluster.prune import Fate, fate_of, remove
 
-        world = world_of(ctx)
-        run = world.runs.get(name)
-        if fate_of(run) is Fate.LIVE:
-            owner = run.owner().get("pid")
-            raise SpecError(
-                f"{name} is in use by the cephlab process {owner}",
-                "it removes the cluster itself when it ends",
-                f"end that process first: kill {owner}",
-            )
-        removed = remove(world.home, run, world.providers)
-        out.result(f"{name} is gone", {"name": name, "removed": removed})
+    run = world.runs.get(name)
+    if fate_of(run) is Fate.LIVE:
+        owner = run.owner().get("pid")
+        raise SpecError(
+            f"{name} is in use by the cephlab process {owner}",
+            "it removes the cluster itself when it ends",
+            f"end that process first: kill {owner}",
+        )
+    removed = remove(world.home, run, world.providers)
+    out.result(f"{name} is gone", {"name": name, "removed": removed})
 
 
+@framed
 def prune(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     everything: Annotated[bool, typer.Option("--all", help="Remove kept clusters too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Remove what killed runs left behind: processes, containers, directories, half-built images."""
-    with reporting(as_json) as out:
-        from cephlab.lab.cluster.prune import stray_copies, survey, sweep
+    from cephlab.lab.cluster.prune import stray_copies, survey, sweep
 
-        world = world_of(ctx)
-        out.note(f"home: {world.home.path}")
-        findings, errors = survey(world.home, world.providers)
-        for folder in world.runs.others():
-            out.note(f"left alone, as it is no run of this user: {folder}")
-        doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
-        value: dict[str, Any] = {"home": str(world.home.path)}
-        if dry_run:
-            value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
-            lines = [f"would remove {line}" for line in value["would_remove"]]
-        else:
-            swept = sweep(world.home, world.providers, doomed)
-            removed = list(swept.removed)
-            errors += swept.errors
-            try:
-                removed += world.images.prune()
-            except LabError as error:
-                errors.append(f"images: {error}")
-            try:
-                copies = stray_copies(world.providers, world.images.list())
-            except LabError as error:
-                copies = []
-                errors.append(f"copies of images: {error}")
-            for line in copies:
-                out.note(line)
-            value |= {"removed": removed, "errors": errors, "copies": copies}
-            lines = [f"removed {line}" for line in removed]
-        if not errors:
-            out.result("\n".join(lines) or "nothing to remove", value)
-            return
-        if lines and not out.as_json:
-            out.result("\n".join(lines), value)
-        raise CleanupFailed(errors)
+    out.note(f"home: {world.home.path}")
+    findings, errors = survey(world.home, world.providers)
+    for folder in world.runs.others():
+        out.note(f"left alone, because it is not a run of this user: {folder}")
+    doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
+    value: dict[str, Any] = {"home": str(world.home.path)}
+    if dry_run:
+        value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
+        lines = [f"would remove {line}" for line in value["would_remove"]]
+    else:
+        swept = sweep(world.home, world.providers, doomed)
+        removed = list(swept.removed)
+        errors += swept.errors
+        try:
+            removed += world.images.prune()
+        except LabError as error:
+            errors.append(f"images: {error}")
+        try:
+            copies = stray_copies(world.providers, world.images.list())
+        except LabError as error:
+            copies = []
+            errors.append(f"copies of images: {error}")
+        for line in copies:
+            out.note(line)
+        value |= {"removed": removed, "errors": errors, "copies": copies}
+        lines = [f"removed {line}" for line in removed]
+    if not errors:
+        out.result("\n".join(lines) or "nothing to remove", value)
+        return
+    if lines and not out.as_json:
+        out.result("\n".join(lines), value)
+    raise CleanupFailed(errors)

@@ -23,8 +23,9 @@ from cephlab.lab.spec.clusterspec import (
 )
 from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes
 
-_UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_LEAST_BYTES = 512
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class ClusterOptions:
 
     @property
     def of_packages(self) -> dict[str, object]:
-        """Option -> what was given, of the options for nodes that cephlab makes itself."""
+        """Option -> its value, for the options about nodes that cephlab makes itself."""
         names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "spec")
         return {_option(name): getattr(self, name) for name in names}
 
@@ -131,12 +132,18 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def parse_disk_size(text: str) -> int:
-    """Bytes from `10GiB`, `10G` or a plain number; units are powers of 1024."""
+def parse_bytes(option: str, text: str) -> int:
+    """Bytes from `4k`, `10GiB` or a plain number; units are powers of 1024."""
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise SpecError(f"--disk-size: {text!r} is not a size", "wanted: a number and a unit", "write 10GiB")
-    size = int(float(match[1]) * _UNITS[match[2].upper()])
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if size < _LEAST_BYTES:
+        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4G")
+    return size
+
+
+def parse_disk_size(text: str) -> int:
+    """Bytes of an OSD's disk; SpecError where that is no size, or too small."""
+    size = parse_bytes("--disk-size", text)
     if size < MIN_DISK_BYTES:
         raise SpecError(
             f"--disk-size: {text} is too small for an OSD",

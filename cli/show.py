@@ -1,4 +1,4 @@
-"""`cephlab ls` and `cephlab status`: which clusters there are, and how one of them is."""
+"""`cephlab ls` and `cephlab status`: the clusters of this home, and the state of one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from cephlab.cli.output import JsonOption, Output, pairs, reporting, table
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, pairs, table
 from cephlab.cli.remove import NameArgument
-from cephlab.cli.world import World, world_of
+from cephlab.cli.request import nodes_text
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import DaemonDied, LabError
 
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ _GIB = 1 << 30
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def ls(ctx: typer.Context, as_json: JsonOption = False) -> None:
+@framed
+def ls(out: Output, world: World) -> None:
     """List the clusters of this home."""
-    with reporting(as_json) as out:
-        world = world_of(ctx)
-        out.note(f"home: {world.home.path}")
-        rows = [row_of(world, run) for run in world.runs.all()]
-        columns = ("name", "provider", "release", "nodes", "state", "age")
-        shown = [[*(str(row[column]) for column in columns[:-1]), age_text(row["age_s"])] for row in rows]
-        out.result(table(columns, shown) if rows else "no clusters", {"home": str(world.home.path), "clusters": rows})
+    out.note(f"home: {world.home.path}")
+    rows = [row_of(world, run) for run in world.runs.all()]
+    columns = ("name", "provider", "release", "nodes", "state", "age")
+    shown = [[*(str(row[column]) for column in columns[:-1]), age_text(row["age_s"])] for row in rows]
+    out.result(table(columns, shown) if rows else "no clusters", {"home": str(world.home.path), "clusters": rows})
 
 
 def row_of(world: World, run: Run) -> dict[str, Any]:
@@ -41,8 +40,6 @@ def row_of(world: World, run: Run) -> dict[str, Any]:
     row = {"name": run.id, "provider": owner.get("provider", ""), "release": "", "nodes": "", "age_s": age, "why": ""}
     if not run.kept:
         return {**row, "state": "abandoned" if run.abandoned() else "in use"}
-    from cephlab.cli.request import nodes_text
-
     try:
         cluster = world.cluster(run.id)
         known = {**row, "release": cluster.spec.release, "nodes": nodes_text(cluster.spec)}
@@ -68,19 +65,23 @@ def age_text(seconds: int | None) -> str:
     return "0 s"
 
 
-def status(ctx: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
-    """Show how a cluster is; ends with 0 only when it is HEALTH_OK and every daemon lives."""
-    with reporting(as_json) as out:
-        cluster = world_of(ctx).cluster(name)
-        try:
-            report(out, cluster)
-        finally:
-            cluster.close_clients()
+@framed
+def status(out: Output, world: World, name: NameArgument) -> int:
+    """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive."""
+    cluster = world.cluster(name)
+    try:
+        return report(out, cluster)
+    finally:
+        cluster.close_clients()
 
 
-def report(out: Output, cluster: OwnCluster) -> None:
-    """Print the status; raises DaemonDied after it when a daemon is gone, Exit(1) when Ceph is not well."""
-    died = first_death(cluster)
+def report(out: Output, cluster: OwnCluster) -> int:
+    """Print the status, and the first death of a daemon; returns the exit code of `cephlab status`."""
+    died = None
+    try:
+        cluster.check_daemons()
+    except DaemonDied as error:
+        died = error
     known = ask(cluster)
     value = {**as_value(cluster, known), "died": [d.name for d in cluster.daemons.values() if not d.alive()]}
     if died is not None and out.as_json:
@@ -89,18 +90,8 @@ def report(out: Output, cluster: OwnCluster) -> None:
     if died is not None:
         if not out.as_json:
             out.error(died)
-        raise typer.Exit(died.exit_code)
-    if known is None or not known.ok:
-        raise typer.Exit(1)
-
-
-def first_death(cluster: OwnCluster) -> DaemonDied | None:
-    """The first daemon found dead that should be running."""
-    try:
-        cluster.check_daemons()
-    except DaemonDied as error:
-        return error
-    return None
+        return died.exit_code
+    return 0 if known is not None and known.ok else 1
 
 
 def ask(cluster: OwnCluster) -> Status | None:

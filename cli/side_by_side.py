@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cephlab.cli.measure_request import file_name
 from cephlab.cli.output import Output
-from cephlab.cli.signals import interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
@@ -24,7 +24,7 @@ _LEAST_KEY = 6
 
 @dataclass(frozen=True)
 class SideBySide:
-    """What was measured beside each other, operation by operation, and where it was written."""
+    """What was measured side by side, by operation, and the files it was written to."""
 
     files: tuple[Path, Path]
     pairs: tuple[tuple[Measurement, Measurement], ...]
@@ -54,7 +54,7 @@ def measure_beside(
     own = replace(spec, options={**spec.options, **changed})
     refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
-    with interruptible(out.note), out.progress() as say:
+    with out.progress() as say:
         new = images_for(spec, world.images, say)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)
@@ -83,7 +83,7 @@ def measure_beside(
 
 
 def other_image(world: World, request: MeasureRequest, what: str, key: str) -> Image:
-    """The image that the new one is compared with; SpecError where there is none such in the cache.
+    """The image that the new one is compared with; SpecError where the cache has none.
 
     what: `same`, `baseline`, a release, or the beginning of a cached image's key. key: of the new image.
     """
@@ -125,8 +125,6 @@ def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
 
 def _files(world: World, request: MeasureRequest, old: Measurement, new: Measurement) -> tuple[Path, Path]:
     """Demand files of both sides, beside each other in a folder of their own: no prediction starts from them."""
-    from cephlab.cli.measure_request import file_name
-
     folder = world.home.demands / "beside"
     name = file_name(request, new.demand).removesuffix(".json")
     before, after = old.demand.image, new.demand.image

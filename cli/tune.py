@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cephlab.cli import tune_effect
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, reporting, table
-from cephlab.cli.world import World, world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
+from cephlab.cli.world import World
 from cephlab.lab.base.errors import CleanupFailed, SpecError
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
-    from cephlab.lab.tunables.settings import Finding
     from cephlab.lab.tunables.tune import Target
 
 app = typer.Typer(help="Check, apply and revert the tunings of the papers.", no_args_is_help=True)
@@ -52,71 +52,59 @@ class TuningPlace:
 
 
 @app.command("ls")
-def ls(as_json: JsonOption = False) -> None:
-    """List the tunings that there are."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load, names
+@framed
+def ls(out: Output) -> None:
+    """List the tunings."""
+    from cephlab.tuning.named import load, names
 
-        tunings = [load(name) for name in names()]
-        rows = [[tuning.name, str(len(tuning.settings)), tuning.title, tuning.paper] for tuning in tunings]
-        value = [{"name": tuning.name, "title": tuning.title, "paper": tuning.paper} for tuning in tunings]
-        out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
+    tunings = [load(name) for name in names()]
+    rows = [[tuning.name, str(len(tuning.settings)), tuning.title, tuning.paper] for tuning in tunings]
+    value = [{"name": tuning.name, "title": tuning.title, "paper": tuning.paper} for tuning in tunings]
+    out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
 
 
 @app.command("show")
-def show(name: TuningArgument, as_json: JsonOption = False) -> None:
+@framed
+def show(out: Output, name: TuningArgument) -> None:
     """Show every setting of a tuning with its place in the paper."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
-        rows = [[setting.title, setting.source, setting.note] for setting in tuning.settings]
-        settings = list(map(asdict, tuning.settings))
-        value = {"name": tuning.name, "title": tuning.title, "paper": tuning.paper, "settings": settings}
-        out.result(table(("setting", "source", "note"), rows, title=tuning.paper), value)
+    tuning = load(name)
+    rows = [[setting.title, setting.source, setting.note] for setting in tuning.settings]
+    settings = list(map(asdict, tuning.settings))
+    value = {"name": tuning.name, "title": tuning.title, "paper": tuning.paper, "settings": settings}
+    out.result(table(("setting", "source", "note"), rows, title=tuning.paper), value)
 
 
 @app.command("check")
-@grouped
-def check(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note) as chosen:
+    with targets(world, place, out.note) as chosen:
         from cephlab.lab.tunables.settings import State
         from cephlab.lab.tunables.tune import check as look
         from cephlab.tuning.named import load
 
         tuning = load(name)
         findings = [finding for target in chosen for finding in look(target, tuning.settings)]
-        rows = [
-            [finding.state.value, finding.where, short(finding.setting.title), " ".join(finding_words(finding))]
-            for finding in findings
-        ]
+        rows = []
+        for finding in findings:
+            why = f"({finding.why})" if finding.why else ""
+            found = f"{short(finding.got)} {why}".strip()
+            rows.append([finding.state.value, finding.where, short(finding.setting.title), found])
         counts = Counter(finding.state.value for finding in findings)
         value = {"tuning": tuning.name, "counts": counts, "findings": list(map(asdict, findings))}
         out.result(table(("state", "where", "setting", "found"), rows), value)
         if counts[State.DRIFT]:
-            raise typer.Exit(DRIFTED)
-        if not counts[State.SET]:
-            raise typer.Exit(NOTHING_KNOWN)
+            return DRIFTED
+        return 0 if counts[State.SET] else NOTHING_KNOWN
 
 
 @app.command("apply")
-@grouped
-def apply(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note, changing=True) as chosen:
+    with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.settings import Outcome
         from cephlab.lab.tunables.tune import apply as change
         from cephlab.tuning.named import load
@@ -128,24 +116,15 @@ def apply(
         value = {"tuning": tuning.name, "counts": counts, "changes": list(map(asdict, changes))}
         out.result(table(("outcome", "where", "setting", "why"), rows), value)
         if counts[Outcome.REFUSED]:
-            raise typer.Exit(DRIFTED)
-        if not counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS]:
-            raise typer.Exit(NOTHING_KNOWN)
+            return DRIFTED
+        return 0 if counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS] else NOTHING_KNOWN
 
 
 @app.command("revert")
-@grouped
-def revert(
-    ctx: typer.Context,
-    name: TuningArgument,
-    place: TuningPlace,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
     """Put back, byte for byte, what `tune apply` found."""
-    with reporting(as_json) as out, targets(world_of(ctx), place, out.note, changing=True) as chosen:
-        from pathlib import PurePath
-
+    with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.tune import revert as restore
 
         # The tuning's file is not read: the record says what was changed, and the file may be gone.
@@ -164,14 +143,12 @@ def revert(
 
 
 @contextmanager
-def targets(
-    world: World, place: TuningPlace, say: Callable[[str], None], *, changing: bool = False
-) -> Iterator[Sequence[Target]]:
-    """The places that the options name; SpecError when they name none, NotPermitted for machines that no list names.
-
-    changing: whether settings will be changed there.
-    """
+def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool = False) -> Iterator[Sequence[Target]]:
+    """The places that the options name; NotPermitted for machines that no list names. changing: to be changed."""
+    from cephlab.lab.cluster.attach.permit import read_permit
+    from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places
+    from cephlab.lab.tunables.inventory import of_inventory
 
     if place.cluster is None and not place.this_machine and place.inventory is None:
         got = "got neither CLUSTER nor --this-machine nor --inventory"
@@ -181,7 +158,10 @@ def targets(
     with ExitStack() as undo:
         chosen: list[Target] = [places.this_machine(world.home)] if place.this_machine else []
         if place.inventory is not None:
-            chosen += undo.enter_context(_machines(world, place.inventory, place.may_break, say, changing=changing))
+            inventory = load_inventory(place.inventory)
+            permit = read_permit(place.may_break, inventory)
+            world.home.ensure()
+            chosen += undo.enter_context(of_inventory(inventory, permit, world.home, changing=changing, say=say))
         if place.cluster is not None:
             opened = world.cluster(place.cluster)
             undo.callback(opened.close_clients)
@@ -189,29 +169,6 @@ def targets(
         yield chosen
 
 
-@contextmanager
-def _machines(
-    world: World, path: Path, may_break: str | None, say: Callable[[str], None], *, changing: bool
-) -> Iterator[Sequence[Target]]:
-    from cephlab.lab.cluster.attach.permit import read_permit
-    from cephlab.lab.spec.inventory import load_inventory
-    from cephlab.lab.tunables.inventory import of_inventory
-
-    inventory = load_inventory(path)
-    permit = read_permit(may_break, inventory)
-    world.home.ensure()
-    with of_inventory(inventory, permit, world.home, changing=changing, say=say) as machines:
-        yield machines
-
-
 def short(text: str) -> str:
     """As much of it as a table's cell takes; `tune show` and --json have all of it."""
     return text if len(text) <= _CELL else text[: _CELL - 3] + "..."
-
-
-def finding_words(finding: Finding) -> Iterator[str]:
-    """What was found and why, without what is empty."""
-    if finding.got:
-        yield short(finding.got)
-    if finding.why:
-        yield f"({finding.why})"

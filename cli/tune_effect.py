@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.groups import grouped
-from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_bytes, parse_op, raised, rated
-from cephlab.cli.output import JsonOption, Output, reporting, table
-from cephlab.cli.world import World, world_of
+from cephlab.cli.frame import framed
+from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_op, raised, rated
+from cephlab.cli.output import Output, table
+from cephlab.cli.request import parse_bytes
+from cephlab.cli.world import World
 
 if TYPE_CHECKING:
     from cephlab.lab.tunables.effect import Effect, Row
@@ -38,39 +39,33 @@ class EffectOptions:
         return MeasureRequest(
             operations=(parse_op(self.op, self.bs),),
             depth=self.depth,
-            low_depth=0,
             arch=self.arch,
             replicas=self.replicas,
-            coding=(0, 0),
             release=self.release,
             lab=self.lab,
-            image=None,
             image_bytes=parse_bytes("--size", self.size),
             within=self.within / 100,
             budget_s=self.budget,
-            options={},
             disks="file",
         )
 
 
-@grouped
+@framed
 def measure(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     name: Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")],
     options: EffectOptions,
-    *,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything."""
-    with reporting(as_json) as out:
-        from cephlab.tuning.named import load
+    from cephlab.tuning.named import load
 
-        tuning = load(name)
-        done = _do(world_of(ctx), out, options.request(), tuning, output)
-        out.result(page(done), value_of(done))
+    tuning = load(name)
+    done = _do(world, out, options.request(), tuning, output)
+    out.result(page(done), value_of(done))
 
 
 @dataclass(frozen=True)
@@ -132,11 +127,11 @@ def page(done: Measured) -> Any:
         [change.outcome.value, change.setting.title[:_CELL], change.why[:_CELL]] for change in done.effect.changes
     ]
     columns = ("role", "resource", "before", done.tuning, "after", "change", "")
-    costs = [_cells(row) for row in rows(done.effect) if _spent(row)]
+    spent = [row for row in rows(done.effect) if any(interval.mean for interval in (*row.untuned, row.tuned))]
     return Group(
         table(("outcome", "setting", "why"), changes, title=f"{done.tuning} on this cluster"),
         "",
-        table(columns, costs, title=title(done.effect.tuned.demand)),
+        table(columns, [_cells(row) for row in spent], title=title(done.effect.tuned.demand)),
         "",
         "differs: the interval with the tuning lies outside of both without it, on one side.",
         *(str(path) for path in done.files),
@@ -144,10 +139,6 @@ def page(done: Measured) -> Any:
 
 
 _CELL = 80
-
-
-def _spent(row: Row) -> bool:
-    return any(interval.mean for interval in (*row.untuned, row.tuned))
 
 
 def _cells(row: Row) -> list[str]:
@@ -161,8 +152,6 @@ def _cells(row: Row) -> list[str]:
 
 def value_of(done: Measured) -> dict[str, Any]:
     """The same as JSON; intervals per operation in the resource's own unit."""
-    from dataclasses import asdict
-
     from cephlab.lab.tunables.effect import rows
 
     return {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cephlab.cli import microceph
-from cephlab.cli.groups import grouped
-from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, warnings
-from cephlab.cli.signals import interruptible
-from cephlab.cli.world import World, world_of
-from cephlab.lab.base.errors import NotReached
+from cephlab.cli.world import World
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import NotInstalled, NotReached
+from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 HEALTHY_S = 120.0
 _TAIL_LINES = 4
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -37,86 +35,67 @@ class RunOptions:
     keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
 
 
-@grouped
-def up(
-    ctx: typer.Context,
-    cluster: ClusterOptions,
-    run: RunOptions,
-    snaps: microceph.MicrocephOptions,
-    *,
-    as_json: JsonOption = False,
-) -> None:
+@framed
+def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snaps: microceph.MicrocephOptions) -> None:
     """Raise a cluster and leave it running; prints its name."""
-    with reporting(as_json) as out:
-        snaps.refuse_misplaced(cluster)
-        if snaps.deploy == microceph.MICROCEPH:
-            made = microceph.raise_microceph(world_of(ctx), out, snaps, cluster, run.name)
-        else:
-            made = Raising(world_of(ctx), out, run).do(cluster)
-        out.result(str(made["name"]), made)
+    snaps.refuse_misplaced(cluster)
+    if snaps.deploy == microceph.MICROCEPH:
+        raised = microceph.raise_microceph(world, out, snaps, cluster, run.name)
+    else:
+        raised = raise_cluster(world, out, cluster, run)
+    out.result(str(raised["name"]), raised)
 
 
-@dataclass(frozen=True)
-class Raising:
-    """One `up`, from its options to a healthy cluster that outlives this process."""
+def raise_cluster(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> dict[str, Any]:
+    """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
+    began = SYSTEM.monotonic()
+    provider, spec = _plan(world, out, request, options.lab)
+    with out.progress() as say:
+        cluster = _raise(world, provider, spec, options, say)
+    return describe(cluster, seconds=SYSTEM.monotonic() - began)
 
-    _world: World
-    _out: Output
-    _options: RunOptions
 
-    def do(self, request: ClusterOptions) -> dict[str, Any]:
-        """Refuse, or raise the cluster; returns what `--json` prints. Removes everything when it fails."""
-        from cephlab.lab.base.clock import SYSTEM
+def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple[Provider, ClusterSpec]:
+    from cephlab.lab.cluster.preflight import require_installed
+    from cephlab.lab.cluster.raising import refuse_unfit
+    from cephlab.lab.providers.select import choose, foreign_runs
 
-        began = SYSTEM.monotonic()
-        provider, spec = self._plan(request)
-        with interruptible(self._out.note), self._out.progress() as say:
-            cluster = self._raise(provider, spec, say)
-        return describe(cluster, seconds=SYSTEM.monotonic() - began)
+    spec = request.build(foreign_runs=request.nodes is not None or foreign_runs(lab, world.providers))
+    refuse_unfit(spec, world.home, world.images)
+    try:
+        choice = choose(lab, spec, providers=world.providers)
+    except NotInstalled as reason:
+        require_installed(spec, world.images, reason)
+        raise
+    require_installed(spec, world.images)
+    if request.nodes is None and request.spec is None:
+        out.note(f"nodes: {nodes_text(spec)} (choose with --nodes)")
+    out.note(f"provider: {choice.reason}")
+    for line in warnings(spec):
+        out.warn(line)
+    return choice.provider, spec
 
-    def _plan(self, request: ClusterOptions) -> tuple[Provider, ClusterSpec]:
-        from cephlab.lab.base.errors import NotInstalled
-        from cephlab.lab.cluster.preflight import require_installed
-        from cephlab.lab.cluster.raising import refuse_unfit
-        from cephlab.lab.providers.select import choose, foreign_runs
 
-        runs = request.nodes is not None or foreign_runs(self._options.lab, self._world.providers)
-        spec = request.build(foreign_runs=runs)
-        refuse_unfit(spec, self._world.home, self._world.images)
+def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOptions, say: Progress) -> OwnCluster:
+    from cephlab.lab.cluster.raising import ClusterRequest, raise_for
+
+    wanted = ClusterRequest(spec, provider, world.home, world.images, name=options.name, keep_failed=options.keep)
+    with raise_for(wanted, say) as cluster:
         try:
-            choice = choose(self._options.lab, spec, providers=self._world.providers)
-        except NotInstalled as reason:
-            require_installed(spec, self._world.images, reason)
+            say("waiting for HEALTH_OK")
+            cluster.wait_healthy(options.timeout)
+            cluster.write_client_files()
+        except BaseException as error:
+            if isinstance(error, NotReached):
+                error.detail += "\n" + last_words(cluster)
+            if options.keep:
+                cluster.keep()
+                error.add_note(f"kept as {cluster.name}; remove it with: cephlab down {cluster.name}")
             raise
-        require_installed(spec, self._world.images)
-        if request.nodes is None and request.spec is None:
-            self._out.note(f"nodes: {nodes_text(spec)} (choose with --nodes)")
-        self._out.note(f"provider: {choice.reason}")
-        for line in warnings(spec):
-            self._out.warn(line)
-        return choice.provider, spec
-
-    def _raise(self, provider: Provider, spec: ClusterSpec, say: Say) -> OwnCluster:
-        from cephlab.lab.cluster.raising import ClusterRequest, raise_for
-
-        options, world = self._options, self._world
-        wanted = ClusterRequest(spec, provider, world.home, world.images, name=options.name, keep_failed=options.keep)
-        with raise_for(wanted, say) as cluster:
-            try:
-                say("waiting for HEALTH_OK")
-                cluster.wait_healthy(options.timeout)
-                cluster.write_client_files()
-            except BaseException as error:
-                if isinstance(error, NotReached):
-                    error.detail += "\n" + last_words(cluster)
-                if options.keep:
-                    cluster.keep()
-                    error.add_note(f"kept as {cluster.name}; remove it with: cephlab down {cluster.name}")
-                raise
-            # From here on nobody but `down` removes it, so nothing that can fail may come before it is healthy.
-            cluster.keep()
-            say("healthy")
-            return cluster
+        # From here on nobody but `down` removes it, so nothing that can fail may come before it is healthy.
+        cluster.keep()
+        say("healthy")
+        return cluster
 
 
 def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
@@ -148,8 +127,5 @@ def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
 
 def last_words(cluster: OwnCluster) -> str:
     """The ends of all daemons' logs: they are about to be removed with the cluster."""
-    parts = []
-    for daemon in cluster.daemons.values():
-        tail = daemon.log_tail(_TAIL_LINES)
-        parts.append(f"last log lines of {daemon.name} on {daemon.host.name}:\n{tail or '(none)'}")
-    return "\n".join(parts)
+    tails = ((daemon, daemon.log_tail(_TAIL_LINES) or "(none)") for daemon in cluster.daemons.values())
+    return "\n".join(f"last log lines of {daemon.name} on {daemon.host.name}:\n{tail}" for daemon, tail in tails)

@@ -8,46 +8,44 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.compare import CODES
-from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
 from cephlab.cli.predict import DemandOption, compared, comparison_table
-from cephlab.cli.world import world_of
+from cephlab.cli.world import World
+from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:
     from cephlab.tuning.references import Publication
     from cephlab.tuning.validate import Validation
 
 
+@framed
 def validate_model(
-    ctx: typer.Context,
+    out: Output,
+    world: World,
     demand: DemandOption = None,
     reference: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Publication to compare with instead of those shipped; repeatable."),
     ] = None,
-    as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Predict every published figure of the reference papers, and say how far off that is.
 
     Exit code 1 when that is further than the target, 6 when nothing could be predicted.
     """
-    with reporting(as_json) as out:
-        from cephlab.tuning.demandsets import find_every_demand
-        from cephlab.tuning.profilefile import find_profile
-        from cephlab.tuning.references import load_reference, load_references
-        from cephlab.tuning.validate import validate
+    from cephlab.tuning.demandsets import find_every_demand
+    from cephlab.tuning.references import load_reference, load_references
+    from cephlab.tuning.validate import RATES, validate
 
-        world = world_of(ctx)
-        demands, origin = find_every_demand(world.home.demands, demand)
-        references = tuple(map(load_reference, reference)) if reference else load_references()
-        validation = validate(
-            demands, references, lambda name: find_profile(name, world.home.profiles), sensitivity=True
-        )
-        out.note(f"demands: {origin}")
-        if as_json:
-            out.json({"demands": origin, **as_value(validation, references)})
-        else:
-            _show(out, validation, references)
-        _end(validation)
+    demands, origin = find_every_demand(world.home.demands, demand)
+    references = tuple(map(load_reference, reference)) if reference else load_references()
+    validation = validate(demands, references, world.profile, sensitivity=True)
+    out.note(f"demands: {origin}")
+    if out.as_json:
+        out.json({"demands": origin, **as_value(validation, references)})
+    else:
+        _show(out, validation, references)
+    return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]]
 
 
 def _show(out: Output, validation: Validation, references: tuple[Publication, ...]) -> None:
@@ -61,21 +59,11 @@ def _show(out: Output, validation: Validation, references: tuple[Publication, ..
         if comparison.ratio is None:
             figure = comparison.figure
             print(f"  {comparison.reference}, {figure.name} ({figure.value:,.6g} {figure.unit}): {comparison.why}")
-    print("\nlost with the graphs of the text copies:")
+    print("\nin graphs that the text copies lack:")
     for reference in references:
         for line in reference.lost:
             print(f"  {reference.name}: {line}")
     print(f"\n{summary(validation)}")
-
-
-def _end(validation: Validation) -> None:
-    """Exit with the verdict: met, missed, or nothing to judge."""
-    from cephlab.lab.checks.verdict import Outcome
-    from cephlab.tuning.validate import RATES
-
-    outcome = {True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]
-    if outcome is not Outcome.PASS:
-        raise typer.Exit(CODES[outcome])
 
 
 def assumption_lines(validation: Validation) -> list[str]:

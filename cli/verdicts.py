@@ -7,7 +7,7 @@ from typing import Any
 
 from cephlab.fixtures.entering import called, ways_in
 from cephlab.fixtures.run import Result
-from cephlab.lab.archive.archive import Ending, Record, counted
+from cephlab.lab.archive.archive import Ending, counted
 
 _SIGNALLED = 128  # a shell's exit codes above it say which signal ended a command
 
@@ -21,7 +21,9 @@ def page(result: Result) -> str:
         rows = [record for record in result.records if record.ending is ending]
         if rows:
             lines += ["", f"{ending.word}:"]
-            lines += [f"  {record.scenario}: {record.reason}{_where(result, record)}" for record in rows]
+        for record in rows:
+            logs = f"\n      logs: {result.archive / record.logs}" if record.logs else ""
+            lines.append(f"  {record.scenario}: {record.reason}{logs}")
     if result.unexpected_skips:
         lines += ["", "skipped although this tier does not expect it (suites/expected-skips.toml), so the run fails:"]
         lines += [f"  {line}" for line in result.unexpected_skips]
@@ -32,10 +34,6 @@ def page(result: Result) -> str:
         lines += [f"  {command}" for command in ways_in(name, result.home)]
     replay = called(result.replay, result.home)
     return "\n".join([*lines, "", f"archive: {result.archive}", f"replay:  {replay}"])
-
-
-def _where(result: Result, record: Record) -> str:
-    return f"\n      logs: {result.archive / record.logs}" if record.logs else ""
 
 
 def describe(result: Result) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
     from cephlab.lab.images.store import ImageStore
     from cephlab.lab.providers.base import Provider
+    from cephlab.tuning.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,12 @@ class World:
         from cephlab.lab.images.store import ImageStore
 
         return ImageStore(self.home, source=replace(DebianSource.from_environment(), snapshot=snapshot))
+
+    def profile(self, name: str) -> Profile:
+        """A profile by name or path."""
+        from cephlab.tuning.profilefile import find_profile
+
+        return find_profile(name, self.home.profiles)
 
     def provider_of(self, run: Run) -> Provider:
         """The provider that a run's hosts come from; SpecError when it is not known any more."""

@@ -14,8 +14,9 @@ from typing import Any
 from cephlab.lab.base.errors import LabBroken, LabError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, Runs, run_ids, write_json
-from cephlab.lab.providers.base import Images, Lab, Progress, untold
+from cephlab.lab.providers.base import Images, Lab
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
@@ -212,7 +213,7 @@ class FakeProvider:
         return self.reason
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[Lab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[Lab]:
         assert self.broken is not None, "nothing is launched here"
         self.launched.append(run.id)
         self.holding.add(run.id)

@@ -117,20 +117,20 @@ class FakeRaiser:
     absent: Sequence[NotInstalled] = ()
     release: str = "reef"
     did: list[str] = field(default_factory=list)
+    asked: list[Topology] = field(default_factory=list)
     up: FakeRaised | None = None
     _count: int = 0
-    _asked: int = 0
 
     def pytest_cephlab_raiser(self, config: object) -> FakeRaiser:
         return self
 
-    def refuse(self, topology: Topology, needs: frozenset[Capability]) -> None:
+    def refuse(self, topology: Topology) -> None:
         assert not self.did, "refusals come before anything starts"
+        self.asked.append(topology)
         if self.refused is not None:
             raise self.refused
-        asked, self._asked = self._asked, self._asked + 1
-        if asked < len(self.absent):
-            raise self.absent[asked]
+        if len(self.asked) <= len(self.absent):
+            raise self.absent[len(self.asked) - 1]
 
     def provider_for(self, topology: Topology, needs: frozenset[Capability]) -> str:
         if self.lacking & needs:

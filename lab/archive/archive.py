@@ -202,7 +202,7 @@ class Archive:
 
 
 def read_archive(directory: Path, signers: Path | None = None) -> Archive:
-    """Read an archive and compare its parts; SpecError when it is no archive, or of a newer schema.
+    """Read an archive and compare its parts; SpecError when it is not an archive, or of a newer schema.
 
     signers: file that lists who may have signed it; without one, no signature is asked for.
     """
@@ -213,7 +213,7 @@ def read_archive(directory: Path, signers: Path | None = None) -> Archive:
         archive, wrong = replace(archive, lost=(*archive.lost, *wrong)), []
     who = signer(directory / SUMS, directory / SIGNATURE, signers) if signers else None
     if signers and who is None:
-        wrong.append(f"{SIGNATURE} is no signature of {SUMS} by anybody in {signers}")
+        wrong.append(f"{SIGNATURE} is not a signature of {SUMS} by anybody in {signers}")
     return replace(archive, altered=(*wrong, *archive.altered), signer=who)
 
 

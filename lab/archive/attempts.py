@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.runs import write_private
 
@@ -73,22 +73,19 @@ def run_of(archive: Archive) -> KeptRun:
             "run from a checkout without changes",
         )
     host = manifest["host"]
+    counting = [r for r in archive.records if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
     return KeptRun(
         name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
         commit=commit,
         lab="+".join(sorted({str(cluster["provider"]) for cluster in manifest["clusters"]})) or str(manifest["lab"]),
         release=str(manifest["release"]),
         machine=f"{host['arch']}, {host['cores']} cores, {host['system']}",
-        endings={record.scenario: str(record.ending) for record in archive.records if _counts(record)},
+        endings={record.scenario: str(record.ending) for record in counting},
     )
 
 
-def _counts(record: Record) -> bool:
-    return record.ending is not Ending.SKIP and _SAYS_NOTHING not in record.reason
-
-
 def read_kept(path: Path) -> list[KeptRun]:
-    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is none."""
+    """Runs in a file of lines of JSON, none where there is no file; SpecError names the line that is not a run."""
     if not path.exists():
         return []
     runs = []
@@ -102,7 +99,7 @@ def read_kept(path: Path) -> list[KeptRun]:
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
-    """Add those that are not there yet; all that are kept then."""
+    """Add the runs that are not kept yet; returns all that are."""
     known = {(run.name, run.commit): run for run in read_kept(path)}
     for run in runs:
         known.setdefault((run.name, run.commit), run)

@@ -15,10 +15,7 @@ from cephlab.lab.history.history import Event
 def figures(events: Sequence[Event]) -> Verdict:
     """Judge events of kind `figure` (lab/archive/schemas/figure-1.json) beside observations.
 
-    derivation: lines that lead to the limit.
-    low, high: the interval that the value lies in; least, most: the limit, None for none; why: where the limit comes
-    from, or why there is none. An interval across a limit is inconclusive, as is one that is no finite number, no
-    witness that the load was real, and no figure at all.
+    Inconclusive: an interval across a limit, one that is not finite, no witness that the load was real, no figure.
     """
     measured = [event.data for event in events if event.kind == "figure"]
     if not measured:

@@ -40,10 +40,7 @@ def judge(value: float, low: float, high: float, detectable: float = FOUND, same
 
 
 def regression(events: Sequence[Event]) -> Verdict:
-    """Judge events of kind `change` ({what, value, low, high, found}: after / before) beside what `figures` judges.
-
-    No change at all is no verdict on regressions: the figures stand alone then.
-    """
+    """Judge events of kind `change` ({what, value, low, high, found}: after / before), if any, beside the figures."""
     changes = [event.data for event in events if event.kind == "change"]
     return merge([figures(events), *(_one(data) for data in changes)])
 

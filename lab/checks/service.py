@@ -11,8 +11,7 @@ from typing import Any
 from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
-from cephlab.lab.history.operations import Act, Operation, operations_of
-from cephlab.lab.history.operations import Outcome as Ended
+from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 
 _SHOWN = 10
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Event
-from cephlab.lab.history.operations import ALIEN, NOTHING, Act, Operation, operations_of
-from cephlab.lab.history.operations import Outcome as Ended
+from cephlab.lab.history.operations import ALIEN, NOTHING, Act, Ended, Operation, operations_of
 
 _SHOWN = 10
 

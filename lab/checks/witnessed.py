@@ -12,8 +12,7 @@ from cephlab.lab.history.history import Event
 def witnessed(events: Sequence[Event]) -> Verdict:
     """Judge observations beside events of kind `witness` ({what, got, least}: numbers); no witness is inconclusive.
 
-    A witness below its least says that the scenario did not exercise what it is about, so that holding observations
-    show nothing; a wrong observation stays a failure.
+    A witness below its least is too: the load was not real, so observations that hold show nothing. Wrong ones do.
     """
     return merge((observations(events), witnesses(events)))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs
 from cephlab.lab.ceph.conf import Sizing
 from cephlab.lab.cluster.deploy.packages import Deployer
@@ -26,7 +27,6 @@ from cephlab.lab.services import refuse_unknown, role_sets
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import ClusterSpec
 
-Progress = Callable[[str], None]
 CEPH = ("ceph",)
 
 
@@ -76,7 +76,7 @@ class ClusterRequest:
 
 @contextmanager
 def raise_for(
-    request: ClusterRequest, progress: Progress = lambda _line: None, *, healthy_s: float | None = None
+    request: ClusterRequest, progress: Progress = quiet, *, healthy_s: float | None = None
 ) -> Iterator[OwnCluster]:
     """A run with its cluster, which knows its images; leaving the block removes both unless the run is kept by then.
 
@@ -111,10 +111,6 @@ def _remove(request: ClusterRequest, run: Run, error: BaseException) -> None:
         error.add_note("everything that was started has been removed again")
 
 
-def _quiet(_line: str) -> None:
-    """Used where no caller wants progress."""
-
-
 @contextmanager
 def raise_cluster(
     provider: Provider,
@@ -122,7 +118,7 @@ def raise_cluster(
     images: Images,
     run: Run,
     *,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
     keep_failed: bool = False,
 ) -> Iterator[OwnCluster]:
     """Launch hosts, deploy Ceph, and give a cluster; leaving the block removes it unless the run is kept.

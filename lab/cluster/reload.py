@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import daemon_from_json
@@ -18,7 +18,7 @@ from cephlab.lab.providers.base import Lab, Provider
 from cephlab.lab.spec.specfile import spec_from_json
 
 
-def load_cluster(provider: Provider, run: Run, *, progress: Callable[[str], None] = lambda _line: None) -> OwnCluster:
+def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
     """Find a kept cluster again; SpecError when its state is of another schema."""
     try:
         raw: dict[str, Any] = json.loads(run.state_file.read_text())

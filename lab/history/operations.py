@@ -28,8 +28,8 @@ class Act(StrEnum):
     FINAL = "f"
 
 
-class Outcome(StrEnum):
-    """OK: acknowledged. FAIL: refused, it surely has no effect. UNKNOWN: it may take effect, at any time, or never."""
+class Ended(StrEnum):
+    """OK: acknowledged. FAIL: refused, surely without effect. UNKNOWN: it may take effect at any time, or never."""
 
     OK = "o"
     FAIL = "f"
@@ -38,10 +38,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation. Times: seconds on the history's clock; ended_s: None while nothing was heard of it.
+    """One operation. Times: seconds on the history's clock; ended_s: None while it has not ended.
 
-    version: what was written or, of a read, found. clock_error_s: how far the client's clock may be off.
-    run: counts the times that the load was started.
+    version: what was written, or found by a read. clock_error_s: how far off the client's clock may be. run: number
+    of the load's start.
     """
 
     load: str
@@ -52,7 +52,7 @@ class Operation:
     version: int
     began_s: float
     ended_s: float | None
-    outcome: Outcome
+    outcome: Ended
     note: str = ""
     clock_error_s: float = 0.0
     run: int = 1
@@ -74,7 +74,7 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
         "clock_error_s": batch[0].clock_error_s,
         "first_us": began[0],
         "after_us": [begin - before for before, begin in zip([began[0], *began], began, strict=False)],
-        "took_us": [_took_us(operation) for operation in batch],
+        "took_us": [None if op.ended_s is None else round((op.ended_s - op.began_s) * 1e6) for op in batch],
         "acts": "".join(operation.act for operation in batch),
         "outcomes": "".join(operation.outcome for operation in batch),
         "workers": [operation.worker for operation in batch],
@@ -82,10 +82,6 @@ def _pack(batch: Sequence[Operation]) -> dict[str, Any]:
         "versions": [operation.version for operation in batch],
         "notes": {str(index): operation.note for index, operation in enumerate(batch) if operation.note},
     }
-
-
-def _took_us(operation: Operation) -> int | None:
-    return None if operation.ended_s is None else round((operation.ended_s - operation.began_s) * 1e6)
 
 
 def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
@@ -106,7 +102,7 @@ def unpack(data: Mapping[str, Any]) -> Iterator[Operation]:
             version=version,
             began_s=now / 1e6,
             ended_s=None if took is None else (now + took) / 1e6,
-            outcome=Outcome(outcome),
+            outcome=Ended(outcome),
             note=data["notes"].get(str(index), ""),
             clock_error_s=data["clock_error_s"],
             run=data["run"],

@@ -55,7 +55,8 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
     Unavailable names the package of a missing tool, LabBroken an image or a kernel that does not fit.
     """
     esp = _boot_files(kernel, initramfs)
-    pieces = _layout(_esp_bytes(esp), kernel.modules.stat().st_size, size_bytes)
+    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in esp.values())
+    pieces = _layout(_rounded(held + _ESP_SLACK), kernel.modules.stat().st_size, size_bytes)
     disk = scratch / "disk.raw"
     with disk.open("wb") as file:
         file.truncate(size_bytes)
@@ -71,7 +72,7 @@ def make(tools: Tools, image: Image, kernel: Kernel, initramfs: Path, *, size_by
 
 
 def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
-    """The partition that firmware reads: path -> content. What its memory says nothing of, it starts from EFI/BOOT."""
+    """The partition that firmware reads: path -> content. Without a stored boot entry it starts EFI/BOOT."""
     short = _FIRMWARE_NAMES[kernel.arch]
     loader = kernel.folder / f"root/usr/lib/systemd/boot/efi/systemd-boot{short}.efi"
     if not loader.is_file():
@@ -84,11 +85,6 @@ def _boot_files(kernel: Kernel, initramfs: Path) -> Mapping[str, Path | bytes]:
         "linux": kernel.executable,
         "initrd": initramfs,
     }
-
-
-def _esp_bytes(files: Mapping[str, Path | bytes]) -> int:
-    held = sum(len(content) if isinstance(content, bytes) else content.stat().st_size for content in files.values())
-    return _rounded(held + _ESP_SLACK)
 
 
 def _layout(esp: int, modules: int, disk: int) -> tuple[DiskPart, DiskPart, DiskPart]:
@@ -133,7 +129,7 @@ def _header(sectors: int, entries: bytes, *, own: int, other: int, table: int) -
 
 
 def _protection(sectors: int) -> bytes:
-    """What older programs see: one partition over all of it."""
+    """The record for older programs: they see one partition over the whole disk."""
     whole = struct.pack("<B3sB3sII", 0, b"\0\2\0", 0xEE, b"\xff\xff\xff", 1, min(sectors - 1, 0xFFFFFFFF))
     return bytes(446) + whole + bytes(48) + b"\x55\xaa"
 
@@ -153,7 +149,7 @@ def _fill_boot(tools: Tools, disk: Path, piece: DiskPart, files: Mapping[str, Pa
 
 
 def _copy_into(disk: Path, begin: int, source: Path) -> None:
-    """The content of a file from a place of the disk on; where it has nothing but zeros, neither has the disk."""
+    """Copy a file to an offset of the disk. Where the file has only zeros, the disk keeps a hole."""
     with source.open("rb") as held, disk.open("r+b") as file:
         for number, chunk in enumerate(iter(lambda: held.read(_CHUNK), b"")):
             if any(chunk):

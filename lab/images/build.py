@@ -43,7 +43,7 @@ _FILES = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n",
     "etc/resolv.conf": "",
 }
-# Enough of an init for a system container: reaps what is orphaned, ends when it is told to.
+# Enough of an init for a system container: it reaps orphans, and ends when told to.
 _INIT = """#!/bin/sh
 trap 'exit 0' TERM INT PWR
 while :; do

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.images.contents import note
 from cephlab.lab.images.image import Image
@@ -32,8 +33,6 @@ _RECORD = "image.json"
 _SCRATCH = ".scratch-"
 _LOCK_POLL_S = 0.2
 _ORPHAN_TIMEOUT_S = 10.0
-
-Progress = Callable[[str], None]
 
 
 def image_key(recipe_digest: str, packages: Mapping[str, str]) -> str:
@@ -118,7 +117,7 @@ class Cache:
         return self.locked("claims")
 
     @contextmanager
-    def locked(self, name: str, progress: Progress = lambda _line: None) -> Iterator[None]:
+    def locked(self, name: str, progress: Progress = quiet) -> Iterator[None]:
         """Hold the lock of that name; waits for whoever holds it, and says so."""
         lock = self._lock(name)
         try:
@@ -132,8 +131,8 @@ class Cache:
             lock.release()
 
     @contextmanager
-    def scratch(self, name: str, progress: Progress = lambda _line: None) -> Iterator[Path]:
-        """An empty folder beside the images, under the lock of that name; gone afterwards in any case."""
+    def scratch(self, name: str, progress: Progress = quiet) -> Iterator[Path]:
+        """An empty folder beside the images, under the lock of that name; removed afterwards."""
         with self.locked(name, progress):
             folder = self.folder / f"{_SCRATCH}{name}"
             _sweep(folder)

@@ -15,11 +15,8 @@ _FILE = "images.json"
 
 
 def claim(run: Run, images: Iterable[Image]) -> None:
-    """Say that a run starts from images, before it does; a pulled one is the engine's business.
-
-    Raises LabBroken when one of them has been removed since it was found.
-    """
-    ours = [image for image in images if image.reference is None]
+    """Note which images a run is about to start from; LabBroken when one was removed since it was found."""
+    ours = [image for image in images if image.reference is None]  # the engine looks after pulled ones
     with Cache(run.home).claiming():
         for image in ours:
             if not image.root.is_dir():

@@ -10,8 +10,9 @@ from typing import Literal, get_args
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.build import tree_bytes
-from cephlab.lab.images.cache import Cache, Progress
+from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.oci import write_archive
 from cephlab.lab.images.tools import Tools, call
@@ -73,12 +74,9 @@ def _oci(tools: Tools, image: Image, scratch: Path) -> Path:
 
 
 def _lxd(tools: Tools, image: Image, scratch: Path) -> Path:
-    """One tar with metadata.yaml and rootfs/.
-
-    `architecture` names this machine's: LXD refuses to start any other, although through binfmt it would run.
-    """
+    """One tar with metadata.yaml and rootfs/."""
     metadata = {
-        "architecture": host_arch().value,
+        "architecture": host_arch().value,  # LXD refuses to start any other, although binfmt would run it
         "creation_date": 1,  # seconds since the epoch, always the same; LXD takes 0 for none, and refuses that
         "properties": {
             "description": f"Ceph {image.release} for {image.arch}",

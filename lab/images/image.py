@@ -15,7 +15,7 @@ KEY_LABEL = "cephlab.key"
 
 @dataclass(frozen=True)
 class Pulled:
-    """What a pulled image says of itself once it is there; its name proves nothing.
+    """What a pulled image says about itself; its name proves nothing.
 
     version: Ceph's, as its programs say it. id: the engine's. digests: what registries call it; none for a loaded one.
     """
@@ -80,9 +80,6 @@ def digest_of(reference: str) -> str | None:
 
 
 def pulled_image(release: str, arch: Arch, reference: str, folder: Path) -> Image:
-    """An image that an engine pulls by its reference, e.g. `quay.io/ceph/ceph:v19.2`.
-
-    folder: where what the lab adds to such images is kept, as the libaio substitute.
-    """
+    """An image that an engine pulls, e.g. `quay.io/ceph/ceph:v19.2`. folder: for what the lab adds to such images."""
     key = hashlib.sha256(f"{reference} {arch}".encode()).hexdigest()
     return Image(release, arch, key, folder / key / "root", reference=reference)

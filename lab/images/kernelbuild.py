@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.images.cache import Progress
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.recipe import KernelRecipe
 from cephlab.lab.images.tools import BUILD_VARIABLE, Tools, require
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -31,10 +31,7 @@ def tools(arch: Arch) -> tuple[str, ...]:
 
 
 def build(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Path, progress: Progress) -> None:
-    """Build what `root` holds the source of, and leave there the kernel, a folder for no modules, and busybox.
-
-    LabBroken where the configuration wants something that this source does not have.
-    """
+    """Turn `root`, which holds a source, into the kernel, busybox and an empty folder of modules."""
     source, made = scratch / "source", scratch / "made"
     for folder in (source, made):
         folder.mkdir()

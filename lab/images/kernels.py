@@ -10,8 +10,9 @@ from pathlib import Path
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build, kernelbuild
-from cephlab.lab.images.cache import Cache, Progress, image_key
+from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import KernelRecipe, RecipeBook, read_recipes
 from cephlab.lab.images.resolve import DebianSource, resolve
@@ -32,10 +33,7 @@ _SLACK_BYTES = 32 << 20
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/.
-
-    page_bytes: the size of its pages.
-    """
+    """A kernel in the cache. executable: what a machine starts; modules: an ext4 disk that holds VERSION/."""
 
     name: str
     arch: Arch
@@ -90,12 +88,12 @@ class KernelStore:
         self._source = source or DebianSource.from_environment()
 
     def cached(self, name: str, arch: Arch) -> Kernel | None:
-        """The kernel where it exists already; never fetches."""
+        """The kernel from the cache, if any; never fetches."""
         recipe = self.book.find_kernel(name, arch)
         image = self._cache.resolved(self._source, recipe)
         return None if image is None else _kernel(name, image, recipe)
 
-    def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = lambda _line: None) -> Kernel:
+    def get(self, name: str, arch: Arch, *, compiling: bool = False, progress: Progress = quiet) -> Kernel:
         """The kernel from the cache; fetched first where it is absent, and built where it is a source and `compiling`.
 
         Raises SpecError on an unknown kernel or too little disk, Unavailable when a tool or the mirror is missing, or

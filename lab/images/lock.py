@@ -61,12 +61,12 @@ class Lock:
         return "\n".join(f"Package: {name}\nPin: version {deb.version}\nPin-Priority: 1001\n" for name, deb in rows)
 
     def require(self, recipe: Recipe, got: Mapping[str, Deb]) -> None:
-        """LabBroken where a mirror gives other packages; it names each, with what was wanted and what there is."""
+        """LabBroken where a mirror gives other packages; it names each, with what was wanted and what came."""
         wanted = self.of(recipe)
         other = [line for name, deb in got.items() for line in _difference(name, wanted.get(name), deb)]
         if other:
             raise LabBroken(
-                f"{recipe.title}: the mirror has not the packages of {self.source}",
+                f"{recipe.title}: the mirror does not have the packages of {self.source}",
                 "\n".join(other),
                 "take them from the day of the lock (--snapshot DATE), or write a new lock (--refresh)",
             )

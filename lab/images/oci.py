@@ -15,14 +15,11 @@ _CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 _INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 _LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-_NO_DATE = "1970-01-01T00:00:00Z"  # equal images shall give equal archives
+_NO_DATE = "1970-01-01T00:00:00Z"  # equal images must give equal archives
 
 
 def write_archive(target: Path, layer: Path, image: Image) -> None:
-    """Assemble the archive around one uncompressed layer.
-
-    It is an OCI layout and holds Docker's manifest.json as well, for engines that know only that.
-    """
+    """Assemble an OCI layout around one uncompressed layer, with manifest.json for engines that know only Docker's."""
     with layer.open("rb") as file:
         layer_digest = hashlib.file_digest(file, "sha256").hexdigest()
     config = _json(_config(image, layer_digest))

@@ -191,7 +191,7 @@ class RecipeBook(_Part):
 
 def read_recipes(path: Path = RECIPES) -> RecipeBook:
     """Read and validate a recipe file; SpecError names each place that does not fit."""
-    return load_model(path, RecipeBook, what="a recipe file", hint="mend the places that are named")
+    return load_model(path, RecipeBook, what="a recipe file", hint="correct the places that are named")
 
 
 def _config(name: str) -> str:

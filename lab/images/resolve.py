@@ -111,7 +111,7 @@ class DebianSource:
         return [f"{base}/{archive}/{day} {suite} main" for archive, suite in places]
 
     def require_keyring(self) -> None:
-        """Refuse, by the package's name, where Debian's signatures could not be verified."""
+        """NotInstalled where Debian's signatures could not be verified; it names the package."""
         if not self.has_keyring():
             raise NotInstalled(KEYRING, "without it the signatures of Debian's archive cannot be verified")
 

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build
-from cephlab.lab.images.cache import Cache, Progress, image_key
+from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.claims import refuse_used
 from cephlab.lab.images.contents import require_unchanged
 from cephlab.lab.images.export import Form, export_image
@@ -76,16 +77,14 @@ class ImageStore:
         *,
         refresh: bool = False,
         lock: Lock | None = None,
-        progress: Progress = lambda _line: None,
+        progress: Progress = quiet,
     ) -> Image:
         """The image from the cache; built first where it is absent.
 
-        A cached one takes no network: versions are looked up again only with `refresh`, and those of a `lock` are asked
-        for each time. A foreign architecture's image needs the native one of the same release, which is built first as
-        well.
-        Raises SpecError on an unknown release, architecture or role set, an unwritable cache and too
-        little disk; Unavailable when a tool or the mirror is missing; LabBroken when the build fails, or a store that
-        does not trust its cache finds other files than were built.
+        A cached image needs no network: only `refresh` and `lock` look versions up again. An image of a foreign
+        architecture needs the native one of its release, which is built first. Raises SpecError on an unknown release,
+        architecture or role set and too little disk; Unavailable when a tool or the mirror is missing; LabBroken where
+        a store that does not trust its cache finds other files than were built.
         """
         recipe = self.book.find(release, arch, role_sets)
         image = None if refresh or lock else self._cache.resolved(self._source, recipe)
@@ -102,7 +101,7 @@ class ImageStore:
         return self._cache.locked_debs(self._source.name(self.book.find(release, arch, role_sets)))
 
     def cached(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> Image | None:
-        """The image where it exists already; never builds."""
+        """The image from the cache, if any; never builds."""
         return self._cache.resolved(self._source, self.book.find(release, arch, role_sets))
 
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ("ceph",)) -> dict[str, str]:
@@ -138,7 +137,7 @@ class ImageStore:
         """Remove what interrupted builds left; returns it in words."""
         return self._cache.prune()
 
-    def export(self, image: Image, form: Form, *, progress: Progress = lambda _line: None) -> Path:
+    def export(self, image: Image, form: Form, *, progress: Progress = quiet) -> Path:
         """The image in another form, made once: a tar for `docker load`, a disk, a tar for LXD, or its root."""
         return export_image(self._home, self._cache, self._tools, image, form, progress)
 
@@ -185,8 +184,8 @@ class ImageStore:
     def _compile_preload(self, image: Image) -> None:
         """Compile the preload beside the root where it is missing or of another source.
 
-        It is no part of the key: a changed preload must not cost anybody a download. In a build it is the first of
-        all steps: a missing compiler shall not be found out after the download.
+        It is no part of the key: a changed preload must not cost a download. A build compiles it first of all, so that
+        a missing compiler is found before the download.
         """
         if self._preload_fits(image):
             return

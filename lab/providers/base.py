@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.host import Host
@@ -15,11 +16,6 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, DiskLimits, Node
 
 Images = Mapping[Arch, Image]
-Progress = Callable[[str], None]
-
-
-def untold(_line: str) -> None:
-    """Progress that nobody reads."""
 
 
 class Silent(Unavailable):
@@ -169,7 +165,7 @@ class Provider(Protocol):
         ...
 
     def launch(
-        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet
     ) -> AbstractContextManager[Lab]:
         """Raise the spec's nodes. Leaving the block removes them, unless the run is kept by then.
 
@@ -191,6 +187,14 @@ class Provider(Protocol):
         Empty if the provider is not available at all; LabError when it should answer and does not in time.
         """
         ...
+
+
+@runtime_checkable
+class LeavesUnsaid(Protocol):
+    """What a provider has beyond the rest whose nodes share more with this machine than those of others."""
+
+    unsaid: ClassVar[str]
+    """What a run on its nodes says nothing about, and why: one sentence for the report."""
 
 
 @runtime_checkable

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.spec.arch import Arch
 
 MOUNT_POINT = Path("/proc/sys/fs/binfmt_misc")
@@ -82,7 +82,7 @@ def obstacle(arch: Arch, mount_point: Path = MOUNT_POINT) -> Unavailable | None:
     return None
 
 
-def ensure(arch: Arch, progress: Callable[[str], None], mount_point: Path = MOUNT_POINT) -> None:
+def ensure(arch: Arch, progress: Progress, mount_point: Path = MOUNT_POINT) -> None:
     """Register the emulator unless a handler serves `arch`. Raises the `obstacle`, if any.
 
     progress: is told what is changed, because it affects the whole machine and remains after the lab.

@@ -15,7 +15,8 @@ import jinja2
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, counted, deciding
 from cephlab.lab.history.history import Event
-from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.base import LeavesUnsaid
+from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.report.series import Plot, plots
 from cephlab.lab.report.timeline import Timeline, timeline
 
@@ -105,7 +106,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Beside:
-    """What the page says of an archive beside a publication. note: what has to be known to read it."""
+    """An archive compared with a publication. note: what a reader has to know."""
 
     title: str
     source: str
@@ -116,7 +117,8 @@ class Beside:
 
 def render_report(archive: Archive, beside: Beside | None = None) -> str:
     """The page; needs nothing but itself."""
-    rows = _rows(archive)
+    end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
+    rows = [_row(archive, record, end) for record in archive.records]
     return _template().render(
         manifest=archive.manifest,
         clusters=archive.manifest["clusters"],
@@ -199,11 +201,9 @@ def limits_of(archive: Archive) -> list[str]:
             "All nodes shared one machine, so no figure here is a throughput or a latency of a cluster, "
             "and durations are those of the lab."
         )
-    if any(cluster["provider"] == LocalProvider.name for cluster in clusters):
-        said.append(
-            "Nodes of the local provider share this machine's kernel and loopback network: "
-            "nothing is said about kernels, network cards or partitions."
-        )
+    # An archive may come from a version with other providers, or from a project with its own.
+    used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
+    said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
     said += [f"{counts[end]} scenario(s) {meaning}." for end, meaning in _NO_VERDICT.items() if end in counts]
     if manifest["tier"] == "quick":
@@ -211,11 +211,6 @@ def limits_of(archive: Archive) -> list[str]:
     if manifest["state"] != "complete":
         said.append("The run did not come to its end: scenarios that are not listed did not run.")
     return said
-
-
-def _rows(archive: Archive) -> list[ScenarioRow]:
-    end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
-    return [_row(archive, record, end) for record in archive.records]
 
 
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:

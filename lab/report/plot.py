@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _PANEL, _GAP = 960.0, 110.0, 34.0
+WIDTH, _PANEL, _GAP = 960.0, 110.0, 34.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 42.0, 22.0
 _LABEL = 14.0
 _TICKS = 4
@@ -45,25 +45,27 @@ class Mark:
 
 
 def chart(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> str:
-    """An `<svg>` element: the panels below each other over one x axis. name: what a screen reader says."""
+    """An `<svg>` element: the panels below each other over one x axis."""
     xs = [x for panel in panels for series in panel.series for x, _ in series.points]
     xs += [mark.at for mark in marks] + [mark.until for mark in marks if mark.until is not None]
     if not xs:
         return ""
     low, high = min(xs), max(xs)
-    across = Axis(low, high if high > low else low + 1.0, _LEFT, _WIDTH - _RIGHT)
+    across = Axis(low, high if high > low else low + 1.0, _LEFT, WIDTH - _RIGHT)
     height = _TOP + len(panels) * (_PANEL + _GAP) - _GAP + _BOTTOM
     bottom = height - _BOTTOM
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}" '
-        'font-size="11" fill="currentColor">'
-    ]
-    parts += _marks(marks, across, bottom)
+    parts = list(_marks(marks, across, bottom))
     for number, panel in enumerate(panels):
         top = _TOP + number * (_PANEL + _GAP)
         parts += _panel(panel, across, top)
     parts += _bottom(across, bottom, unit)
-    return "\n".join([*parts, "</svg>"])
+    return svg(parts, height, name)
+
+
+def svg(parts: Sequence[str], height: float, name: str) -> str:
+    """The element around its parts. name: what a screen reader says."""
+    box = f'viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}"'
+    return "\n".join([f'<svg class="chart" {box} font-size="11" fill="currentColor">', *parts, "</svg>"])
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
 def _legend(panel: Panel, top: float) -> Iterator[str]:
     if len(panel.series) < 2:
         return
-    x = _WIDTH - _RIGHT
+    x = WIDTH - _RIGHT
     for series in reversed(panel.series):
         place = f'x="{x:g}" y="{top - 7:g}" text-anchor="end"'
         yield f'<text {place} fill="{escape(series.tone)}">{escape(series.label)}</text>'

@@ -8,14 +8,13 @@ from html import escape
 from typing import Any
 
 from cephlab.lab.history.history import Event, Recorder
-from cephlab.lab.report.plot import Mark, Panel, Series, chart
+from cephlab.lab.report.plot import TONES, WIDTH, Mark, Panel, Series, chart, svg
 from cephlab.lab.telemetry.demandfile import EVENT, Measurement, event_of, measured_in
 from cephlab.lab.telemetry.describe import seconds_text, title
 
 KIND = "series"
-_TONES = ("var(--pass, #1a7f4b)", "var(--error, #8a3ba8)", "var(--skip, #33698c)", "var(--inconclusive, #9a6700)")
 _LEAST_LOOKS = 2
-_WIDTH, _LEFT, _ROW, _BAR = 960.0, 120.0, 26.0, 16.0
+_LEFT, _ROW, _BAR = 120.0, 26.0, 16.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def record_demand(recorder: Recorder, measured: Measurement) -> None:
 def record_look(
     recorder: Recorder, kind: str, stand: str, drawn: Mapping[str, Mapping[str, float]], **facts: Any
 ) -> None:
-    """Put a look at something's counters into the history.
+    """Record counters as they are now.
 
     drawn: panel -> label -> value, what the report shows of them over time; stand: what runs meanwhile.
     """
@@ -72,12 +71,12 @@ def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[s
     panels: dict[str, list[Series]] = {}
     for line in lines:
         drawn = panels.setdefault(line.panel, [])
-        drawn.append(Series(line.label, line.points, _TONES[len(drawn) % len(_TONES)]))
+        drawn.append(Series(line.label, line.points, TONES[len(drawn) % len(TONES)]))
     places = dict(marks or {})
     shown = [Panel(name, tuple(series)) for name, series in panels.items()]
     words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(places.items(), 1)]
-    svg = chart(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
-    return Plot(title, svg, "; ".join(words))
+    drawing = chart(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
+    return Plot(title, drawing, "; ".join(words))
 
 
 def _series(data: Mapping[str, Any]) -> Plot:
@@ -122,21 +121,18 @@ def _bars(measured: Measurement) -> Plot:
     longest = max((sum(parts) for parts in costs.values()), default=0.0) or 1.0
     height = _ROW * len(costs) + 6
     name = f"CPU seconds of one operation: {title(measured.demand)}"
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" aria-label="{escape(name)}" '
-        'font-size="11" fill="currentColor">'
-    ]
+    parts: list[str] = []
     for number, (role, values) in enumerate(costs.items()):
         parts += _bar(role, values, longest, number * _ROW + 4)
     words = f"user, then system; {measured.stopped}; {measured.linearity}"
-    return Plot(name, "\n".join([*parts, "</svg>"]), words)
+    return Plot(name, svg(parts, height, name), words)
 
 
 def _bar(role: str, values: Sequence[float], longest: float, top: float) -> Iterator[str]:
     yield f'<text x="{_LEFT - 8:g}" y="{top + 12:g}" text-anchor="end">{escape(role)}</text>'
     x = _LEFT
-    for value, tone in zip(values, _TONES, strict=False):
-        width = (_WIDTH - _LEFT - 90) * value / longest
+    for value, tone in zip(values, TONES, strict=False):
+        width = (WIDTH - _LEFT - 90) * value / longest
         yield f'<rect x="{x:.1f}" y="{top:g}" width="{width:.1f}" height="{_BAR:g}" fill="{tone}"/>'
         x += width
     yield f'<text x="{x + 6:.1f}" y="{top + 12:g}">{escape(seconds_text(sum(values)))}</text>'

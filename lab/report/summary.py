@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.report.page import DOUBTED, seconds_text
 
 _WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
@@ -17,7 +17,10 @@ def markdown(archive: Archive) -> str:
     """The counts, then a table of what did not pass, then everything that did, folded away."""
     counts = Counter(record.ending for record in archive.records)
     said = ", ".join(f"{counts[ending]} {ending.word}" for ending in _WORST_FIRST if counts[ending]) or "nothing ran"
-    lines = [f"## cephlab: {said}", "", *_doubts(archive), *_facts(archive), ""]
+    lines = [f"## cephlab: {said}", ""]
+    if archive.doubts:
+        lines += [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
+    lines += [*_facts(archive), ""]
     odd = [record for ending in _WORST_FIRST[:-1] for record in archive.records if record.ending is ending]
     fine = [record for record in archive.records if record.ending is Ending.PASS]
     if odd:
@@ -44,13 +47,7 @@ def notices(archive: Archive) -> Iterator[str]:
         if level is not None and record.quarantined is not None:
             level = "notice"
         if level is not None:
-            yield f"::{level} title={_property(record.scenario)}::{_message(record)}"
-
-
-def _doubts(archive: Archive) -> list[str]:
-    if not archive.doubts:
-        return []
-    return [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
+            yield f"::{level} title={_property(record.scenario)}::{_data(f'{record.ending.word}: {record.reason}')}"
 
 
 def _facts(archive: Archive) -> Iterator[str]:
@@ -65,10 +62,6 @@ def _cell(text: str) -> str:
     """Text that cannot end its cell or become markup."""
     first = " ".join(text.split())[:_MAX_REASON]
     return first.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-
-
-def _message(record: Record) -> str:
-    return _data(f"{record.ending.word}: {record.reason}")
 
 
 def _data(text: str) -> str:

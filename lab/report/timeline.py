@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.history.history import Event, Phase
-from cephlab.lab.history.operations import Act, Operation, Outcome, operations_of
+from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 from cephlab.lab.report.plot import TONES, Mark, Panel, Series, chart
 
 _BINS = 160
@@ -46,7 +46,7 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
 
 def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, float], ...]:
     """(seconds since origin, acknowledged operations a second), in bins of equal width."""
-    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Outcome.OK]
+    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Ended.OK]
     if not ends:
         return ()
     width = max(_LEAST_BIN_S, max(ends) / _BINS)
@@ -57,14 +57,10 @@ def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, 
 
 def _rate(operations: Sequence[Operation], origin: float) -> Panel:
     clients = sorted({op.client for op in operations})
-    series = [
-        Series(
-            client,
-            rates([op for op in operations if op.client == client], origin),
-            TONES[number % len(TONES)],
-        )
-        for number, client in enumerate(clients)
-    ]
+    series = []
+    for number, client in enumerate(clients):
+        points = rates([op for op in operations if op.client == client], origin)
+        series.append(Series(client, points, TONES[number % len(TONES)]))
     return Panel("acknowledged client operations per second", tuple(series))
 
 
@@ -73,20 +69,14 @@ def _samples(events: Sequence[Event], origin: float) -> Iterator[Panel]:
     known = [(at, data) for at, data in samples if "unavailable" not in data]
     if not known:
         return
-    recovery = tuple((at, float(data["recovering_bytes_s"])) for at, data in known)
-    yield Panel("recovery, bytes per second", (Series("recovery", recovery, "var(--skip, #33698c)", stepped=True),))
-    yield Panel(
-        "objects without all their copies, or with copies elsewhere",
-        (
-            _count(known, "degraded", "var(--fail, #c22f2f)"),
-            _count(known, "misplaced", "var(--inconclusive, #9a6700)"),
-        ),
-    )
 
+    def line(label: str, key: str, tone: str) -> Series:
+        return Series(label, tuple((at, float(data[key])) for at, data in known), tone, stepped=True)
 
-def _count(known: Sequence[tuple[float, object]], name: str, tone: str) -> Series:
-    points = tuple((at, float(data[name])) for at, data in known if isinstance(data, dict))
-    return Series(name, points, tone, stepped=True)
+    yield Panel("recovery, bytes per second", (line("recovery", "recovering_bytes_s", "var(--skip, #33698c)"),))
+    degraded = line("degraded", "degraded", "var(--fail, #c22f2f)")
+    misplaced = line("misplaced", "misplaced", "var(--inconclusive, #9a6700)")
+    yield Panel("objects without all their copies, or with copies elsewhere", (degraded, misplaced))
 
 
 def _steps(events: Sequence[Event], origin: float) -> Iterator[TimelineStep]:

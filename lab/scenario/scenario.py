@@ -88,7 +88,7 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
 
 
 class Blame(StrEnum):
-    """Who is to blame that a scenario did not finish. LACK: this machine or provider lacks something."""
+    """Who is to blame when a scenario does not finish. LACK: this machine or provider lacks something."""
 
     CEPH = "ceph"
     LAB = "lab"
@@ -125,7 +125,7 @@ def _last_raised(events: Sequence[Event]) -> Mapping[str, Any]:
 
 
 def last_blame(events: Sequence[Event]) -> str | None:
-    """Who is to blame that a scenario did not finish; None where it finished, or the history does not say."""
+    """Who is to blame for a scenario that did not finish; None where it finished, or the history does not say."""
     return _last_raised(events).get("blame")
 
 

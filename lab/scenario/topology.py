@@ -16,7 +16,7 @@ ServicesOf = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def other_arch() -> Arch:
-    """The architecture that this machine has not."""
+    """The architecture that this machine does not have."""
     return next(arch for arch in Arch if arch is not host_arch())
 
 
@@ -46,7 +46,7 @@ class Topology:
     services: ServicesOf = ()
 
     unused: ClassVar[frozenset[str]] = frozenset()
-    """Fields that a way to lay out does not look at: setting one is refused, as it would be dropped unseen."""
+    """Fields that this layout ignores. Setting one is refused, because it would have no effect."""
     memory_disks: ClassVar[bool] = False
     """Whether its disks are in memory where the provider can."""
 
@@ -61,12 +61,12 @@ class Topology:
 
     @property
     def client_machines(self) -> int:
-        """Machines with the role client that it takes on a cluster that exists."""
+        """Machines with the role client that it needs on an existing cluster."""
         return 0
 
     @property
     def made(self) -> str:
-        """What of it only a cluster that was made for it has; empty where one that exists can serve."""
+        """The fields that need a cluster made for the scenario; empty where an existing one will do."""
         sizes = {"native", "foreign", "mons", "osds_per_node", "clients", "lone_client", "release"}
         return ", ".join(
             each.name for each in fields(self) if each.name not in sizes and getattr(self, each.name) != each.default

@@ -16,7 +16,7 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history import operations
 from cephlab.lab.history.history import Recorder
-from cephlab.lab.history.operations import Act, Operation, Outcome
+from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.providers.host import Host, HostProcess
 
 PROGRAM = Path(__file__).with_name("load_program.py")
@@ -248,9 +248,7 @@ def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
         if fields[1] == "i":
             worker, began, version = int(fields[0]), int(fields[2]) / 1e6, int(fields[5])
             act = Act(fields[3])
-            pending[worker] = Operation(
-                load, client, worker, act, int(fields[4]), version, began, None, Outcome.UNKNOWN
-            )
+            pending[worker] = Operation(load, client, worker, act, int(fields[4]), version, began, None, Ended.UNKNOWN)
         elif fields[1] == "o":
             if int(fields[0]) not in pending:
                 raise SpecError(f"line {number} of the log of {client} ends what never began", line)
@@ -259,7 +257,7 @@ def parse_log(text: str, *, load: str, client: str) -> list[Operation]:
 
 
 def _ended(operation: Operation, fields: Sequence[str]) -> Operation:
-    ended, outcome, version = int(fields[0]) / 1e6, Outcome(fields[1]), int(fields[2])
+    ended, outcome, version = int(fields[0]) / 1e6, Ended(fields[1]), int(fields[2])
     note = " ".join(fields[3:]).strip()
     return replace(operation, ended_s=ended, outcome=outcome, version=version, note=note)
 

@@ -114,7 +114,7 @@ def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     assert shown.exit_code == (1 if ": missed" in shown.stdout else 0)
     assert "geometric mean error" in shown.stdout
     assert "beyond the model:" in shown.stdout
-    assert "lost with the graphs" in shown.stdout
+    assert "in graphs that the text copies lack" in shown.stdout
     assert {one["source"] for one in found["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
     assert all(one["why"] for one in found["figures"] if one["predicted"] is None)
     assert found["throughput_error"] >= 1

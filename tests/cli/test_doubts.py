@@ -218,7 +218,7 @@ def key_of(folder: Path, name: str) -> tuple[Path, Path]:
 def test_a_signature_shows_who_vouches(archive: Path, tmp_path: Path) -> None:
     key, signers = key_of(tmp_path, "ann")
     _, others = key_of(tmp_path, "bob")
-    unsigned = f"SHA256SUMS.sig is no signature of SHA256SUMS by anybody in {signers}"
+    unsigned = f"SHA256SUMS.sig is not a signature of SHA256SUMS by anybody in {signers}"
     assert read_archive(archive, signers).altered == (unsigned,)
     add_signature(archive, key)
     assert read_archive(archive).altered == (), "the signature is no file that was added"
@@ -238,7 +238,7 @@ def test_new_checksums_do_not_fit_the_signature(archive: Path, tmp_path: Path, c
     add_signature(archive, key)
     verdicts(archive, change)
     reseal(archive)
-    said = f"SHA256SUMS.sig is no signature of SHA256SUMS by anybody in {signers}"
+    said = f"SHA256SUMS.sig is not a signature of SHA256SUMS by anybody in {signers}"
     assert said in read_archive(archive, signers).altered
     for arguments in (("judge",), ("summary",), ("report", "--output", tmp_path / "page.html")):
         code, text = command(*arguments, archive, "--signers", signers)

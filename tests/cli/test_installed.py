@@ -114,12 +114,13 @@ def test_a_lab_that_was_asked_for_is_refused_with_all_that_it_lacks(
     store = make_store(tmp_path, Bare(missing=frozenset({"mmdebstrap"})))
     raiser = LabRaiser(Home(tmp_path / "home"), "qemu", DEFAULT_RELEASE, None, store, lambda _line: None)
     with pytest.raises(NotInstalled) as refused:
-        raiser.refuse(Topology(native=1, foreign=0), frozenset())
+        raiser.refuse(Topology(native=1, foreign=0))
     assert refused.value.missing == {"depmod": "kmod", "mmdebstrap": "mmdebstrap"}
 
 
 def test_a_gate_names_what_all_its_scenarios_lack_and_ends_with_3(gate: Gate) -> None:
-    gate.suite("bare", "'bare.a', fake.good", "'bare.b', fake.good", "'bare.c', fake.good")
+    machines = (f"'bare.{count}', fake.good, topology=fake.Topology(native={count})" for count in (1, 2, 3))
+    gate.suite("bare", *machines)
     gate.raiser.absent = (NotInstalled({"depmod": "kmod"}, "a"), NotInstalled({"mke2fs": "e2fsprogs"}, "b"))
     with pytest.raises(LabBroken) as refused:
         gate.run()

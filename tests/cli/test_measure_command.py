@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cephlab.cli.main import app
-from cephlab.cli.measure_request import MeasureRequest, file_name, parse_bytes, parse_op, rated
+from cephlab.cli.measure_request import MeasureRequest, file_name, parse_op, rated
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.providers.local import memory

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CephTrouble, CleanupFailed, SpecError, Unavailable
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
@@ -91,9 +92,7 @@ def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def attach_cluster(
-    inventory: Inventory, permit: Permit, run: Run, *, progress: Callable[[str], None]
-) -> Iterator[AttachedCluster]:
+def attach_cluster(inventory: Inventory, permit: Permit, run: Run, *, progress: Progress) -> Iterator[AttachedCluster]:
     """Enter the machines and ask the cluster what it has. Leaving the block removes what was put there.
 
     SpecError, with nothing changed, where inventory, list and cluster do not fit together.

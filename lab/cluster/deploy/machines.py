@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Run, write_private
 from cephlab.lab.cluster.deploy.microceph import MicroCeph, Source, remove_from
 from cephlab.lab.providers.ssh.lab import SshLab, recorded
@@ -45,7 +46,7 @@ def raise_on_machines(
     disks: Mapping[str, Sequence[str]],
     *,
     rgw: Mapping[str, int] | None = None,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> Standing:
     """Put MicroCeph onto an inventory's machines; the run is not kept yet.
 

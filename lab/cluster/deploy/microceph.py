@@ -10,7 +10,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +24,7 @@ from cephlab.lab.base.errors import (
     Unavailable,
 )
 from cephlab.lab.base.process import Result
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.providers.host import Host
 
 SNAP = "microceph"
@@ -178,7 +179,7 @@ def remove_from(host: Host) -> None:
 class MicroCeph:
     """MicroCeph on some hosts. The first of them is bootstrapped, the others join it."""
 
-    def __init__(self, hosts: Sequence[Host], source: Source, progress: Callable[[str], None]) -> None:
+    def __init__(self, hosts: Sequence[Host], source: Source, progress: Progress) -> None:
         if not hosts:
             raise SpecError("MicroCeph needs a host")
         self._hosts = tuple(hosts)

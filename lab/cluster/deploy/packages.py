@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
@@ -52,7 +53,7 @@ class Deployer:
     shims: Mapping[str, Path]
     sizing: conf.Sizing
     patience: float
-    progress: Callable[[str], None]
+    progress: Progress
     identities: Mapping[str, str] = field(default_factory=dict)
     """Hosts that took the place of another: name -> the name that Ceph knows it by."""
 

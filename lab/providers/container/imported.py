@@ -12,8 +12,8 @@ import docker.errors
 from docker.utils import parse_repository_tag
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images.image import KEY_LABEL, Image, digest_of
-from cephlab.lab.providers.base import Progress, untold
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.providers.engine.images import Export
@@ -48,7 +48,7 @@ def from_state(state: Mapping[str, Any]) -> dict[Arch, EngineImage]:
     return {Arch(arch): EngineImage(str(name), tuple(digests.get(arch, ()))) for arch, name in state["images"].items()}
 
 
-def ensure(engine: Engine, image: Image, export: Export, progress: Progress = untold) -> EngineImage:
+def ensure(engine: Engine, image: Image, export: Export, progress: Progress = quiet) -> EngineImage:
     """Load or pull the image unless the engine has it. A pulled image must have the digest that its name asks for."""
     if image.reference is not None:
         return _pulled(engine, image.reference, image.arch, progress)

@@ -7,10 +7,11 @@ from typing import Any
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import binfmt
-from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.blockdevices import BlockDevices
 from cephlab.lab.providers.container import imported, limits, networks, strain
 from cephlab.lab.providers.container.engine import Engine, connect, find_engine

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 
 from cephlab.lab.base.errors import LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
-from cephlab.lab.providers.base import Images, Lab, Progress, Silent, untold
+from cephlab.lab.providers.base import Images, Lab, Silent
 from cephlab.lab.providers.engine.removal import EngineRemoval
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
@@ -93,7 +94,7 @@ class EngineProvider(ABC, Generic[E, L]):
             return Unavailable(error.what, error.detail, error.hint)
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[L]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[L]:
         engine = self._find()
         try:
             self._refuse_taken(engine, run)

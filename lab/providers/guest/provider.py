@@ -12,6 +12,7 @@ import filelock
 
 from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.export import export_image
@@ -19,7 +20,7 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import TOOLS, Kernel, KernelStore
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.images.tools import SystemTools, missing
-from cephlab.lab.providers.base import Images, Progress, untold
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
 from cephlab.lab.providers.guest.machine import Hypervisor, Make, Parts
@@ -87,7 +88,7 @@ class GuestProvider:
         return usual if usual in fitting else next(iter(fitting), None)
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[GuestLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[GuestLab]:
         boot.refuse_odd_path(run.directory)
         home = run.home
         archs = {*spec.archs, *(arch for arch in images if self.missing((arch,)) is None)}
@@ -133,7 +134,7 @@ class GuestProvider:
         return KernelStore(home).get(name, make.arch)
 
     def _parts(self, home: Home, kernel: Kernel, image: Image) -> Parts:
-        root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
+        root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
         return Parts(kernel, boot.initramfs(home, kernel, self.hypervisors[image.arch].modules), root)
 
     def attach(self, run: Run, state: Mapping[str, Any]) -> GuestLab:

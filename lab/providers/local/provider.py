@@ -20,10 +20,11 @@ import psutil
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home, refuse_odd
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import packets
-from cephlab.lab.providers.base import Images, Progress, untold
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
@@ -166,6 +167,10 @@ class LocalProvider:
 
     name = "local"
     cost = 1
+    unsaid = (
+        "Nodes of the local provider share this machine's kernel and loopback network: "
+        "nothing is said about kernels, network cards or partitions."
+    )
 
     def capabilities(self) -> frozenset[Capability]:
         able = set(_ALWAYS)
@@ -188,7 +193,7 @@ class LocalProvider:
         return None
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[LocalLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[LocalLab]:
         with filelock.FileLock(run.directory.parent / ".subnets.lock"):
             lab = LocalLab(run, images, _free_subnet(run))
             (run.directory / f"subnet-{lab.subnet}").touch()

@@ -9,8 +9,9 @@ from typing import Any
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.providers import binfmt, packets
-from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.blockdevices import limited
 from cephlab.lab.providers.engine import places
 from cephlab.lab.providers.engine.command import NodeCommand

@@ -9,7 +9,8 @@ from typing import Any, Protocol
 
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.base.progress import Progress
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch

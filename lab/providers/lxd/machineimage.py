@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cephlab.lab.base.home import Home, require_space
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images import bootdisk
 from cephlab.lab.images.build import tree_bytes
-from cephlab.lab.images.cache import Cache, Progress
+from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import Kernel, KernelStore
 from cephlab.lab.images.tools import SystemTools, require_all

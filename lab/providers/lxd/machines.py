@@ -14,8 +14,9 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, NotInstalled, Unavailable
 from cephlab.lab.base.home import Home, default_home
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.tools import SystemTools, missing
-from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.engine import places
 from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.guest import qemu

@@ -7,9 +7,10 @@ from typing import Any
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
-from cephlab.lab.providers.base import Images, Progress
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.engine.provider import EngineProvider
 from cephlab.lab.providers.lxd import imported, names, networks, nodes
 from cephlab.lab.providers.lxd.containers import Containers

@@ -12,8 +12,9 @@ from typing import Any
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId, Runs
-from cephlab.lab.providers.base import Images, Progress, untold
+from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.ssh.lab import SshLab, marks, recorded, sweep
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
@@ -58,7 +59,7 @@ class SshProvider:
         return None
 
     @contextmanager
-    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold) -> Iterator[SshLab]:
+    def launch(self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet) -> Iterator[SshLab]:
         """Bare nodes with files as disks. The machines' own programs are used instead of images."""
         lab = self.open(run)
         try:

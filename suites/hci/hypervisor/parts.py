@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
+from cephlab.lab.base.progress import quiet
 from cephlab.lab.images.cache import Cache
 from cephlab.lab.images.export import export_image
 from cephlab.lab.images.image import Image
@@ -61,7 +62,7 @@ class GuestFiles:
 def supply(home: Home, host: Host, image: Image) -> GuestFiles:
     """Copy the files to a host; those that it already sees at this machine's own path are used in place."""
     kernel = KernelStore(home).get(KERNEL, image.arch)
-    root = export_image(home, Cache(home), SystemTools(), image, "ext4", lambda _line: None)
+    root = export_image(home, Cache(home), SystemTools(), image, "ext4", quiet)
     executable, first = _held(host, kernel.executable), _held(host, initramfs(home, kernel))
     return GuestFiles(executable, first, _held(host, root), _kvm(home, host, kernel, executable, first))
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cephlab.cli import track as command
 from cephlab.cli.main import app
-from cephlab.fixtures.quarantine import read_quarantine
+from cephlab.fixtures.selection import read_quarantine
 from cephlab.lab.archive.archive import Ending, Record
 from cephlab.lab.archive.attempts import BEGIN, END, KeptRun, keep, page, put_into, rates, read_kept
 from cephlab.lab.base.errors import SpecError
@@ -152,7 +152,7 @@ def test_the_suites_quarantine_is_read_from_any_folder(tmp_path: Path, monkeypat
 
 def test_the_projects_own_files_are_read() -> None:
     root = Path(__file__).resolve().parents[3]
-    held = read_quarantine(root / "suites" / "quarantine.toml").entries
+    held = read_quarantine(root / "suites" / "quarantine.toml")
     text = page(read_kept(root / "ci" / "attempts.jsonl"), held)
     published = (root / "docs" / "track-record.md").read_text()
     assert text in published, "run `cephlab track --output docs/track-record.md`"

@@ -14,8 +14,7 @@ from cephlab.lab.checks.regression import FOUND, RULE, SAME, STORED, judge
 from cephlab.lab.checks.service import ends_of, errors, longest_gap_s, longest_wait_s, service
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.history.history import Event
-from cephlab.lab.history.operations import Act, Operation, pack
-from cephlab.lab.history.operations import Outcome as Ended
+from cephlab.lab.history.operations import Act, Ended, Operation, pack
 
 
 def event(kind: str, **data: Any) -> Event:

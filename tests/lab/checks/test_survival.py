@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import Event, current
-from cephlab.lab.history.operations import Act, Operation, operations_of, pack
-from cephlab.lab.history.operations import Outcome as Ended
+from cephlab.lab.history.operations import Act, Ended, Operation, operations_of, pack
 from cephlab.lab.workloads.recorded import parse_log
 
 Row = tuple[str, float, float | None, int, str]

@@ -13,10 +13,11 @@ import pytest
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.cluster import doctor
 from cephlab.lab.cluster.doctor import Machine, Need, look
-from cephlab.lab.providers.base import Images, Lab, Progress, untold
+from cephlab.lab.providers.base import Images, Lab
 from cephlab.lab.providers.local.programs import find_emulator
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec
@@ -110,7 +111,7 @@ class FakeProvider:
         return self._reason
 
     def launch(
-        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = untold
+        self, spec: ClusterSpec, images: Images, run: Run, *, progress: Progress = quiet
     ) -> AbstractContextManager[Lab]:
         raise AssertionError("the doctor launches nothing")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
+from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.page import Agreement, Beside, Judged, limits_of, overall, render_report, seconds_text
 from cephlab.lab.report.series import Line, line_chart
 from tests.lab.archive.test_archive import FINE, FITTING, MANIFEST, add
@@ -171,6 +172,12 @@ def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
     assert "1 scenario(s) were skipped" in said
     assert "did not come to its end" in said
     assert "quick tier leaves out" in said
+    assert LocalProvider.unsaid in said
+
+
+def test_a_provider_that_is_not_known_here_limits_nothing(tmp_path: Path) -> None:
+    page(tmp_path, PASSED, clusters=[{**CLUSTER, "provider": "theirs"}])
+    assert LocalProvider.unsaid not in limits_of(read_archive(tmp_path / "a"))
 
 
 def test_a_native_lab_says_nothing_of_emulation(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_a_history_gives_its_measurements_back() -> None:
 
 def test_nothing_recorded_makes_no_chart() -> None:
     recorder = History().recorder("other")
-    recorder.observe("something", got=1, wanted=1)
+    recorder.observe("something", got=len("x"), wanted=1)
     assert plots(recorder.events()) == ()
 
 

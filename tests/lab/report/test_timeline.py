@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 
 from cephlab.lab.history.history import Event
-from cephlab.lab.history.operations import Act, Operation, Outcome, pack
+from cephlab.lab.history.operations import Act, Ended, Operation, pack
 from cephlab.lab.report.plot import Axis, Mark, Panel, Series, chart, short
 from cephlab.lab.report.timeline import rates, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def operation(ended_s: float, outcome: Outcome = Outcome.OK, act: Act = Act.WRITE) -> Operation:
+def operation(ended_s: float, outcome: Ended = Ended.OK, act: Act = Act.WRITE) -> Operation:
     return Operation("l", "c0", 0, act, 1, 1, ended_s - 0.01, ended_s, outcome)
 
 
@@ -76,7 +76,7 @@ def test_large_values_are_shortened() -> None:
 
 def test_rates_count_what_was_acknowledged_only() -> None:
     done = [operation(1 + number / 100) for number in range(100)]
-    refused = [operation(1.5, Outcome.FAIL)] * 50
+    refused = [operation(1.5, Ended.FAIL)] * 50
     found = rates([*done, *refused], origin=0.0)
     assert dict(found)[1.0] == pytest.approx(100, rel=0.1)
     assert found[0] == (0.0, 0.0)

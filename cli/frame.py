@@ -1,0 +1,61 @@
+"""The frame of every command: what it is called with, its options, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, get_type_hints
+
+import typer
+
+from cephlab.cli.output import JsonOption, Output, reporting
+from cephlab.cli.world import World, world_of
+
+
+def framed(command: Callable[..., int | None]) -> Callable[..., None]:
+    """A command as typer calls it. The command returns its exit code, None for 0.
+
+    A parameter of type Output or World is given to it; a LabError that it raises becomes words and an exit code. A
+    parameter that is another dataclass becomes the options that its fields are annotated as. Each command gets --json
+    unless it has one of its own.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind) and kind is not World}
+    flat = [Parameter("ctx", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for name, parameter in signature(command).parameters.items():
+        if name in groups:
+            flat += _options(groups[name])
+        elif hints[name] not in (Output, World):
+            flat.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
+    own_json = "as_json" in hints
+    if not own_json:
+        flat.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption))
+
+    @wraps(command)
+    def called(ctx: typer.Context, **given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{option.name: given.pop(option.name) for option in fields(group)})
+        with reporting(given["as_json"] if own_json else given.pop("as_json")) as out:
+            given |= {name: out for name, kind in hints.items() if kind is Output}
+            given |= {name: world_of(ctx) for name, kind in hints.items() if kind is World}
+            if code := command(**given):
+                raise typer.Exit(code)
+
+    vars(called)["__signature__"] = Signature(flat)
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return called
+
+
+def _options(group: Any) -> list[Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(
+            option.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if option.default is MISSING else option.default,
+            annotation=hints[option.name],
+        )
+        for option in fields(group)
+    ]
