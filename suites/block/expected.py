@@ -1,4 +1,4 @@
-"""What the model says of a scenario's points: a line beside them, and limits where the machines are the profile's."""
+"""The model's prediction for a scenario's points: a line beside them, and limits on the profile's own machines."""
 
 from __future__ import annotations
 
@@ -24,38 +24,47 @@ RATE, LATENCY = "operations per second", "mean latency, seconds"
 
 @dataclass(frozen=True)
 class Expected:
-    """made: a prediction for each shape, none where nothing can be said; words: from what, or why not.
+    """made: a prediction for each shape, or none at all; words: the sources, or why there is no prediction.
 
-    limits: for each shape those of its throughput and mean latency; empty where the machines are not the profile's.
+    limits: for each shape those of its throughput and its mean latency; empty on other machines than the profile's.
     """
 
     made: tuple[Prediction, ...] = ()
     words: str = ""
     limits: tuple[tuple[Limit, Limit], ...] = ()
 
-    def lines(self, axis: Sequence[float], label: str = "predicted") -> list[Line]:
-        """Throughput and latency over what was varied. axis: its value for each shape."""
+    def lines(self, axis: Sequence[float]) -> list[Line]:
+        """Throughput and latency over what varies. axis: its value for each shape."""
         if not self.made:
             return []
-        rate = tuple(zip(map(float, axis), (prediction.ops for prediction in self.made), strict=True))
-        latency = tuple(zip(map(float, axis), (prediction.latency_s for prediction in self.made), strict=True))
-        return [Line(RATE, label, rate), Line(LATENCY, label, latency)]
+        rates, latencies = [made.ops for made in self.made], [made.latency_s for made in self.made]
+        return rate_and_latency("predicted", axis, rates, latencies)
 
     def bounds(self, index: int) -> tuple[Bound, Bound]:
-        """Of throughput and mean latency of one shape."""
+        """Bounds of one shape's throughput and mean latency."""
         if not self.limits:
             return NO_LIMIT, NO_LIMIT
         rate, latency = self.limits[index]
         return bound(rate), bound(latency)
 
 
+def rate_and_latency(
+    label: str, axis: Sequence[float], rates: Sequence[float], latencies: Sequence[float]
+) -> list[Line]:
+    """Two lines for a report: throughput and mean latency over an axis."""
+    return [
+        Line(panel, label, tuple(zip(map(float, axis), values, strict=True)))
+        for panel, values in ((RATE, rates), (LATENCY, latencies))
+    ]
+
+
 def bound(limit: Limit) -> Bound:
-    """A limit as a figure has it."""
+    """The bound of a figure, from a limit of the model."""
     return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()))
 
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
-    """By the profile that the run is held against, or by that of this machine, which is held against nothing."""
+    """Predict by the profile that the user named, or by this machine's, which sets no limits."""
     home = stage.cluster.run.home
     try:
         named = profile_of(stage)
