@@ -67,13 +67,13 @@ def floors(recorder: Recorder, demand: Demand) -> None:
     """Hold an operation to the bytes that it must move over the wire and onto disks: its payload."""
     size, copied = demand.operation.block_bytes, demand.operation.block_bytes * (demand.operation.replicas - 1)
     if "write" in demand.operation.name:
-        least = (
+        least = [
             (Role.PRIMARY, Resource.WIRE_SENT_BYTES, copied, "a copy to each replica"),
             (Role.PRIMARY, Resource.DEVICE_WRITE_BYTES, size, "every byte reaches the primary's disk"),
             (Role.REPLICA, Resource.DEVICE_WRITE_BYTES, copied, "every byte reaches every replica's disk"),
-        )
+        ]
     else:
-        least = ((Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client gets what it reads"),)
+        least = [(Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client gets what it reads")]
     for role, resource, floor, why in least:
         cost = demand.costs[role][resource]
         what = f"{resource} of {role}, per operation of {size_text(size)}"

@@ -1,4 +1,4 @@
-"""Objects written to a pool and, beside them, what they must hold: computed here, never read from the cluster."""
+"""Objects in a pool, and a model of what they must hold. The model is computed here, never read from the cluster."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.history.history import Recorder
 
 SMALL_BYTES = 64 << 10
-"""Objects up to this size are compared byte by byte; the client hashes larger ones where it runs."""
+"""Objects up to this size are compared byte by byte. The client hashes larger ones where it runs."""
 
 
 @dataclass
 class WantedObject:
-    """What one object must hold."""
+    """The content that one object must have."""
 
     data: bytearray = field(default_factory=bytearray)
     xattrs: dict[str, bytes] = field(default_factory=dict)
     omap: dict[str, bytes] = field(default_factory=dict)
 
     def digest(self) -> dict[str, Any]:
-        """In the shape of RadosClient.digest."""
+        """The same form as RadosClient.digest."""
         return {
             "size": len(self.data),
             "sha256": _sha256(self.data),
@@ -34,7 +34,7 @@ class WantedObject:
 
 @dataclass
 class Mirror:
-    """Does to a pool, through a client, and to a model here the same things. client may be exchanged at any time."""
+    """Does the same to a pool, through a client, and to a model here. The client may change at any time."""
 
     client: RadosClient
     pool: str
@@ -46,7 +46,7 @@ class Mirror:
         self._of(name).data[:] = data
 
     def write(self, name: str, data: bytes, offset: int) -> None:
-        """Overwrite or extend; a gap before offset is zeros."""
+        """Overwrite or extend. A gap before offset is filled with zeros."""
         self.client.write(self.pool, name, data, offset)
         content = self._of(name).data
         content.extend(bytes(max(0, offset - len(content))))
@@ -84,13 +84,13 @@ class Mirror:
         self.objects[name] = deepcopy(self.snaps[snap][name])
 
     def drop_snaps(self) -> None:
-        """Remove every snapshot that was made; what they held is not wanted any more."""
+        """Remove every snapshot from the pool and the model."""
         for snap in list(self.snaps):
             self.client.snap_remove(self.pool, snap)
             del self.snaps[snap]
 
     def verify(self, reader: RadosClient, recorder: Recorder, when: str) -> None:
-        """Observe what `reader` finds in the pool next to what must be there, snapshots too."""
+        """Observe what `reader` finds in the pool and its snapshots next to what must be there."""
         recorder.observe(
             f"objects listed {when}",
             got=reader.list_objects(self.pool),

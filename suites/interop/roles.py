@@ -1,4 +1,4 @@
-"""Do the daemons really run where the spec said, as programs of that architecture, of one version?"""
+"""Observes that daemons run where the spec says, as programs of that architecture, and in one version."""
 
 from __future__ import annotations
 

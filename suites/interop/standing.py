@@ -1,4 +1,4 @@
-"""What stands in a cluster as a whole: where every replica is, and whether all copies agree after a restart."""
+"""Properties of a whole cluster: the place of every replica, and equal copies after a restart."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1
+from cephlab.lab.faults.scrub import blamed, deep_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.matrix import arch_of, other
-from cephlab.suites.interop.scrub import PG_NUM, blamed, deep_scrub, filled
+from cephlab.suites.interop.scrub import PG_NUM, filled
 
-DOMAIN_PGS = 32  # with two OSDs a host, a rule that ignores hosts puts 3 of 5 PGs twice on one: none of 32 is 1e-13
+DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host with two OSDs: none of 32 is 1e-13
 _SHOWN = 3
 
 
 def failure_domain(stage: Stage) -> None:
-    """Make pools the way everybody does and look where the PGs of every pool are."""
+    """Make pools with default rules, and observe where the PGs of every pool are."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
         hosts = hosts_of_osds(cluster)
@@ -34,12 +35,12 @@ def failure_domain(stage: Stage) -> None:
 
 
 def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
-    """OSD id -> host that the lab runs it on, so that a wrong CRUSH map cannot hide itself."""
+    """OSD -> host by the lab, not by the CRUSH map, which may be wrong."""
     return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
 
 
 def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
-    """PGs that have two replicas on one host, in words."""
+    """The PGs with two replicas on one host, in words."""
     lines = []
     for entry in pgs:
         used = [hosts[osd] for osd in entry.acting if osd in hosts]
@@ -50,7 +51,7 @@ def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
 
 
 def restarted(stage: Stage, on: Arch) -> None:
-    """Fill a pool, restart an OSD of an architecture, and let the other one compare all copies of all pools."""
+    """Fill a pool, restart an OSD of an architecture, and let the other one lead a scrub of all pools."""
     cluster = stage.cluster
     with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, other(on)):
         mirror = filled(stage, pool)
@@ -69,7 +70,7 @@ def restarted(stage: Stage, on: Arch) -> None:
 
 
 def disagreements(cluster: Cluster, pgid: str) -> list[str]:
-    """What the last scrub of a PG found, one line for each copy that is to blame."""
+    """The result of a PG's last scrub, one line for each copy that it blames."""
     return [
         f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
         for name, copies in blamed(cluster, pgid).items()
@@ -83,11 +84,11 @@ def pool_names(cluster: Cluster) -> list[str]:
 
 FAILURE_DOMAIN = Scenario(
     name="interop.failure-domain",
-    goal="No PG has two replicas on one host, whichever architecture's monitors and tools made its rule.",
-    method="Makes replicated and EC pools on hosts with two OSDs each; compares every PG's OSDs with their hosts.",
+    goal="No PG has two replicas on one host, whichever architecture made its rule.",
+    method="Makes replicated and EC pools on hosts with two OSDs each; compares the hosts of every PG's OSDs.",
     run=failure_domain,
     check="witnessed",
-    tier=Tier.FULL,  # with one OSD a host, as in the quick tier's clusters, no rule could get it wrong
+    tier=Tier.FULL,  # with one OSD per host, as in the quick tier's clusters, no rule can fail
     topology=Topology(osds_per_node=2),
 )
 
@@ -95,11 +96,11 @@ FAILURE_DOMAIN = Scenario(
 def restart_scenario(on: Arch) -> Scenario:
     return Scenario(
         name=f"interop.scrub-restarted[on={on}]",
-        goal=f"An OSD of {on} that was restarted computes the same checksums of its data as the others do.",
+        goal=f"A restarted OSD of {on} computes the same checksums of its data as the others.",
         method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {other(on)}.",
         run=partial(restarted, on=on),
         check="witnessed",
-        tier=Tier.FULL,  # the restart of an emulated OSD takes a quarter of a minute
+        tier=Tier.FULL,  # an emulated OSD takes 15 s to restart
     )
 
 
