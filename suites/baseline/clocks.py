@@ -63,14 +63,12 @@ def readings(host: Host, patience: float) -> list[ClockReading]:
 
 
 def exchange(channel: Channel, patience: float) -> ClockReading:
-    """Ask once."""
     sent = time.time()
     told = float(channel.ask(b"?", timeout_s=30 * patience))
     return ClockReading(sent, told, time.time())
 
 
 def quickest(exchanges: list[ClockReading]) -> ClockReading:
-    """The exchange with the least doubt."""
     return min(exchanges, key=lambda reading: reading.doubt_s)
 
 

@@ -37,9 +37,6 @@ def read(host: Host, *patterns: str) -> dict[str, str]:
     }
 
 
-# Memory
-
-
 def run_memory(stage: Stage) -> None:
     """Observe that all modules of a node have one size and speed, and that nodes of one architecture have as much."""
     totals: dict[str, list[int]] = {}
@@ -57,9 +54,6 @@ def run_memory(stage: Stage) -> None:
         totals.setdefault(host.arch.value, []).append(sum(slot.size_mib for slot in slots))
     for arch, sizes in totals.items():
         stage.recorder.observe(f"MiB of memory of every {arch} node", got=sizes, wanted=sizes[:1] * len(sizes))
-
-
-# PCIe
 
 
 @dataclass(frozen=True)
@@ -103,7 +97,6 @@ def links_of(files: Mapping[str, str]) -> list[PcieLink]:
 
 
 def links_on(host: Host) -> list[PcieLink]:
-    """The links of a host's watched devices."""
     return links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
 
 
@@ -117,9 +110,6 @@ def run_links(stage: Stage) -> None:
     stage.recorder.witness("links looked at", got=len(links), least=1)
 
 
-# NUMA
-
-
 @dataclass(frozen=True)
 class NumaNode:
     """A NUMA node. cpus: as the kernel lists them; memory_kib: its total memory."""
@@ -130,7 +120,6 @@ class NumaNode:
 
 
 def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
-    """The NUMA nodes, from the files below /sys/devices/system/node."""
     nodes = []
     for path, text in files.items():
         file = PurePosixPath(path)

@@ -141,9 +141,6 @@ def parse_flow(text: str, where: str) -> TcpStream:
         raise LabBroken(f"iperf3 printed no result, {where}", text[-2000:]) from error
 
 
-# MTU
-
-
 def run_mtu(stage: Stage) -> None:
     """Observe that all nodes have one MTU, and that a datagram of that size arrives whole at every other node."""
     cluster = stage.cluster

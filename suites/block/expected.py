@@ -59,7 +59,6 @@ def rate_and_latency(
 
 
 def bound(limit: Limit) -> Bound:
-    """The bound of a figure, from a limit of the model."""
     return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()))
 
 

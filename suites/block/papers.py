@@ -10,7 +10,6 @@ from itertools import product
 from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.workloads.fio import FioJob
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob, run_all
 from cephlab.suites.block.scale import scale_of
@@ -120,14 +119,17 @@ def run(stage: Stage, setting: FioSetting) -> None:
 
 def loaded(stage: Stage, setting: FioSetting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
     """Run one load on all images at once, and note its figures."""
-    scale = scale_of(stage)
-    requests = [
-        (
-            client_node(stage.cluster, number % CLIENTS),
-            scaled(stage, setting, job(stage, target, setting.pattern, setting.block_bytes, depth), jobs),
+    scale, requests = scale_of(stage), []
+    for number, target in enumerate(images):
+        base = job(stage, target, setting.pattern, setting.block_bytes, depth)
+        scaled = replace(
+            base,
+            jobs=jobs,
+            runtime_s=scale.seconds(setting.seconds),
+            options=setting.options,
+            more={**base.more, **setting.more},
         )
-        for number, target in enumerate(images)
-    ]
+        requests.append((client_node(stage.cluster, number % CLIENTS), scaled))
     results = run_jobs(stage.cluster, requests)
     name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
     for number, result in enumerate(results):
@@ -135,17 +137,6 @@ def loaded(stage: Stage, setting: FioSetting, images: Sequence[BlockImage], jobs
     iops = sum(result.iops for result in results)
     why = f"{setting.source}; {scale.words(setting.size_bytes, setting.volumes, setting.seconds)}"
     stage.recorder.figure(f"{name}: all volumes", iops, "operations/s", Bound(why))
-
-
-def scaled(stage: Stage, setting: FioSetting, base: FioJob, jobs: int) -> FioJob:
-    """The lab's job with the paper's settings and the scaled time."""
-    return replace(
-        base,
-        jobs=jobs,
-        runtime_s=scale_of(stage).seconds(setting.seconds),
-        options=setting.options,
-        more={**base.more, **setting.more},
-    )
 
 
 def rados_bench(stage: Stage) -> None:

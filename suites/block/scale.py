@@ -37,7 +37,6 @@ class Scale:
         return max(IMAGE_BYTES, min(published, room) // _OBJECT_BYTES * _OBJECT_BYTES)
 
     def volumes(self, published: int) -> int:
-        """Number of images under load at once."""
         return published if self.at_length else min(published, LAB_VOLUMES)
 
     def seconds(self, published_s: float) -> float:

@@ -70,7 +70,6 @@ def client_node(cluster: Cluster, number: int = 0) -> str:
 
 
 def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int, **more: str) -> FioJob:
-    """A timed job on an image."""
     random = pattern.startswith("rand")
     return FioJob(
         name=f"{pattern}-{of.name}",

@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from cephlab.lab.base.errors import CommandTimedOut
-from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.cephtests import require_programs
+from cephlab.suites.interop.cephtests import environment, require_programs
 from cephlab.suites.interop.matrix import counted_operations, observe_client, other
 
 MODEL = "ceph_test_rados"
@@ -73,12 +72,10 @@ def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str
     cluster, host, primary = stage.cluster, stage.cluster.host_with(client), other(client)
     require_programs(cluster, host, [program])
     observe_client(stage, client)
-    # CEPH_CLIENT_ID: without it the model connects as a client that has no key here.
-    env = {"CEPH_CONF": str(conf.conf_path(host)), "CEPH_CLIENT_ID": "admin"}
     with pools.pool(cluster, "model") as pool, pools.led_by(cluster, primary), counted_operations(stage, primary):
         argv = [program, *arguments(pool)]
         try:
-            ended = host.run(argv, env=env, timeout_s=LIMIT_S * cluster.patience, check=False)
+            ended = host.run(argv, env=environment(host), timeout_s=LIMIT_S * cluster.patience, check=False)
             output, ending = ended.stdout + ended.stderr, f"status {ended.code}"
         except CommandTimedOut as error:
             output, ending = error.stdout + error.stderr, "killed at its time limit"

@@ -234,11 +234,10 @@ def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> N
 
 
 def core_scenario(client: Arch) -> Scenario:
-    primary = other(client)
     return Scenario(
-        name=f"interop.cephtests-core[client={client},primary={primary}]",
+        name=f"interop.cephtests-core[client={client},primary={other(client)}]",
         goal="The core of upstream's librados tests passes between architectures.",
-        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {primary}.",
+        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {other(client)}.",
         run=partial(run, programs=[program for program in PROGRAMS if program.core], client=client, core=True),
         check="gtest",
         expects=EXPECTS,
@@ -246,11 +245,10 @@ def core_scenario(client: Arch) -> Scenario:
 
 
 def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
-    primary = other(client)
     return Scenario(
-        name=f"interop.cephtests-{program.topic}[client={client},primary={primary}]",
+        name=f"interop.cephtests-{program.topic}[client={client},primary={other(client)}]",
         goal=f"Upstream's {program.name} passes between architectures.",
-        method=f"Runs its every case on {client} with all primaries on {primary}.",
+        method=f"Runs its every case on {client} with all primaries on {other(client)}.",
         run=partial(run, programs=[program], client=client),
         check="gtest",
         tier=Tier.FULL,

@@ -82,9 +82,6 @@ def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str
     )
 
 
-# The work of one architecture
-
-
 def known_types(side: ArchSide) -> list[str]:
     try:
         return dencoder(side, ["list_types"]).split()

@@ -61,9 +61,6 @@ def run(stage: Stage, kind: MapKind) -> None:
     stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(made), wanted=sorted(Arch))
 
 
-# Monitor maps
-
-
 def make_monmap(side: ArchSide) -> bytes:
     monitors = [
         word for n in range(3) for word in ("--addv", f"m{n}", f"[v2:10.0.0.{n + 1}:3300,v1:10.0.0.{n + 1}:6789]")
@@ -84,9 +81,6 @@ def print_monmap(side: ArchSide, content: bytes) -> str:
     return "\n".join(line for line in lines if "monmaptool: " not in line)
 
 
-# OSD maps
-
-
 def make_osdmap(side: ArchSide) -> bytes:
     sizes = ["--createsimple", str(TREE.osd_count), "--with-default-pool", "--pg-bits", "2", "--pgp-bits", "2"]
     side.run("osdmaptool", *sizes, side.path("map"))
@@ -102,9 +96,6 @@ def change_osdmap(side: ArchSide, base: bytes, crush: bytes) -> bytes:
 
 def print_osdmap(side: ArchSide, content: bytes) -> str:
     return side.run("osdmaptool", side.put("shown", content), "--print")
-
-
-# What the clock changes
 
 
 def without_times(content: bytes, printed: str) -> bytes:

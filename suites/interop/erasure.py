@@ -58,18 +58,14 @@ class ErasureCode:
         return [("plugin", self.plugin), *self.more.items(), ("k", self.k), ("m", self.m)]
 
 
-def jerasure(technique: str, k: int, m: int) -> ErasureCode:
-    return ErasureCode("jerasure", k, m, m, {"technique": technique})
+def plain(plugin: str, technique: str, k: int, m: int) -> ErasureCode:
+    return ErasureCode(plugin, k, m, m, {"technique": technique})
 
 
 def bit_matrix(technique: str, k: int, m: int, w: int) -> ErasureCode:
     """A jerasure technique on a bit matrix. Its chunks are whole sets of w packets of 32-bit words."""
     more: dict[str, str | int] = {"technique": technique, "w": w, "packetsize": PACKET}
     return ErasureCode("jerasure", k, m, m, more, stripe_unit=w * PACKET * 4)
-
-
-def isa(technique: str, k: int, m: int) -> ErasureCode:
-    return ErasureCode("isa", k, m, m, {"technique": technique})
 
 
 def clay(k: int, m: int, d: int) -> ErasureCode:
@@ -93,24 +89,24 @@ def shec(k: int, m: int, c: int) -> ErasureCode:
 SMALL_LRC = lrc(2, 2, 2)
 PACKET = 512  # words; with the default of 2048 one stripe is four times the object
 QUICK = (
-    jerasure("reed_sol_van", 2, 1),
-    jerasure("reed_sol_van", 4, 2),
-    isa("reed_sol_van", 2, 1),
-    isa("reed_sol_van", 4, 2),
+    plain("jerasure", "reed_sol_van", 2, 1),
+    plain("jerasure", "reed_sol_van", 4, 2),
+    plain("isa", "reed_sol_van", 2, 1),
+    plain("isa", "reed_sol_van", 4, 2),
     replace(SMALL_LRC, tried=1),  # a group restores one alone; erasure-pairs loses two, which may need the global code
     shec(2, 1, 1),
     clay(2, 1, 2),
 )
 FULL = (
-    jerasure("reed_sol_van", 6, 3),
-    jerasure("reed_sol_r6_op", 4, 2),
+    plain("jerasure", "reed_sol_van", 6, 3),
+    plain("jerasure", "reed_sol_r6_op", 4, 2),
     bit_matrix("cauchy_orig", 4, 2, w=8),
     bit_matrix("cauchy_good", 4, 2, w=8),
     bit_matrix("liberation", 4, 2, w=7),
     bit_matrix("blaum_roth", 4, 2, w=6),
     bit_matrix("liber8tion", 4, 2, w=8),
-    isa("cauchy", 4, 2),
-    isa("reed_sol_van", 6, 3),
+    plain("isa", "cauchy", 4, 2),
+    plain("isa", "reed_sol_van", 6, 3),
     lrc(4, 2, 3),
     shec(4, 3, 2),
     clay(4, 2, 5),
@@ -153,11 +149,7 @@ def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
             )
 
 
-# The work of one architecture
-
-
 def encode(side: ArchSide, profile: ErasureCode, data: bytes) -> list[bytes]:
-    """The chunks of data, in order."""
     numbers, path = ",".join(map(str, profile.chunks)), side.put("object", data)
     side.run("ceph-erasure-code-tool", "encode", profile.text, str(profile.stripe_unit), numbers, path)
     return [side.get(f"object.{chunk}") for chunk in profile.chunks]
@@ -184,7 +176,6 @@ def decode_all(
 
 
 def decode(side: ArchSide, profile: ErasureCode, lost: tuple[int, ...]) -> bytes:
-    """The object, decoded from the chunks that are left."""
     left = ",".join(str(chunk) for chunk in profile.chunks if chunk not in lost)
     path = side.path("object")
     side.host.remove(path)

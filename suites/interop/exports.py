@@ -120,28 +120,20 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dic
     Both OSDs take each step at once: one PG's giver is the other's taker, and a store serves one tool at a time.
     """
 
-    def side(daemon: Daemon) -> ArchSide:
-        return between[daemon.host.arch]
-
-    def leave(journey: Journey) -> bytes:
-        giver = side(journey.giver)
-        store(giver, journey.giver, "export", "--pgid", journey.pgid, "--file", str(giver.path("out")))
-        return giver.get("out")
+    def export(daemon: Daemon, pgid: str, file: str) -> bytes:
+        side = between[daemon.host.arch]
+        store(side, daemon, "export", "--pgid", pgid, "--file", str(side.path(file)))
+        return side.get(file)
 
     def arrive(journey: Journey, content: bytes) -> str:
-        taker = side(journey.taker)
+        taker = between[journey.taker.host.arch]
         store(taker, journey.taker, "import", "--file", taker.put("in", content))
         return store(taker, journey.taker, "list", "--pgid", journey.pgid)
 
-    def leave_again(journey: Journey) -> bytes:
-        taker = side(journey.taker)
-        store(taker, journey.taker, "export", "--pgid", journey.pgid, "--file", str(taker.path("again")))
-        return taker.get("again")
-
     with Workers(max_workers=len(journeys), thread_name_prefix="journey") as pool:
-        sent = list(pool.map(leave, journeys))
+        sent = list(pool.map(lambda journey: export(journey.giver, journey.pgid, "out"), journeys))
         listed = list(pool.map(arrive, journeys, sent))
-        kept = list(pool.map(leave_again, journeys))
+        kept = list(pool.map(lambda journey: export(journey.taker, journey.pgid, "again"), journeys))
     return {
         journey.giver.name: Travelled(read_export(out), listing(text), read_export(again))
         for journey, out, text, again in zip(journeys, sent, listed, kept, strict=True)
@@ -165,7 +157,6 @@ def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mappi
 
 
 def store(side: ArchSide, daemon: Daemon, operation: str, *args: str) -> str:
-    """Run ceph-objectstore-tool on a stopped OSD's store."""
     data = daemon.host.directory / daemon.name
     argv = ["--no-mon-config", "--data-path", str(data), "--op", operation, *args]
     return side.run("ceph-objectstore-tool", *argv, preload=daemon.preload)

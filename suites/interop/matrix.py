@@ -24,7 +24,6 @@ def other(arch: Arch) -> Arch:
 
 
 def arch_of(cluster: Cluster, osd: int) -> Arch:
-    """Architecture of the host that an OSD runs on."""
     return cluster.host_of(f"osd.{osd}").arch
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.history.history import Recorder
+from cephlab.suites.interop.sides import sha
 
 SMALL_BYTES = 64 << 10
 """Objects up to this size are compared byte by byte. The client hashes larger ones where it runs."""
@@ -26,9 +26,9 @@ class WantedObject:
         """The same form as RadosClient.digest."""
         return {
             "size": len(self.data),
-            "sha256": _sha256(self.data),
-            "xattrs": {key: _sha256(value) for key, value in sorted(self.xattrs.items())},
-            "omap": {key: _sha256(value) for key, value in sorted(self.omap.items())},
+            "sha256": sha(self.data),
+            "xattrs": {key: sha(value) for key, value in sorted(self.xattrs.items())},
+            "omap": {key: sha(value) for key, value in sorted(self.omap.items())},
         }
 
 
@@ -95,7 +95,7 @@ class Mirror:
             f"objects listed {when}",
             got=reader.list_objects(self.pool),
             wanted=sorted(self.objects),
-            reader=_arch(reader),
+            reader=reader.host.arch.value,
         )
         self._verify(self.objects, reader, recorder, when, None)
         for snap, objects in self.snaps.items():
@@ -106,7 +106,7 @@ class Mirror:
     ) -> None:
         for name, wanted in objects.items():
             digest = reader.digest(self.pool, name, snap=snap)
-            recorder.observe(f"{name} {when}", got=digest, wanted=wanted.digest(), reader=_arch(reader))
+            recorder.observe(f"{name} {when}", got=digest, wanted=wanted.digest(), reader=reader.host.arch.value)
             if 0 < len(wanted.data) <= SMALL_BYTES:
                 content = reader.read(self.pool, name, snap=snap)
                 recorder.observe(f"content of {name} {when}", got=difference(content, wanted.data), wanted="equal")
@@ -123,11 +123,3 @@ def difference(got: bytes | bytearray, wanted: bytes | bytearray) -> str:
         if seen != other:
             return f"byte {offset} is {seen:#04x}, wanted {other:#04x}"
     return f"{len(got)} bytes, wanted {len(wanted)}"
-
-
-def _arch(client: RadosClient) -> str:
-    return client.host.arch.value
-
-
-def _sha256(data: bytes | bytearray) -> str:
-    return hashlib.sha256(data).hexdigest()

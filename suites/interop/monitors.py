@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -60,27 +60,23 @@ class Loss:
     victim: Arch
 
 
-Absence = Callable[[Stage, str], None]
-"""What happens to a stopped monitor (`mon.n0`) before it starts again."""
+def outages(stage: Stage, losses: tuple[Loss, ...], *, wipe: bool = False) -> None:
+    """For each loss choose a leader and stop a monitor; write and read meanwhile; compare the stores.
 
-Return = Callable[[Stage, str], None]
-"""What must hold for it once it is back in the quorum."""
-
-
-def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...], back: Return) -> None:
-    """For each loss choose a leader and stop a monitor; write and read meanwhile; compare the stores."""
+    wipe: the stopped monitor also loses its store.
+    """
     cluster = stage.cluster
     with pools.pool(cluster, "quorum", pg_num=PG_NUM) as pool, chosen_leaders(cluster):
         mirror = Mirror(cluster.client, pool)
         for number, loss in enumerate(losses, 1):
             lead(cluster, first_of(cluster, loss.leader))
-            outage(stage, mirror, first_of(cluster, loss.victim), absence, back, number)
+            outage(stage, mirror, first_of(cluster, loss.victim), number, wipe=wipe)
         archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
         stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
         mirror.verify(cluster.client, stage.recorder, "after every outage")
 
 
-def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Return, number: int) -> None:
+def outage(stage: Stage, mirror: Mirror, victim: str, number: int, *, wipe: bool) -> None:
     cluster, recorder = stage.cluster, stage.recorder
     # A new value for each outage: one from an earlier outage must not pass for what this one missed.
     value = f"{victim} in outage {number}"
@@ -93,9 +89,13 @@ def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Re
     missed = committed(cluster, f"mon.{rest[0]}")["paxos"] - before["paxos"]
     recorder.witness(f"commits that {victim} missed", got=missed, least=COMMITS)
     mirror.verify(cluster.client, recorder, f"while {victim} is away")
-    absence(stage, victim)
+    recorder.record("store", monitor=victim, kept=not wipe)
+    if wipe:
+        wiped(stage, victim)
     start(cluster, victim)
-    back(stage, victim)
+    if wipe:
+        with_ticks(stage, victim)
+    agree(stage, victim)
     with only(cluster, victim) as client:
         answer = client.command("mon", "config-key get", key=LAST_KEY).decode()
     recorder.observe(f"what {victim} says was set while it was away", got=answer, wanted=value)
@@ -108,7 +108,7 @@ def lost_leader(stage: Stage) -> None:
     for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
         to_the_end(stage, name)
     stage.recorder.observe("the first monitor in the map", got=in_order(cluster)[0], wanted=wanted)
-    outages(stage, untouched, (Loss(leader=THERE, victim=THERE),), agree)
+    outages(stage, (Loss(leader=THERE, victim=THERE),))
     stage.recorder.observe("the leader at the end", got=leader(cluster), wanted=wanted)
 
 
@@ -197,12 +197,6 @@ def wiped(stage: Stage, victim: str) -> None:
         host.remove(seed)
 
 
-def resynchronised(stage: Stage, returned: str) -> None:
-    """`agree`, for a monitor that came back with an empty store."""
-    with_ticks(stage, returned)
-    agree(stage, returned)
-
-
 def with_ticks(stage: Stage, monitor: str) -> None:
     """Restart a monitor that gives new clients no id, and record it.
 
@@ -227,11 +221,6 @@ def gives_ids(cluster: Cluster, monitor: str) -> bool:
                 raise
             return False
     return True
-
-
-def untouched(stage: Stage, victim: str) -> None:
-    """The stopped monitor keeps its store."""
-    stage.recorder.record("store", monitor=victim, kept=True)
 
 
 def in_quorum(cluster: Cluster, names: list[str]) -> None:
@@ -274,7 +263,6 @@ def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
 
 
 def first_of(cluster: Cluster, arch: Arch) -> str:
-    """The first monitor of an architecture in the map."""
     return next(name for name in in_order(cluster) if cluster.daemon(name).host.arch is arch)
 
 
@@ -288,28 +276,26 @@ THERE = other(HERE)
 QUICK_LOSSES = (Loss(leader=HERE, victim=HERE), Loss(leader=THERE, victim=HERE))
 ALL_LOSSES = (*QUICK_LOSSES, Loss(leader=HERE, victim=THERE))
 WIPED = (Loss(leader=HERE, victim=THERE), Loss(leader=THERE, victim=HERE))
-
-
 monitors_scenario = partial(Scenario, check="witnessed", topology=TOPOLOGY, expects=EXPECTED)
 
 SCENARIOS: tuple[Scenario, ...] = (
     monitors_scenario(
         name="interop.monitors-lost",
-        run=partial(outages, absence=untouched, losses=QUICK_LOSSES, back=agree),
+        run=partial(outages, losses=QUICK_LOSSES),
         tier=Tier.QUICK,
         goal="A quorum of both architectures, led by either, survives the loss of a monitor, which then catches up.",
         method="Lets a monitor of each architecture lead, stops one, commits and writes, starts it, compares stores.",
     ),
     monitors_scenario(
         name="interop.monitors-lost-each",
-        run=partial(outages, absence=untouched, losses=ALL_LOSSES, back=agree),
+        run=partial(outages, losses=ALL_LOSSES),
         tier=Tier.FULL,
         goal="With any architecture leading and any losing a monitor, the rest serves and the lost one catches up.",
         method="Goes through leaders and losses; commits and writes during each outage; compares the stores after it.",
     ),
     monitors_scenario(
         name="interop.monitors-wiped",
-        run=partial(outages, absence=wiped, losses=WIPED, back=resynchronised),
+        run=partial(outages, losses=WIPED, wipe=True),
         tier=Tier.FULL,
         goal="A monitor that lost its store gets it back from a leader of the other architecture.",
         method="Empties a stopped monitor's store with mkfs and lets it synchronise fully, in both directions.",

@@ -114,14 +114,10 @@ def broken(computed: Mappings, rule: Rule) -> list[str]:
 
 
 def parse_mappings(dump: str) -> Mappings:
-    """Read the output of osdmaptool --test-map-pgs-dump."""
     return {
         pgid: (tuple(int(osd) for osd in osds.split(",") if osd), int(primary))
         for pgid, osds, primary in _MAPPING.findall(dump)
     }
-
-
-# The work of one architecture
 
 
 def decompile(side: ArchSide, crush: bytes) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,6 +10,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.matrix import observe_client, other
+from cephlab.suites.interop.sides import sha
 
 MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
@@ -29,9 +29,6 @@ class WantedImage:
     pool: str
     image: str
     content: bytearray
-
-    def wanted(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
 
     def scribble(self, stage: Stage, client: RadosClient) -> None:
         """Make random writes to the image and the model."""
@@ -87,7 +84,7 @@ def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
 
 def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, snap: str | None = None) -> None:
     got = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
-    stage.recorder.observe(what, got=got, wanted=disk.wanted(), reader=reader.host.arch.value)
+    stage.recorder.observe(what, got=got, wanted=sha(disk.content), reader=reader.host.arch.value)
 
 
 def luks(stage: Stage, writer: Arch, kind: str) -> None:
@@ -100,7 +97,7 @@ def luks(stage: Stage, writer: Arch, kind: str) -> None:
         made_by.rbd_create(pool, "image", LUKS_BYTES)
         made_by.rbd_encrypt(pool, "image", key)
         made_by.rbd_write(pool, "image", data, 0, encryption=key)
-        wanted = hashlib.sha256(data).hexdigest()
+        wanted = sha(data)
         for reader in (read_by, made_by):
             got = reader.rbd_digest(pool, "image", len(data), encryption=key)
             stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=got, wanted=wanted)

@@ -100,7 +100,6 @@ def recovered(cluster: Cluster, pool: str) -> int:
 
 
 def acting(cluster: Cluster, pool: str) -> dict[str, tuple[int, ...]]:
-    """The acting set of each PG."""
     return {pg.pgid: pg.acting for pg in pools.pgs_of(cluster, pool)}
 
 
@@ -121,8 +120,8 @@ def ways(cluster: Cluster, out: Arch) -> list[tuple[Arch, Arch]]:
     return [*back, (out, other(out))] if len(cluster.osd_ids(out)) > 1 else back
 
 
-def scenarios(arch: Arch) -> tuple[Scenario, ...]:
-    restarts = tuple(
+SCENARIOS: tuple[Scenario, ...] = (
+    *(
         Scenario(
             name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
             goal=f"An OSD of {arch} that was down recovers what it missed bit for bit from the others.",
@@ -132,10 +131,10 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
             tier=Tier.FULL if kind.erasure else Tier.QUICK,
             expects=EXPECTED,
         )
+        for arch in Arch
         for kind in (REPLICATED, EC_2_1)
-    )
-    return (
-        *restarts,
+    ),
+    *(
         Scenario(
             name=f"interop.recovery-backfill[out={arch}]",
             goal=f"PGs move off an OSD of {arch} and back, across architectures, with every object intact.",
@@ -144,8 +143,7 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
             check="witnessed",
             tier=Tier.QUICK if arch is host_arch() else Tier.FULL,
             expects=EXPECTED,
-        ),
-    )
-
-
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))
+        )
+        for arch in Arch
+    ),
+)

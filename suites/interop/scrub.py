@@ -123,36 +123,9 @@ def stored_forms(content: bytes, kind: PoolKind) -> list[bytes]:
 
 
 def flipped(content: bytes | bytearray, at: int) -> bytes:
-    """A copy of content with one bit flipped."""
     changed = bytearray(content)
     changed[at] ^= 1
     return bytes(changed)
-
-
-def scenarios(on: Arch) -> tuple[Scenario, ...]:
-    rotten = tuple(
-        Scenario(
-            name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
-            goal=f"Deep-scrub finds a flipped bit on a disk of {on} and blames that copy, and repair restores it.",
-            method=f"Flips a bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
-            run=partial(bitrot, on=on, kind=kind),
-            tier=Tier.FULL if kind.erasure else Tier.QUICK,
-            expects=EXPECTED,
-        )
-        for kind in (REPLICATED, EC_2_1)
-    )
-    return (
-        *rotten,
-        Scenario(
-            name=f"interop.scrub-stale[on={on}]",
-            goal=f"Deep-scrub finds a copy on {on} that differs but passes its own checksums, and repair restores it.",
-            method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
-            run=partial(stale, on=on),
-            # The tool and the restart of an emulated OSD take half a minute.
-            tier=Tier.QUICK if on is host_arch() else Tier.FULL,
-            expects=EXPECTED,
-        ),
-    )
 
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -166,5 +139,28 @@ SCENARIOS: tuple[Scenario, ...] = (
         )
         for kind in (REPLICATED, EC_2_1)
     ),
-    *(scenario for arch in Arch for scenario in scenarios(arch)),
+    *(
+        Scenario(
+            name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
+            goal=f"Deep-scrub finds a flipped bit on a disk of {on} and blames that copy, and repair restores it.",
+            method=f"Flips a bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
+            run=partial(bitrot, on=on, kind=kind),
+            tier=Tier.FULL if kind.erasure else Tier.QUICK,
+            expects=EXPECTED,
+        )
+        for on in Arch
+        for kind in (REPLICATED, EC_2_1)
+    ),
+    *(
+        Scenario(
+            name=f"interop.scrub-stale[on={on}]",
+            goal=f"Deep-scrub finds a copy on {on} that differs but passes its own checksums, and repair restores it.",
+            method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
+            run=partial(stale, on=on),
+            # The tool and the restart of an emulated OSD take half a minute.
+            tier=Tier.QUICK if on is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        )
+        for on in Arch
+    ),
 )

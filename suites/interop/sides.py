@@ -83,5 +83,5 @@ def agree(recorder: Recorder, what: str, made: Mapping[Arch, bytes]) -> None:
         recorder.observe(f"{what}: {arch} against {first}", got=sha(made[arch]), wanted=sha(made[first]), size=size)
 
 
-def sha(content: bytes) -> str:
+def sha(content: bytes | bytearray) -> str:
     return hashlib.sha256(content).hexdigest()

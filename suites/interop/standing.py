@@ -24,7 +24,8 @@ def failure_domain(stage: Stage) -> None:
     """Make pools with default rules, and observe where the PGs of every pool are."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
-        hosts = hosts_of_osds(cluster)
+        # The lab's own hosts: those of a wrong CRUSH map would hide the fault.
+        hosts = {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
         pgs = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
     crowded = max(sum(1 for host in hosts.values() if host == name) for name in set(hosts.values()))
     stage.recorder.witness("OSDs on one host", got=crowded, least=2)
@@ -32,11 +33,6 @@ def failure_domain(stage: Stage) -> None:
     shared = shared_hosts(pgs, hosts)
     stage.recorder.observe("PGs with two replicas on one host", got=len(shared), wanted=0)
     stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[])
-
-
-def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
-    """OSD -> host by the lab, not by the CRUSH map, which may be wrong."""
-    return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
 
 
 def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
@@ -62,20 +58,16 @@ def restarted(stage: Stage, on: Arch) -> None:
         pools.wait_clean(cluster)
         looked_at = [pgid for name in pool_names(cluster) for pgid in deep_scrub(cluster, name)]
         stage.recorder.witness("PGs deep-scrubbed", got=len(looked_at), least=PG_NUM)
-        wrong = [line for pgid in looked_at for line in disagreements(cluster, pgid)]
+        wrong = [
+            f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
+            for pgid in looked_at
+            for name, copies in blamed(cluster, pgid).items()
+            for osd, errors in copies.items()
+        ]
         what = f"copies that deep-scrub finds wrong after osd.{victim} ({on}) was restarted"
         stage.recorder.observe(what, got=wrong, wanted=[])
         if not wrong:
             mirror.verify(cluster.client, stage.recorder, f"after osd.{victim} was restarted")
-
-
-def disagreements(cluster: Cluster, pgid: str) -> list[str]:
-    """The result of a PG's last scrub, one line for each copy that it blames."""
-    return [
-        f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
-        for name, copies in blamed(cluster, pgid).items()
-        for osd, errors in copies.items()
-    ]
 
 
 def pool_names(cluster: Cluster) -> list[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 
-from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.messenger import await_option
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.swap import NATIVE_3, PAIRS, scenario_of_migration
@@ -24,7 +23,6 @@ PG_NUM = 64
 OBJECTS = 128
 OBJECT_BYTES = 1 << 20
 HEALTHY_S = 300.0
-CONFIG_S = 30.0
 COUNTED = 0.5
 """The least share of the bytes that had to move which Ceph must count as recovered. It counted 77 to 91 of 100, for an
 unknown reason. The rate is that of the counted bytes, and so never too high."""
@@ -121,19 +119,9 @@ def leg(stage: Stage, backfills: int) -> Leg:
     cluster = stage.cluster
     cluster.client.mon("config set", who="osd", name="osd_max_backfills", value=str(backfills))
     for osd in cluster.osd_ids():
-        clock.wait(
-            partial(max_backfills, cluster, osd),
-            lambda value: value == backfills,
-            what=f"osd.{osd} with osd_max_backfills={backfills}",
-            timeout_s=CONFIG_S * cluster.patience,
-        )
+        await_option(cluster, f"osd.{osd}", {"osd_max_backfills": str(backfills)})
     victim = str(cluster.osd_ids()[-1])
     return Leg(backfills, tuple(move(cluster, verb, victim) for verb in ("osd out", "osd in")))
-
-
-def max_backfills(cluster: Cluster, osd: int) -> int:
-    """The osd_max_backfills that an OSD uses. Monitors pass a new value on with a delay."""
-    return int(cluster.client.tell(f"osd.{osd}", "config get", var="osd_max_backfills")["osd_max_backfills"])
 
 
 def move(cluster: Cluster, verb: str, victim: str) -> Move:

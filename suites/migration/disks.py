@@ -43,12 +43,11 @@ def run(stage: Stage) -> None:
             cluster.lab.move_disk("used", there.name)
         refused = refusal(cluster, host, f"osd.{osd}")
         recorder.observe(f"an OSD's disk on {host.arch}", got=refused, wanted=f"names osd.{osd} of {fsid}")
-    relabel(cluster, there, OTHER_CLUSTER)
-    recorder.observe(
-        "a disk of another cluster",
-        got=refusal(cluster, there, f"osd.{osd}"),
-        wanted=f"names osd.{osd} of {OTHER_CLUSTER}",
-    )
+    label = ["--dev", str(there.disk("used")), "-k", "ceph_fsid", "-v", OTHER_CLUSTER]
+    argv = ["ceph-bluestore-tool", "set-label-key", *label]
+    run_tool(there, argv, timeout_s=TOOL_S * cluster.patience, env=preloading(OSD.preload(there)))
+    refused = refusal(cluster, there, f"osd.{osd}")
+    recorder.observe("a disk of another cluster", got=refused, wanted=f"names osd.{osd} of {OTHER_CLUSTER}")
     checked = disks.wipe(there, "used", patience=cluster.patience)
     recorder.observe("bytes read back after the wipe", got=checked, wanted=DISK_BYTES)
     note_stray(stage, there)
@@ -74,12 +73,6 @@ def refusal_text(attempt: Callable[[], object]) -> str:
     except DiskInUse as error:
         return error.what
     return "not refused"
-
-
-def relabel(cluster: OwnCluster, host: Host, fsid: str) -> None:
-    """Write another cluster's fsid into the label with Ceph's own tool."""
-    argv = ["ceph-bluestore-tool", "set-label-key", "--dev", str(host.disk("used")), "-k", "ceph_fsid", "-v", fsid]
-    run_tool(host, argv, timeout_s=TOOL_S * cluster.patience, env=preloading(OSD.preload(host)))
 
 
 def note_stray(stage: Stage, host: Host) -> None:

@@ -35,17 +35,14 @@ def daemons_on(cluster: Cluster, node: str) -> list[Daemon]:
 
 
 def osds_on(cluster: Cluster, node: str) -> list[int]:
-    """Ids of the OSDs of a node."""
     return sorted(int(daemon.id) for daemon in daemons_on(cluster, node) if daemon.kind == "osd")
 
 
 def osd_nodes(cluster: Cluster) -> list[Node]:
-    """The nodes with OSDs, by the spec."""
     return [node for node in cluster.spec.nodes if node.osds]
 
 
 def node_spec(cluster: Cluster, name: str) -> Node:
-    """The spec of a node."""
     return next(node for node in cluster.spec.nodes if node.name == name)
 
 

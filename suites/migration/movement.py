@@ -46,12 +46,12 @@ def least_movement(before: Sequence[PlacedPg], after: Sequence[PlacedPg]) -> Mov
     because the next OSD gets the number of a removed one. Sizes are those of `after`.
     """
     old = {pg.pgid: pg for pg in before}
-    new_copies = {pg.pgid: _new_copies(old[pg.pgid], pg) for pg in after if pg.pgid in old}
+    new_copies = [(pg, _new_copies(old[pg.pgid], pg)) for pg in after if pg.pgid in old]
     return Movement(
-        least_bytes=sum(new_copies[pg.pgid] * pg.size_bytes / max(1, pg.shards) for pg in after if pg.pgid in old),
-        copies=sum(new_copies.values()),
-        moved_pgs=sum(1 for count in new_copies.values() if count),
-        counted_bytes=sum(_counted(pg, new_copies[pg.pgid]) for pg in after if pg.pgid in old),
+        least_bytes=sum(copies * pg.size_bytes / max(1, pg.shards) for pg, copies in new_copies),
+        copies=sum(copies for _, copies in new_copies),
+        moved_pgs=sum(1 for _, copies in new_copies if copies),
+        counted_bytes=sum(pg.size_bytes * (min(1, copies) if pg.shards else copies) for pg, copies in new_copies),
     )
 
 
@@ -61,10 +61,6 @@ def moved_bytes(recovered_bytes: int, legs: Sequence[Movement], shards: int) -> 
     if not counted:
         return recovered_bytes / max(1, shards)
     return recovered_bytes * sum(leg.least_bytes for leg in legs) / counted
-
-
-def _counted(pg: PlacedPg, new_copies: int) -> int:
-    return pg.size_bytes * (min(1, new_copies) if pg.shards else new_copies)
 
 
 def _new_copies(before: PlacedPg, after: PlacedPg) -> int:

@@ -295,5 +295,4 @@ def replace_all(stage: Stage, kind: PoolKind, procedure: str, replacement: Repla
 
 
 def archs_of(cluster: Cluster, kind: str) -> list[str]:
-    """The architectures that the daemons of a kind report."""
     return sorted({str(entry["arch"]) for entry in cluster.client.mon(f"{kind} metadata")})

@@ -83,14 +83,9 @@ def _serving(cluster: Cluster, name: str) -> str:
         return f"monitors in quorum: {', '.join(status.quorum)}"
     if kind == "mgr" and not status.mgr_available:
         return "no manager is available"
-    entry = next((entry for entry in metadata(cluster, kind) if str(entry.get("name", entry.get("id"))) == ident), {})
+    reported: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
+    entry = next((entry for entry in reported if str(entry.get("name", entry.get("id"))) == ident), {})
     return str(entry.get("ceph_version", "no metadata"))
-
-
-def metadata(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
-    """What every daemon of a kind reported about itself when it started."""
-    entries: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
-    return entries
 
 
 def version_of(host: Host, kind: str) -> str:
@@ -100,7 +95,9 @@ def version_of(host: Host, kind: str) -> str:
 
 def mix(cluster: Cluster) -> dict[str, int]:
     """Release -> number of daemons that run it, as they reported when they started."""
-    versions = (str(entry.get("ceph_version", "")) for kind in ORDER for entry in metadata(cluster, kind))
+    versions = (
+        str(entry.get("ceph_version", "")) for kind in ORDER for entry in cluster.client.mon(f"{kind} metadata")
+    )
     # `ceph version 18.2.7 (commit) reef (stable)`
     return dict(Counter(words[4] if len(words := version.split()) > 4 else "unknown" for version in versions))
 
