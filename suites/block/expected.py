@@ -24,20 +24,21 @@ RATE, LATENCY = "operations per second", "mean latency, seconds"
 
 @dataclass(frozen=True)
 class Expected:
-    """made: a prediction for each shape, or none at all; words: the sources, or why there is no prediction.
+    """predictions: one for each shape, or none at all; words: the sources, or why there is no prediction.
 
     limits: for each shape those of its throughput and its mean latency; empty on other machines than the profile's.
     """
 
-    made: tuple[Prediction, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
     words: str = ""
     limits: tuple[tuple[Limit, Limit], ...] = ()
 
     def lines(self, axis: Sequence[float]) -> list[Line]:
         """Throughput and latency over what varies. axis: its value for each shape."""
-        if not self.made:
+        if not self.predictions:
             return []
-        rates, latencies = [made.ops for made in self.made], [made.latency_s for made in self.made]
+        rates = [prediction.ops for prediction in self.predictions]
+        latencies = [prediction.latency_s for prediction in self.predictions]
         return rate_and_latency("predicted", axis, rates, latencies)
 
     def bounds(self, index: int) -> tuple[Bound, Bound]:
@@ -69,10 +70,10 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
         named = profile_of(stage)
         profile = named or find_profile(THIS_MACHINE, home.profiles)
         demands, origin = find_demands(home.demands)
-        made = tuple(predict(demands, profile, shape) for shape in shapes)
+        predictions = tuple(predict(demands, profile, shape) for shape in shapes)
         words = f"predicted for {profile.name} from demands {origin}"
         if named is None or not are_machines_of(stage.cluster.provider, named):
-            return Expected(made, words)
+            return Expected(predictions, words)
         rates, latencies = (
             supported_factor(demands, kinds, lambda name: find_profile(name, home.profiles))
             for kinds in (RATES, (FigureKind.LATENCY,))
@@ -80,7 +81,9 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
     except LabError as error:
         return Expected(words=f"not predicted: {error.what}")
     return Expected(
-        made,
+        predictions,
         words,
-        tuple((throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in made),
+        tuple(
+            (throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in predictions
+        ),
     )

@@ -55,8 +55,8 @@ def secure(stage: Stage, client: Arch) -> None:
         after = counters(cluster)
         for arch in Arch:
             # Each architecture gets every object at least once from the other, from the client or as a copy.
-            got = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
-            stage.recorder.witness(f"bytes that {arch} received encrypted", got=got, least=OBJECTS * OBJECT_BYTES)
+            received = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
+            stage.recorder.witness(f"bytes that {arch} received encrypted", got=received, least=OBJECTS * OBJECT_BYTES)
         mirror.verify(writer, stage.recorder, "read over encrypted connections")
         mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
 

@@ -70,8 +70,8 @@ def observe_pages(stage: Stage, page_bytes: int) -> None:
     """Observe the page size that each node's kernel reports, and that all OSDs have one allocation unit."""
     for host in stage.cluster.hosts.values():
         wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
-        got = int(host.run(["getconf", "PAGESIZE"]).stdout)
-        stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=got, wanted=wanted)
+        page_size = int(host.run(["getconf", "PAGESIZE"]).stdout)
+        stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=page_size, wanted=wanted)
     metadata = stage.cluster.client.mon("osd metadata")
     units = {str(entry["id"]): int(entry["bluestore_min_alloc_size"]) for entry in metadata}
     stage.recorder.observe("BlueStore's allocation units", got=len(set(units.values())), wanted=1, units=units)

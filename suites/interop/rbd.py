@@ -83,8 +83,8 @@ def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
 
 
 def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, snap: str | None = None) -> None:
-    got = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
-    stage.recorder.observe(what, got=got, wanted=sha(disk.content), reader=reader.host.arch.value)
+    digest = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
+    stage.recorder.observe(what, got=digest, wanted=sha(disk.content), reader=reader.host.arch.value)
 
 
 def luks(stage: Stage, writer: Arch, kind: str) -> None:
@@ -99,8 +99,8 @@ def luks(stage: Stage, writer: Arch, kind: str) -> None:
         made_by.rbd_write(pool, "image", data, 0, encryption=key)
         wanted = sha(data)
         for reader in (read_by, made_by):
-            got = reader.rbd_digest(pool, "image", len(data), encryption=key)
-            stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=got, wanted=wanted)
+            digest = reader.rbd_digest(pool, "image", len(data), encryption=key)
+            stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=digest, wanted=wanted)
         sealed = read_by.rbd_digest(pool, "image", len(data))
         stage.recorder.observe(f"{kind} shows its content without the passphrase", got=sealed == wanted, wanted=False)
 

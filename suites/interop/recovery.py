@@ -44,8 +44,8 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
         cluster.wait(lambda status: status.all_up, what=f"{victim} up")
         pools.wait_clean(cluster)
         # The OSD lacks every changed object and every new one, and nothing else.
-        got = recovered(cluster, pool) - before
-        stage.recorder.witness(f"objects recovered to {victim}", got=got, least=2 * CHANGED)
+        count = recovered(cluster, pool) - before
+        stage.recorder.witness(f"objects recovered to {victim}", got=count, least=2 * CHANGED)
         with led_by_one(cluster, osd, (pool,)):
             before = operations(cluster)[osd]
             mirror.verify(cluster.client_for(other(on)), stage.recorder, f"read from {victim} after it recovered")
@@ -78,8 +78,8 @@ def backfill(stage: Stage, out: Arch) -> None:
         )
         moves = moved(cluster, home, away) + moved(cluster, away, home)
         for source, target in ways(cluster, out):
-            got = moves[(source, target)]
-            stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=got, least=1)
+            count = moves[(source, target)]
+            stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=count, least=1)
         for reader in Arch:
             mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader} after the return")
         observe_copies(stage, pool, "after the return", least=BACKFILL_PGS)

@@ -92,7 +92,7 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     law = f"{slowest.rate:.3g} B/s by {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
     why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to {factor:g}"
     given = leg in (slowest, fastest)
-    bound = Bound("the law takes its number from here") if given else Bound(why, least=round(surely / factor))
+    bound = Bound("the law's own number") if given else Bound(why, least=round(surely / factor))
     interval = (round(leg.low), round(max(move.rate for move in leg.moves)))
     name = f"recovery bandwidth with osd_max_backfills={leg.backfills}"
     recorder.figure(name, round(leg.rate), "B/s", bound, interval=interval)

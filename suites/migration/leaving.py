@@ -39,7 +39,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
         with running.step(f"drain {old.name}"):
             leaving = migrate.osds_on(cluster, old.name)
             cluster.client.mon("osd out", ids=[str(osd) for osd in leaving])
-            running.mended(f"{old.name} drained")
+            running.recovered(f"{old.name} drained")
         note_went_to(running, new)
         holders = {osd for pool in (STILL, LIVE) for pg in pools.pgs_of(cluster, pool) for osd in pg.acting}
         stage.recorder.observe("drained OSDs that still serve a PG", got=sorted(holders & set(leaving)), wanted=[])
@@ -48,7 +48,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
             migrate.stop_services(cluster, old.name)
             migrate.power_off(cluster, old.name)
             migrate.remove_node(cluster, old.name)
-            running.mended(f"{old.name} removed")
+            running.recovered(f"{old.name} removed")
 
 
 def lose(stage: Stage, kind: PoolKind) -> None:
@@ -62,7 +62,7 @@ def lose(stage: Stage, kind: PoolKind) -> None:
         with running.step(f"give {old.name} up"):
             migrate.remove_node(cluster, old.name)
         with running.step("recover on the rest"):
-            running.mended(f"{old.name} lost")
+            running.recovered(f"{old.name} lost")
 
 
 FEWER_LEFT = replace(

@@ -46,7 +46,7 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
                 cluster.start(daemon)
             cluster.wait(lambda status: status.all_up and len(status.quorum) == status.mons, what=f"{name} back")
     with running.step(f"recover {name}"):
-        running.mended(f"{old.name} to {name}")
+        running.recovered(f"{old.name} to {name}")
     note_went_to(running, new)
     new = migrate.node_spec(cluster, name)
     running.recorder.witness(f"disks that went to {name}", got=len(new.disks), least=len(old.disks))

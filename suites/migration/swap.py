@@ -66,7 +66,7 @@ def swap_out(running: Trial, old: str, new: Node) -> None:
             migrate.add_osds(cluster, new)
             cluster.wait(lambda status: status.all_up, what=f"the OSDs of {new.name} up")
     with running.step(f"redistribute to {new.name}"):
-        running.mended(f"{old} to {new.name}")
+        running.recovered(f"{old} to {new.name}")
     note_went_to(running, new)
 
 

@@ -111,7 +111,7 @@ class Trial:
             self.replaced_bytes += movement.held_bytes(self.before, stores)
         self.disturbed_s = SYSTEM.monotonic()
 
-    def mended(self, what: str) -> None:
+    def recovered(self, what: str) -> None:
         """Wait for health. Note the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
