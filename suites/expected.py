@@ -18,6 +18,12 @@ MON_TERMINATED = {
     r"\*\*\* Got Signal Terminated \*\*\*": "The scenario stopped that monitor, which logs it at error level."
 }
 
+OSD_STOPPED = {
+    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
+        "The scenario stopped that OSD."
+    ),
+}
+
 PEERS_MISSED = {
     r"heartbeat_check: no reply from": "The OSD misses a peer that the scenario stopped or restarted.",
     r"(lease_timeout|lease_expire|collect timeout|accept timeout)": (

@@ -1,4 +1,4 @@
-"""What the machines below Ceph give: measured where the lab can, skipped by name where only hardware has it."""
+"""Speed and properties of the machines below Ceph. What only real hardware has is skipped by name elsewhere."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ BINARIES = (
 )
 
 LEAST_INSTRUCTIONS = 10_000
-"""The smallest of these has many times as many; less says that the wrong thing was read."""
+"""The smallest of these files has many times as many. Fewer mean that the wrong bytes were read."""
 
 # (mask, value) of instruction words, from the Arm Architecture Reference Manual for A-profile, C4.1, loads and stores.
 _ATOMIC_MEMORY = (0x3F200C00, 0x38200000)  # LDADD, LDCLR, LDEOR, LDSET, LD[US]MAX, LD[US]MIN, SWP and their ST forms
-_LDAPR = (0x3FFFFC00, 0x38BFC000)  # shares the encoding and is no atomic: load-acquire of Armv8.3
+_LDAPR = (0x3FFFFC00, 0x38BFC000)  # not an atomic, but shares the encoding: load-acquire of Armv8.3
 _CAS = (0x3FA07C00, 0x08A07C00)
 _CASP = (0xBFA07C00, 0x08207C00)
 _EXCLUSIVE = (0x3FA00000, 0x08000000)  # LDXR, LDAXR, STXR, STLXR of one register
@@ -33,7 +33,7 @@ _EXCLUSIVE = (0x3FA00000, 0x08000000)  # LDXR, LDAXR, STXR, STLXR of one registe
 
 @dataclass(frozen=True)
 class Atomics:
-    """Counts in a binary's code. Words between functions that only look like instructions count too, seldom."""
+    """Counts in a binary's code. A few words between functions only look like instructions and count too."""
 
     instructions: int
     lse: int
@@ -41,16 +41,16 @@ class Atomics:
 
     @property
     def manner(self) -> str:
-        """`in line` without a fall-back, `with a fall-back` chosen at run time, `exclusives` alone, or `none`."""
+        """`in line` without a fall-back, `with a fall-back` chosen at run time, only `exclusives`, or `none`."""
         if self.lse:
             return "in line" if self.lse > 10 * self.exclusive else "with a fall-back"
         return "exclusives" if self.exclusive else "none"
 
 
 def run(stage: Stage) -> None:
-    """Look into the binaries of one aarch64 node."""
+    """Count the atomics in the binaries of one aarch64 node."""
     if Arch.AARCH64 not in stage.cluster.spec.archs:
-        raise Unavailable("the cluster has no aarch64 node", "", "install qemu-user-static, or take such a machine")
+        raise Unavailable("the cluster has no aarch64 node", "", "install qemu-user-static, or use an aarch64 machine")
     host = stage.cluster.host_with(Arch.AARCH64)
     for path in BINARIES:
         atomics = count(code_of(host.read(host.root / path), path))
@@ -62,7 +62,7 @@ def run(stage: Stage) -> None:
 
 
 def code_of(content: bytes, path: str) -> bytes:
-    """The code of an aarch64 ELF file; LabBroken for any other file."""
+    """The code of an aarch64 ELF file. LabBroken for any other file."""
     if content[:4] != b"\x7fELF":
         raise LabBroken(f"{path} is not an ELF file")
     elf = ELFFile(io.BytesIO(content))
@@ -73,10 +73,10 @@ def code_of(content: bytes, path: str) -> bytes:
 
 
 def count(code: bytes) -> Atomics:
-    """Count the two kinds of atomics in little-endian aarch64 code."""
+    """Count both kinds of atomics in little-endian aarch64 code."""
     words = array("I")
     words.frombytes(code[: len(code) // 4 * 4])
-    # All of them are loads and stores, which share these bits; the few that are left are looked at one by one.
+    # All atomics are loads and stores, which share these bits. Only those words are checked one by one.
     loads = [word for word in words if word & 0x3B000000 in (0x38000000, 0x08000000)]
     lse = sum(1 for word in loads if is_lse(word))
     exclusive = sum(1 for word in loads if _fits(word, _EXCLUSIVE))

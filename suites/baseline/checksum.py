@@ -1,10 +1,9 @@
-"""What a core does of Ceph's own arithmetic: crc32c as libceph-common computes it, and erasure codes."""
+"""Speed of one core in Ceph's own arithmetic: crc32c of libceph-common, and erasure codes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken
@@ -17,11 +16,11 @@ from cephlab.suites.baseline.rated import CHECKSUM, ERASURE_ENCODE, speed
 SECONDS: Mapping[Tier, float] = {Tier.QUICK: 0.5, Tier.FULL: 5.0}
 
 CHECK_VALUE = 0x1CF96D7C
-"""crc32c of `123456789` from all ones, as Ceph has it: the Castagnoli polynomial's check value 0xe3069283 (catalogue
-by Greg Cook, CRC-32/ISCSI) before its bits are turned over."""
+"""Ceph's crc32c of `123456789`, starting from all ones: the Castagnoli polynomial's check value 0xe3069283 (catalogue
+by Greg Cook, CRC-32/ISCSI) before its bits are inverted."""
 
-# argv: library, seconds. Prints one JSON object. The exported variable holds the function that the library chose at its
-# start; the one that computes in plain C is exported as well, so that one can tell whether it was chosen.
+# argv: library, seconds. Prints one JSON object. The exported variable holds the function that the library chose on
+# loading. The function in plain C is exported too, which shows whether the library chose that one.
 _CRC = """
 import ctypes, json, sys, time
 library = ctypes.CDLL(sys.argv[1])
@@ -47,61 +46,52 @@ EC_ROUNDS: Mapping[Tier, int] = {Tier.QUICK: 10, Tier.FULL: 500}
 _TIMEOUT_S = 120.0
 
 
-@dataclass(frozen=True)
-class Code:
-    """An erasure code of 4+2, as the 10-billion-object paper had it."""
-
-    plugin: str
-    technique: str = "reed_sol_van"
-    k: int = 4
-    m: int = 2
-
-
-CODES = (Code("isa"), Code("jerasure"))
+PLUGINS = ("isa", "jerasure")
+K, M = 4, 2
+"""As in the 10-billion-object paper."""
+CODE = ("--parameter", f"k={K}", "--parameter", f"m={M}", "--parameter", "technique=reed_sol_van")
 
 
 def run_crc(stage: Stage) -> None:
-    """The check value, whether the processor's instructions are used, and the rate, on each architecture."""
+    """Check the value, the use of the processor's crc32c instructions, and the rate, on each architecture."""
     for host in map(stage.cluster.host_with, stage.cluster.spec.archs):
         library = f"usr/lib/{host.arch.triplet}/ceph/libceph-common.so.2"
         argv = ["python3", "-c", _CRC, str(host.root / library), f"{SECONDS[stage.tier]:g}"]
         measured = json.loads(host.run(argv, timeout_s=_TIMEOUT_S * stage.cluster.patience).stdout)
         stage.recorder.observe(f"crc32c of the check string on {host.arch}", got=measured["value"], wanted=CHECK_VALUE)
-        stage.recorder.observe(
-            f"{host.arch}: crc32c by the processor's own instructions", got=measured["accelerated"], wanted=True
-        )
+        what = f"{host.arch}: crc32c by the processor's own instructions"
+        stage.recorder.observe(what, got=measured["accelerated"], wanted=True)
         stage.recorder.witness(f"{host.arch}: bytes summed up", got=measured["bytes"], least=MIB)
         rate = measured["bytes"] / measured["seconds"] / MIB
         limit = speed(stage, host, CHECKSUM)
         stage.recorder.figure(f"{host.arch}: crc32c on one core, blocks of 1 MiB", rate, "MiB/s", limit)
 
 
-def run_erasure(stage: Stage, code: Code) -> None:
-    """How fast one core encodes, and decodes after the loss of as many chunks as the code tolerates."""
+def run_erasure(stage: Stage, plugin: str) -> None:
+    """Measure how fast one core encodes, and decodes after the loss of M chunks."""
     for host in map(stage.cluster.host_with, stage.cluster.spec.archs):
         for work in ("encode", "decode"):
-            seconds, size = benchmark(stage, host, code, work)
+            seconds, size = benchmark(stage, host, plugin, work)
             stage.recorder.witness(f"{host.arch}: bytes to {work}", got=size, least=EC_BYTES)
-            title = f"{host.arch}: {work} {code.plugin} {code.k}+{code.m} on one core"
-            rating = ERASURE_ENCODE if (code.plugin, work) == ("isa", "encode") else None
+            title = f"{host.arch}: {work} {plugin} {K}+{M} on one core"
+            rating = ERASURE_ENCODE if (plugin, work) == ("isa", "encode") else None
             stage.recorder.figure(title, size / seconds / MIB, "MiB/s", speed(stage, host, rating))
 
 
-def benchmark(stage: Stage, host: Host, code: Code, work: str) -> tuple[float, int]:
-    """Ceph's own benchmark: (seconds, bytes of objects)."""
+def benchmark(stage: Stage, host: Host, plugin: str, work: str) -> tuple[float, int]:
+    """Run Ceph's own benchmark. Returns (seconds, bytes of objects)."""
     folder = host.root / f"usr/lib/{host.arch.triplet}/ceph/erasure-code"
-    argv = ["ceph_erasure_code_benchmark", "--plugin", code.plugin, "--workload", work]
+    argv = ["ceph_erasure_code_benchmark", "--plugin", plugin, "--workload", work, *CODE]
     argv += ["--erasure-code-dir", str(folder)]
     argv += ["--size", str(EC_BYTES), "--iterations", str(EC_ROUNDS[stage.tier])]
-    argv += [word for name in ("k", "m", "technique") for word in ("--parameter", f"{name}={getattr(code, name)}")]
-    argv += ["--erasures", str(code.m)] if work == "decode" else []
+    argv += ["--erasures", str(M)] if work == "decode" else []
     env = {"CEPH_CONF": str(conf.conf_path(host))}
     ran = host.run(argv, env=env, timeout_s=_TIMEOUT_S * stage.cluster.patience)
     return parse_benchmark(ran.stdout)
 
 
 def parse_benchmark(text: str) -> tuple[float, int]:
-    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes); LabBroken when that is not there."""
+    """Seconds and KiB, as the benchmark prints them -> (seconds, bytes). LabBroken where they are missing."""
     words = text.split()
     try:
         seconds, kib = float(words[-2]), int(words[-1])
@@ -112,23 +102,22 @@ def parse_benchmark(text: str) -> tuple[float, int]:
     return seconds, kib * 1024
 
 
-def erasure_scenario(code: Code) -> Scenario:
-    return Scenario(
-        name=f"baseline.erasure-rate[{code.plugin}]",
-        goal=f"A core encodes and decodes {code.plugin} {code.k}+{code.m} at a rate that one can name.",
-        method="Runs Ceph's own benchmark of the erasure code on one node of each architecture.",
-        run=partial(run_erasure, code=code),
-        check="figures",
-    )
-
-
 SCENARIOS = (
     Scenario(
         name="baseline.checksum-rate",
-        goal="Both architectures compute crc32c by their processors' instructions, and alike.",
-        method="Calls the function that libceph-common chose, on one node of each architecture.",
+        goal="Both architectures compute the same crc32c, by their processors' own instructions.",
+        method="Calls the function that libceph-common chose on one node of each architecture.",
         run=run_crc,
         check="figures",
     ),
-    *(erasure_scenario(code) for code in CODES),
+    *(
+        Scenario(
+            name=f"baseline.erasure-rate[{plugin}]",
+            goal=f"One core encodes and decodes {plugin} {K}+{M} at a known rate.",
+            method="Runs Ceph's own benchmark of the erasure code on one node of each architecture.",
+            run=partial(run_erasure, plugin=plugin),
+            check="figures",
+        )
+        for plugin in PLUGINS
+    ),
 )

@@ -1,16 +1,17 @@
-"""Clock offset between this machine and every node, found as NTP finds it: half way between asking and hearing."""
+"""Clock offset between this machine and every node. As in NTP, a node's time is that of an exchange's midpoint."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import combinations
 
 from cephlab.lab.history.history import Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 
 ALLOWED = "mon_clock_drift_allowed"
-_ASKED = 25  # the quickest of these bounds the offset best; an emulated host answers in about a millisecond
+_ASKED = 25  # the quickest one bounds the offset best; an emulated host answers in about a millisecond
 
 _TELL = """
 import sys, time
@@ -21,7 +22,7 @@ for _ in sys.stdin:
 
 @dataclass(frozen=True)
 class ClockReading:
-    """One exchange, seconds since the epoch: sent and heard by this machine's clock, told by the host's."""
+    """One exchange, in seconds since the epoch. sent, heard: by this machine's clock; told: by the host's."""
 
     sent: float
     told: float
@@ -29,7 +30,7 @@ class ClockReading:
 
     @property
     def offset_s(self) -> float:
-        """Of the host's clock against this machine's; off by at most `doubt_s`."""
+        """Of the host's clock against this machine's, to within `doubt_s`."""
         return self.told - (self.sent + self.heard) / 2
 
     @property
@@ -38,16 +39,16 @@ class ClockReading:
 
 
 def run(stage: Stage) -> None:
-    """Offsets of every host, and the largest between two of them, against what Ceph's monitors tolerate."""
+    """Measure every host's offset, and hold that of each pair to what Ceph's monitors tolerate."""
     cluster = stage.cluster
     allowed = float(cluster.client.tell(f"mon.{cluster.spec.mons[0].name}", "config get", var=ALLOWED)[ALLOWED])
-    quickest_of = {}
+    best_of = {}
     for host in cluster.hosts.values():
-        quickest_of[host.name] = best = quickest(readings(host, cluster.patience))
+        best_of[host.name] = best = quickest(readings(host, cluster.patience))
         stage.recorder.record("clock", host=host.name, offset_s=best.offset_s, doubt_s=best.doubt_s)
         stage.recorder.witness(f"{host.name}: exchanges", got=_ASKED, least=_ASKED)
     bound = Bound(f"{ALLOWED} of this cluster", most=allowed)
-    for name, (value, doubt) in pairs(quickest_of).items():
+    for name, (value, doubt) in pairs(best_of).items():
         stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))
 
 
@@ -62,35 +63,28 @@ def readings(host: Host, patience: float) -> list[ClockReading]:
 
 
 def exchange(channel: Channel, patience: float) -> ClockReading:
-    """One question and its answer."""
     sent = time.time()
     told = float(channel.ask(b"?", timeout_s=30 * patience))
     return ClockReading(sent, told, time.time())
 
 
 def quickest(exchanges: list[ClockReading]) -> ClockReading:
-    """The exchange that leaves least doubt."""
     return min(exchanges, key=lambda reading: reading.doubt_s)
 
 
 def pairs(clocks: dict[str, ClockReading]) -> dict[str, tuple[float, float]]:
     """`clock offset between A and B` -> (offset, doubt), seconds, for every pair."""
-    names = list(clocks)
     return {
-        f"clock offset between {left} and {right}": (
-            abs(clocks[left].offset_s - clocks[right].offset_s),
-            clocks[left].doubt_s + clocks[right].doubt_s,
-        )
-        for index, left in enumerate(names)
-        for right in names[index + 1 :]
+        f"clock offset between {left} and {right}": (abs(mine.offset_s - other.offset_s), mine.doubt_s + other.doubt_s)
+        for (left, mine), (right, other) in combinations(clocks.items(), 2)
     }
 
 
 SCENARIOS = (
     Scenario(
         name="baseline.clocks",
-        goal="The clocks of any two nodes are as close as the monitors demand.",
-        method=f"Asks each node for its time {_ASKED} times and takes the quickest answer's midpoint.",
+        goal="The clocks of any two nodes differ by no more than the monitors allow.",
+        method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer.",
         run=run,
         check="figures",
     ),

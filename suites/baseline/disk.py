@@ -1,4 +1,4 @@
-"""What a disk does below Ceph: the Proxmox paper's synchronous 4 KiB writes, and large blocks in sequence."""
+"""Speed of a disk below Ceph: the Proxmox paper's synchronous 4 KiB writes, and large sequential blocks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CommandFailed, Unavailable
-from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.lab.workloads.fio import Done, FioResult, parse
+from cephlab.lab.workloads.fio import FioResult, parse
 from cephlab.suites.baseline.disk_classes import place
 from cephlab.suites.baseline.rated import SEQUENTIAL, SYNC_LATENCY, SYNC_WRITES, speed
 
@@ -21,19 +20,19 @@ SYNC_BYTES = 4096
 LARGE_BYTES = 4 * MIB
 FILE_BYTES = 256 * MIB
 LEAST_WRITES = 100
-"""Fewer synchronous writes than a 7200 rpm disk makes in a second say nothing."""
+"""About what a 7200 rpm disk writes synchronously in a second. Fewer say nothing."""
 
-LITTLE = Bound("Little's law: one write in flight, less what fio does between two", least=0.5, most=1.05)
+LITTLE = Bound("Little's law: one write in flight, less fio's work between two", least=0.5, most=1.05)
 
 _SLACK_S = 60.0
 
 
 @dataclass(frozen=True)
 class Job:
-    """One fio job on a file. seconds: by tier; more: options beyond those that all of them share.
+    """One fio job on a file. seconds: by tier; more: options of this job alone.
 
-    A write that also allocates commits the file system's journal, which a device does not have: small writes
-    go over a file that is there (overwrite).
+    A write that also allocates commits the file system's journal, which a device does not have. So small writes
+    overwrite an existing file.
     """
 
     title: str
@@ -44,7 +43,7 @@ class Job:
     more: tuple[str, ...] = ()
 
     def argv(self, path: PurePosixPath, tier: Tier) -> list[str]:
-        """As in the paper, on a file in place of a device, which it would destroy."""
+        """The paper's command, on a file in place of a device, which the job would destroy."""
         return [
             "fio",
             "--name=fio",
@@ -71,30 +70,35 @@ LARGE = tuple(
 )
 
 
-def native(cluster: Cluster) -> Iterator[Host]:
-    """Hosts whose speed is that of a real machine."""
-    return (host for host in cluster.hosts.values() if not host.emulated)
+def native_hosts(stage: Stage) -> list[Host]:
+    """The hosts with the speed of a real machine. It records the others as left out."""
+    hosts = stage.cluster.hosts.values()
+    for host in hosts:
+        if host.emulated:
+            stage.recorder.record("left_out", host=host.name, why="its speed would be the emulator's")
+    return [host for host in hosts if not host.emulated]
 
 
 def run_sync(stage: Stage) -> None:
-    """The paper's device test on every native node, with the device of its table that it resembles."""
-    for host in native(stage.cluster):
+    """Run the paper's device test on every native node, and name the device of its table that the disk resembles."""
+    for host in native_hosts(stage):
         with scratch_file(host) as path:
             done = measure(host, SYNC, path, stage.tier).write
         stage.recorder.witness(f"{host.name}: {SYNC.title}", got=done.operations, least=LEAST_WRITES)
-        stage.recorder.figure(f"{host.name}: writes in flight, IOPS times latency", in_flight(done), "", LITTLE)
+        stage.recorder.figure(
+            f"{host.name}: writes in flight, IOPS times latency", done.iops * done.latency_mean_s, "", LITTLE
+        )
         stage.recorder.record("disk_class", host=host.name, iops=done.iops, resembles=place(done.iops))
         limit = speed(stage, host, SYNC_WRITES)
-        slow = speed(stage, host, SYNC_LATENCY)
         bound = replace(limit, why=f"{limit.why}; it is {place(done.iops)}")
         stage.recorder.figure(f"{host.name}: {SYNC.title}", done.iops, "1/s", bound)
-        stage.recorder.figure(f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", slow)
-    note_skipped(stage)
+        latency = speed(stage, host, SYNC_LATENCY)
+        stage.recorder.figure(f"{host.name}: their latency", done.latency_mean_s * 1e3, "ms", latency)
 
 
 def run_sequential(stage: Stage) -> None:
-    """Large blocks, written and then read."""
-    for host in native(stage.cluster):
+    """Write large blocks, then read them."""
+    for host in native_hosts(stage):
         with scratch_file(host) as path:
             for job in LARGE:
                 result = measure(host, job, path, stage.tier)
@@ -102,23 +106,10 @@ def run_sequential(stage: Stage) -> None:
                 stage.recorder.witness(f"{host.name}: {job.title}", got=done.operations, least=1)
                 limit = speed(stage, host, SEQUENTIAL[job.pattern])
                 stage.recorder.figure(f"{host.name}: {job.title}", done.bytes_per_s / MIB, "MiB/s", limit)
-    note_skipped(stage)
-
-
-def in_flight(done: Done) -> float:
-    """Mean number of operations in flight, IOPS times latency."""
-    return done.iops * done.latency_mean_s
-
-
-def note_skipped(stage: Stage) -> None:
-    """Say which hosts were left out, and why."""
-    for host in stage.cluster.hosts.values():
-        if host.emulated:
-            stage.recorder.record("left_out", host=host.name, why="its speed would be the emulator's")
 
 
 def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
-    """Run one job to its end. Unavailable where the file system of the file has no direct I/O."""
+    """Run one job. Unavailable where the file's file system has no direct I/O."""
     try:
         ran = host.run(job.argv(path, tier), timeout_s=job.seconds[tier] + _SLACK_S)
     except CommandFailed as error:
@@ -134,7 +125,7 @@ def measure(host: Host, job: Job, path: PurePosixPath, tier: Tier) -> FioResult:
 
 @contextmanager
 def scratch_file(host: Host) -> Iterator[PurePosixPath]:
-    """A path in the host's own directory, which lies where its disks do; gone afterwards."""
+    """The path of a file beside the host's disks. It is removed afterwards."""
     path = host.directory / "baseline-disk"
     try:
         yield path
@@ -146,15 +137,15 @@ def scratch_file(host: Host) -> Iterator[PurePosixPath]:
 SCENARIOS = (
     Scenario(
         name="baseline.disk-sync",
-        goal="A node's disk makes synchronous 4 KiB writes at the rate of a device that one can name.",
-        method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one in flight.",
+        goal="A node's disk makes synchronous 4 KiB writes at the rate of a known device.",
+        method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight.",
         run=run_sync,
         check="figures",
     ),
     Scenario(
         name="baseline.disk-sequential",
-        goal="A node's disk moves large blocks.",
-        method="Writes and reads a file of each native node in 4 MiB blocks past the page cache, eight in flight.",
+        goal="A node's disk writes and reads large blocks at a known rate.",
+        method="Writes and reads a file of each native node in 4 MiB blocks, past the page cache, eight in flight.",
         run=run_sequential,
         check="figures",
     ),

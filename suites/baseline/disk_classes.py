@@ -1,4 +1,4 @@
-"""Devices to compare a disk with: the table of synchronous 4 KiB writes in the Proxmox paper."""
+"""Known devices beside which a disk is placed: the Proxmox paper's table of synchronous 4 KiB writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SOURCE = "Proxmox VE hyper-converged Ceph benchmark, 2020, SSDs for Ceph OSD"
 
 @dataclass(frozen=True)
 class RatedDevice:
-    """A device with its published figures: 4 KiB, direct, synchronous, one in flight. latency_ms: to two digits."""
+    """A device's published figures for 4 KiB, direct, synchronous, one in flight. latency_ms: to two digits."""
 
     device: str
     kind: str
@@ -33,7 +33,7 @@ REFERENCES = (
 
 
 def place(iops: float) -> str:
-    """Between which devices of the table a rate lies, in words."""
+    """The devices of the table on either side of a rate, in words."""
     above = [known for known in REFERENCES if known.iops >= iops]
     below = [known for known in REFERENCES if known.iops < iops]
     if not above:

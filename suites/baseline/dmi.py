@@ -1,4 +1,4 @@
-"""Memory modules as the firmware's table lists them: SMBIOS structures of type 17."""
+"""Reads memory modules from the firmware's table: SMBIOS structures of type 17."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADER = struct.Struct("<BBH")
 
 @dataclass(frozen=True)
 class Module:
-    """A populated slot. size_mib; speed_mt_s: as configured, 0 where the firmware does not tell."""
+    """A populated slot. speed_mt_s: as configured, 0 where the firmware does not say."""
 
     slot: str
     size_mib: int
@@ -23,7 +23,7 @@ class Module:
 
 
 def modules(table: bytes) -> list[Module]:
-    """Populated slots of a table as in /sys/firmware/dmi/tables/DMI.
+    """The populated slots in a table like /sys/firmware/dmi/tables/DMI.
 
     Layout: DMTF DSP0134 (SMBIOS 3.6), 6.1 and 7.18. LabBroken when the table ends within a structure.
     """

@@ -1,4 +1,4 @@
-"""What only a machine has: memory modules, PCIe links and NUMA nodes; each as it should be for Ceph."""
+"""Memory modules, PCIe links and NUMA nodes of real machines, checked against what Ceph needs."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ WATCHED = {"0x0108": "NVMe", "0x0200": "Ethernet", "0x0207": "InfiniBand", "0x01
 """PCI base and sub-class of the devices that carry Ceph's data (PCI Code and ID Assignment Specification)."""
 
 _UNKNOWN = frozenset({"", "Unknown", "0", "255"})
+_LINK_FILES = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
 
 
 def read(host: Host, *patterns: str) -> dict[str, str]:
-    """Path -> stripped text of every file that a pattern matches; what refuses to be read is left out."""
-    seen = Machine(host.name, host, host.address).read(patterns)
+    """Path -> stripped text of every readable file that a pattern matches."""
+    matches = Machine(host.name, host, host.address).read(patterns)
     return {
         path: content.decode(errors="replace").strip()
-        for files in seen.values()
+        for files in matches.values()
         for path, content in files.items()
         if isinstance(content, bytes)
     }
 
 
-# Memory
-
-
 def run_memory(stage: Stage) -> None:
-    """Every populated slot of a node holds a module of one size at one speed, and nodes of one kind have the same."""
+    """Observe that all modules of a node have one size and speed, and that nodes of one architecture have as much."""
     totals: dict[str, list[int]] = {}
     for host in stage.cluster.hosts.values():
         table = Machine(host.name, host, host.address).read([DMI])[DMI].get(DMI)
@@ -58,12 +56,9 @@ def run_memory(stage: Stage) -> None:
         stage.recorder.observe(f"MiB of memory of every {arch} node", got=sizes, wanted=sizes[:1] * len(sizes))
 
 
-# PCIe
-
-
 @dataclass(frozen=True)
 class PcieLink:
-    """A device's PCIe link: speeds as the kernel words them, widths in lanes; node: NUMA node, -1 for none."""
+    """A device's PCIe link. Speeds are in the kernel's words, widths in lanes. node: NUMA node, -1 for none."""
 
     device: str
     kind: str
@@ -83,9 +78,9 @@ class PcieLink:
 
 
 def links_of(files: Mapping[str, str]) -> list[PcieLink]:
-    """Links of the watched devices, from the files of their directories below /sys/bus/pci/devices.
+    """The links of the watched devices, from the files below /sys/bus/pci/devices.
 
-    A device without a link of its own (inside a chip, or virtual) tells no speed and is left out.
+    A device without a link of its own (inside a chip, or virtual) has no speed and is left out.
     """
     devices: dict[str, dict[str, str]] = {}
     for path, text in files.items():
@@ -101,28 +96,23 @@ def links_of(files: Mapping[str, str]) -> list[PcieLink]:
     return links
 
 
-_LINK_FILES = ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width")
+def links_on(host: Host) -> list[PcieLink]:
+    return links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
 
 
 def run_links(stage: Stage) -> None:
-    """Every NVMe device and network card has all the lanes and the speed that it can have."""
-    seen = 0
-    for host in stage.cluster.hosts.values():
-        links = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
-        seen += len(links)
-        for link in links:
-            stage.recorder.observe(f"{host.name}: {link.kind} {link.device}", got=link.state, wanted=link.top)
-    if not seen:
-        raise Unavailable("no node has a PCIe device that tells its link", f"looked for {', '.join(WATCHED.values())}")
-    stage.recorder.witness("links looked at", got=seen, least=1)
-
-
-# NUMA
+    """Observe that every NVMe device and network card has the speed and all the lanes that it can have."""
+    links = [(host, link) for host in stage.cluster.hosts.values() for link in links_on(host)]
+    if not links:
+        raise Unavailable("no node has a PCIe device that shows its link", f"looked for {', '.join(WATCHED.values())}")
+    for host, link in links:
+        stage.recorder.observe(f"{host.name}: {link.kind} {link.device}", got=link.state, wanted=link.top)
+    stage.recorder.witness("links looked at", got=len(links), least=1)
 
 
 @dataclass(frozen=True)
 class NumaNode:
-    """memory_kib: all of it; cpus: as the kernel lists them."""
+    """A NUMA node. cpus: as the kernel lists them; memory_kib: its total memory."""
 
     number: int
     cpus: str
@@ -130,7 +120,6 @@ class NumaNode:
 
 
 def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
-    """NUMA nodes from the files below /sys/devices/system/node."""
     nodes = []
     for path, text in files.items():
         file = PurePosixPath(path)
@@ -143,28 +132,27 @@ def numa_of(files: Mapping[str, str]) -> list[NumaNode]:
 
 
 EVEN = 0.1
-"""Of the mean: what firmware and kernel keep for themselves differs from node to node by a few percent."""
+"""Share of the mean. Firmware and kernel reserve memory, which differs from node to node by a few percent."""
 
 
 def uneven(nodes: list[NumaNode]) -> list[int]:
-    """Numbers of the nodes with CPUs whose memory is off the mean of those."""
+    """Numbers of the nodes with CPUs whose memory is far from their mean."""
     busy = [node for node in nodes if node.cpus]
     mean = sum(node.memory_kib for node in busy) / max(1, len(busy))
     return [node.number for node in busy if abs(node.memory_kib - mean) > EVEN * mean]
 
 
 def run_numa(stage: Stage) -> None:
-    """Every NUMA node with CPUs has its share of memory; where each card sits is written down."""
+    """Observe that every NUMA node with CPUs has its share of memory, and record the NUMA node of each card."""
     for host in stage.cluster.hosts.values():
         nodes = numa_of(read(host, f"{NUMA}/node*/cpulist", f"{NUMA}/node*/meminfo"))
         if not nodes:
-            raise Unavailable(f"{host.name} does not tell its NUMA nodes", f"there is no {NUMA}/node*")
-        links = links_of(read(host, *(f"{PCI}/*/{name}" for name in ("class", "numa_node", *_LINK_FILES))))
+            raise Unavailable(f"{host.name} does not show its NUMA nodes", f"there is no {NUMA}/node*")
         stage.recorder.record(
             "numa",
             host=host.name,
             nodes=[vars(node) for node in nodes],
-            cards=[{"device": link.device, "kind": link.kind, "node": link.node} for link in links],
+            cards=[{"device": link.device, "kind": link.kind, "node": link.node} for link in links_on(host)],
         )
         what = f"{host.name}: NUMA nodes without their share of memory"
         stage.recorder.observe(what, got=uneven(nodes), wanted=[], of=len(nodes))
@@ -173,7 +161,7 @@ def run_numa(stage: Stage) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.memory",
-        goal="All memory modules of a node are of one size and speed, and nodes of one architecture have as much.",
+        goal="A node's memory modules have one size and speed, and nodes of one architecture have equal memory.",
         method="Reads the firmware's table of memory modules on every node.",
         run=run_memory,
         needs=ONLY_HARDWARE,
@@ -181,7 +169,7 @@ SCENARIOS = (
     Scenario(
         name="baseline.pcie-links",
         goal="NVMe devices and network cards run at their full PCIe speed and width.",
-        method="Compares the state of each link with what the device can, as the kernel tells both.",
+        method="Compares the state of each link with the device's maximum; the kernel reports both.",
         run=run_links,
         check="witnessed",
         needs=ONLY_HARDWARE,
@@ -189,7 +177,7 @@ SCENARIOS = (
     Scenario(
         name="baseline.numa",
         goal="Memory is spread evenly over NUMA nodes.",
-        method="Reads NUMA nodes and the place of NVMe devices and network cards on every node.",
+        method="Reads the NUMA nodes of every node, and those of its NVMe devices and network cards.",
         run=run_numa,
         needs=ONLY_HARDWARE,
     ),

@@ -23,13 +23,13 @@ from cephlab.suites.baseline.rated import NETWORK, speed
 PORT = 5201  # iperf3's own
 SECONDS: Mapping[Tier, int] = {Tier.QUICK: 1, Tier.FULL: 10}
 LEAST_BYTES = MIB
-"""A second of a 10 Mbit/s link; less says that nothing flowed."""
+"""About a second of a 10 Mbit/s link. Fewer bytes mean that nothing flowed."""
 
 _START_S = 20.0
 _UDP_HEADERS = 28
 _LARGEST_DATAGRAM = 65507
 
-# argv: address. Answers the first line with its port and every other with the bytes of the next datagram.
+# argv: address. Answers the first line with its port and every other one with the size of the next datagram.
 _RECEIVE = """
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
@@ -42,7 +42,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as inbox:
             print(0, flush=True)
 """
 
-# argv: address, port and bytes, again and again. Sends each a datagram that nothing may cut; prints a word for each.
+# argv: address, port and size, repeated. Sends a datagram to each that must not be fragmented; prints a word for each.
 _SEND = """
 import errno, socket, sys
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
@@ -59,7 +59,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
 
 @dataclass(frozen=True)
 class TcpStream:
-    """One TCP stream. seconds: of the receiver; retransmits: None where the sender's kernel does not tell."""
+    """One TCP stream. seconds: of the receiver; retransmits: None where the sender's kernel does not report them."""
 
     sent_bytes: int
     received_bytes: int
@@ -72,7 +72,7 @@ class TcpStream:
 
 
 def run_throughput(stage: Stage) -> None:
-    """One stream between every two nodes, one way and the other."""
+    """Run one stream between every two nodes, in both directions."""
     cluster = stage.cluster
     for host in cluster.hosts.values():
         require_iperf(host)
@@ -105,7 +105,7 @@ def stream(cluster: Cluster, client: Host, server: Host, seconds: int, *, revers
 
 @contextmanager
 def serving(cluster: Cluster, host: Host) -> Iterator[None]:
-    """A server for one test on a host; gone afterwards."""
+    """Run a server for one test on a host. It is killed afterwards."""
     log: PurePosixPath = host.directory / "iperf3.log"
     host.remove(log)
     argv = ["iperf3", "--server", "--one-off", "--bind", host.address, "--port", str(PORT), "--forceflush"]
@@ -125,7 +125,7 @@ def serving(cluster: Cluster, host: Host) -> Iterator[None]:
 
 
 def parse_flow(text: str, where: str) -> TcpStream:
-    """What `iperf3 --json` says; LabBroken with its own words when it failed."""
+    """Read the output of `iperf3 --json`. LabBroken, with its own error, where it failed."""
     try:
         report: dict[str, Any] = json.loads(text)
         if "error" in report:
@@ -141,11 +141,8 @@ def parse_flow(text: str, where: str) -> TcpStream:
         raise LabBroken(f"iperf3 printed no result, {where}", text[-2000:]) from error
 
 
-# MTU
-
-
 def run_mtu(stage: Stage) -> None:
-    """Every node's MTU is the same, and a datagram of that size arrives whole at every other node."""
+    """Observe that all nodes have one MTU, and that a datagram of that size arrives whole at every other node."""
     cluster = stage.cluster
     mtus = {host.name: mtu_of(host) for host in cluster.hosts.values()}
     for name, mtu in mtus.items():
@@ -156,22 +153,22 @@ def run_mtu(stage: Stage) -> None:
 
 
 def mtu_of(host: Host) -> int:
-    """Of the interface that carries the host's address; Unavailable where it does not tell."""
+    """The MTU of the interface with the host's address. Unavailable where the host does not show it."""
     pattern = "/sys/class/net/{interface}/mtu"
     for content in Machine(host.name, host, host.address).read([pattern])[pattern].values():
         if isinstance(content, bytes):
             return int(content)
-    raise Unavailable(f"{host.name} does not tell the MTU of {host.address}", pattern)
+    raise Unavailable(f"{host.name} does not show the MTU of {host.address}", pattern)
 
 
 def largest_datagram(mtu: int) -> int:
-    """Bytes of UDP payload that fill a packet, less the headers of IPv4 and UDP."""
+    """The UDP payload that fills a packet: the MTU less the headers of IPv4 and UDP."""
     return min(_LARGEST_DATAGRAM, mtu - _UDP_HEADERS)
 
 
 @contextmanager
 def inboxes(cluster: Cluster) -> Iterator[Mapping[str, tuple[Channel, str]]]:
-    """A socket on every host that counts the bytes of datagrams: (channel, port)."""
+    """A socket on every host that reports the sizes of datagrams: host -> (channel, port)."""
     ready: dict[str, tuple[Channel, str]] = {}
     with ExitStack() as stack:
         for host in cluster.hosts.values():
@@ -182,7 +179,7 @@ def inboxes(cluster: Cluster) -> Iterator[Mapping[str, tuple[Channel, str]]]:
 
 
 def deliver(stage: Stage, sender: Host, ready: Mapping[str, tuple[Channel, str]], mtus: Mapping[str, int]) -> int:
-    """Send every other host a datagram that nothing may fragment; how many arrived."""
+    """Send every other host a datagram that must not be fragmented. Returns how many arrived."""
     timeout_s = _START_S * stage.cluster.patience
     others = [host for host in stage.cluster.hosts.values() if host is not sender]
     sizes = [largest_datagram(min(mtus[sender.name], mtus[host.name])) for host in others]
@@ -191,28 +188,28 @@ def deliver(stage: Stage, sender: Host, ready: Mapping[str, tuple[Channel, str]]
         for host, size in zip(others, sizes, strict=True)
         for word in (host.address, ready[host.name][1], str(size))
     ]
-    said = sender.run(["python3", "-c", _SEND, *words], timeout_s=timeout_s).stdout.split()
+    answers = sender.run(["python3", "-c", _SEND, *words], timeout_s=timeout_s).stdout.split()
     arrived = 0
-    for host, size, word in zip(others, sizes, said, strict=True):
-        got = int(ready[host.name][0].ask(b"size", timeout_s=timeout_s)) if word == "sent" else 0
-        arrived += got > 0
+    for host, size, answer in zip(others, sizes, answers, strict=True):
+        received = int(ready[host.name][0].ask(b"size", timeout_s=timeout_s)) if answer == "sent" else 0
+        arrived += received > 0
         title = f"{size} bytes from {sender.name} to {host.name}, unfragmented"
-        stage.recorder.observe(title, got=[word, got], wanted=["sent", size])
+        stage.recorder.observe(title, got=[answer, received], wanted=["sent", size])
     return arrived
 
 
 SCENARIOS = (
     Scenario(
         name="baseline.network-throughput",
-        goal="Every two nodes can exchange data, one way and the other, at a rate that one can name.",
+        goal="Any two nodes exchange data in both directions at a known rate.",
         method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
         run=run_throughput,
         check="figures",
     ),
     Scenario(
         name="baseline.network-mtu",
-        goal="All nodes have one MTU, and the network carries packets of that size from each to each.",
-        method="Sends a datagram that fills the MTU and must not be fragmented from every node to every other.",
+        goal="All nodes have one MTU, and the network carries packets of that size between any two.",
+        method="Sends a datagram that fills the MTU, and must not be fragmented, from every node to every other.",
         run=run_mtu,
         check="witnessed",
     ),

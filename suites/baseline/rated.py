@@ -1,4 +1,4 @@
-"""What a profile says that a host should do: a limit where the host is such a machine, a figure beside it where not."""
+"""A host's speed by a profile: a limit on the profile's own machines, a figure to compare with elsewhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cephlab.suites.machines import are_machines_of, profile_of
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 SLACK = 2.0
-"""How far from its profile a machine may be. The model promises its figures within a factor of two; for a machine that
-is further from its own profile than that it says nothing. It also holds what a shared machine's neighbours take."""
+"""Factor by which a machine may miss its profile. The model promises its figures within a factor of two, so it says
+nothing about a machine that misses its own profile by more. The factor also covers a shared machine's neighbours."""
 
 
 @dataclass(frozen=True)
 class Rating:
-    """One figure of a profile. of: where it is; shown: in the unit that the suite notes; smaller: that is better."""
+    """One figure of a profile. of: finds it; shown: converts it to the suite's unit; smaller: less is better."""
 
     of: Callable[[MachineClass], Figure | None]
     shown: Callable[[float], float]
@@ -27,7 +27,6 @@ class Rating:
 
 
 def _disk(pick: Callable[[Disks], Figure | None]) -> Callable[[MachineClass], Figure | None]:
-    """Of the machine's first kind of data disks."""
     return lambda machine: pick(machine.data_disks[0]) if machine.data_disks else None
 
 
@@ -47,15 +46,15 @@ ERASURE_ENCODE = Rating(lambda machine: machine.ec_encode, _mib)
 
 
 def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
-    """What a speed on a host is held against. rating: None for a speed that profiles do not have.
+    """The bound of a speed on a host. rating: None for a speed that profiles do not have.
 
-    Nothing on an emulated host, and nothing without a profile: the speed is that of a machine which somebody shares.
+    There is no limit on an emulated host or without a profile: others share the machine.
     """
     if host.emulated:
-        return Bound(f"{host.name} is emulated, its speed gives no verdict")
+        return Bound(f"{host.name} is emulated, its speed is not judged")
     profile = profile_of(stage)
     if profile is None:
-        return Bound(f"{host.name} is held against no profile; `--profile this-machine` names one")
+        return Bound(f"{host.name} has no profile to be held to; `--profile this-machine` names one")
     alike = [machine for machine in profile.nodes if machine.arch is host.arch]
     figures = [figure for machine in alike if rating and (figure := rating.of(machine)) is not None]
     if rating is None or not figures:
@@ -65,11 +64,11 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
 
 
 def bound(profile: Profile, rating: Rating, figure: Figure, *, judged: bool) -> Bound:
-    """The limit that a figure of a profile makes, or the figure alone where the host is not such a machine."""
+    """The bound from a profile's figure: a limit where judged, else the figure to compare with."""
     rated = rating.shown(figure.value)
-    says = f"{profile.name}: {rated:.6g} [{figure.source}]"
+    source = f"{profile.name}: {rated:.6g} [{figure.source}]"
     if not judged:
-        return Bound(f"{says}; the host is not one of its machines")
+        return Bound(f"{source}; the host is not one of its machines")
     if rating.smaller:
-        return Bound(f"{says}, times {SLACK:g}", most=rated * SLACK)
-    return Bound(f"{says}, over {SLACK:g}", least=rated / SLACK)
+        return Bound(f"{source}, times {SLACK:g}", most=rated * SLACK)
+    return Bound(f"{source}, over {SLACK:g}", least=rated / SLACK)

@@ -1,4 +1,4 @@
-"""Block devices: what an operation costs, how throughput follows depth and clients, the papers' own settings."""
+"""Block devices: the cost of an operation, throughput against depth and clients, the papers' own settings."""
 
 from __future__ import annotations
 

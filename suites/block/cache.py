@@ -1,4 +1,4 @@
-"""librbd's cache off and on: what it keeps from the cluster, by the requests that still reach it."""
+"""librbd's cache off and on: the requests that still reach the cluster."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ BLOCK_BYTES = 4096
 DEPTH = 4
 NONE = {
     "rbd_cache": "false",
-    # librbd's scheduler, which is there without a cache too, gathers sequential writes in flight.
+    # librbd's scheduler also runs without a cache and merges sequential writes in flight.
     "rbd_io_scheduler": "none",
 }
 WRITEBACK = {
     "rbd_cache": "true",
     "rbd_cache_policy": "writeback",
-    # Otherwise librbd writes through until a guest flushes for the first time.
+    # Without this librbd writes through until a guest flushes for the first time.
     "rbd_cache_writethrough_until_flush": "false",
 }
 MOST_UNCACHED = 1.1
-"""Requests an operation without a cache: one, and now and then one of librbd's own."""
+"""Requests per operation without a cache: one, and sometimes one of librbd's own."""
 
 MOST_CACHED = 0.8
-"""Requests an operation with it: sequential writes of 4 KiB meet in the cache and leave together."""
+"""Requests per operation with it: the cache merges sequential writes of 4 KiB."""
 
 
 def run(stage: Stage) -> None:
-    """Sequential small writes, which a writeback cache gathers, with the cache off and on."""
+    """Write small blocks in sequence, which a writeback cache merges, with the cache off and on."""
     with written(stage) as (image,):
         wanted = job(stage, image, "write", BLOCK_BYTES, DEPTH, ramp_time="0")
         for name, options, least, most in (
@@ -41,12 +41,12 @@ def run(stage: Stage) -> None:
             result, requests = counted(stage, replace(wanted, options=options))
             note_run(stage.recorder, f"cache {name}", result, DEPTH)
             share = requests / result.operations if result.operations else 0.0
-            why = "each write goes to the cluster" if name == "none" else "sequential writes leave the cache together"
+            why = "each write goes to the cluster" if name == "none" else "the cache merges sequential writes"
             stage.recorder.figure(f"cache {name}: requests an operation", share, "", Bound(why, least=least, most=most))
 
 
 def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
-    """Run a job; what it did, and how many requests of clients the OSDs answered meanwhile."""
+    """Run a job. Returns its result, and the number of client writes that the OSDs answered meanwhile."""
     before = _requests(stage)
     (result,) = run_jobs(stage.cluster, [(client_node(stage.cluster), wanted)])
     return result, _requests(stage) - before
@@ -61,8 +61,8 @@ def _requests(stage: Stage) -> float:
 SCENARIOS = (
     scenario_of_load(
         name="block.cache",
-        goal="librbd's writeback cache gathers small sequential writes; without it each goes to the cluster.",
-        method="fio writes 4 KiB sequentially with the cache off and on; requests are counted by the OSDs.",
+        goal="librbd's writeback cache merges small sequential writes; without it each goes to the cluster.",
+        method="Writes 4 KiB blocks in sequence with fio, cache off and on; the OSDs count the requests.",
         run=run,
     ),
 )

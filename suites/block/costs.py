@@ -1,4 +1,4 @@
-"""What an operation costs each role: against the stored baseline, and against what no cluster can go below."""
+"""The cost of an operation for each role, held to the stored baseline and to the least that any cluster needs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ LARGE_DEPTH = 8
 NARROW = 0.02
 BUDGET_S = {Tier.QUICK: 10.0, Tier.FULL: 40.0}
 BASELINE_BUDGET_S = 45.0
-"""Where there is something to compare with, more batches: the verdict is by interval."""
+"""With a baseline: more batches, because the verdict compares intervals."""
 
 BATCH_S = 1.5
 LEAST_OPERATIONS = 200
+SLACK = 0.85
+"""The ends of a batch do not cut all counters at the same operation, and some requests are in flight."""
 
 
 def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
-    """Measure, then note what can be judged."""
+    """Measure an operation, and note its figures with their bounds."""
     cluster = stage.cluster
     require_metered(cluster, COPIES)
     known = baselines.folder(cluster.run.home).is_dir()
@@ -51,56 +53,47 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
         "operations measured", got=float(measurement.conditions["operations"]), least=LEAST_OPERATIONS
     )
     share = float(measurement.conditions["harness_share"])
-    why = "the harness itself must not distort what it measures"
+    why = "the harness must not distort what it measures"
     stage.recorder.figure("CPU of cephlab beside that of the cluster", share, "", Bound(why, most=MAX_HARNESS_SHARE))
     floors(stage.recorder, measurement.demand)
     against_baseline(stage, measurement)
 
 
 def quiet(_line: str) -> None:
-    """Swallow progress messages."""
+    """Drop progress messages."""
 
 
 def floors(recorder: Recorder, demand: Demand) -> None:
-    """The least that an operation moves over the wire and onto disks: its payload."""
-    size, copies = demand.operation.block_bytes, demand.operation.replicas
+    """Hold an operation to the bytes that it must move over the wire and onto disks: its payload."""
+    size, copied = demand.operation.block_bytes, demand.operation.block_bytes * (demand.operation.replicas - 1)
     if "write" in demand.operation.name:
-        _floor(recorder, demand, Role.PRIMARY, Resource.WIRE_SENT_BYTES, size * (copies - 1), "a copy to each replica")
-        _floor(
-            recorder, demand, Role.PRIMARY, Resource.DEVICE_WRITE_BYTES, size, "every byte reaches the primary's disk"
-        )
-        own = "every byte reaches every replica's disk"
-        _floor(recorder, demand, Role.REPLICA, Resource.DEVICE_WRITE_BYTES, size * (copies - 1), own)
+        least = [
+            (Role.PRIMARY, Resource.WIRE_SENT_BYTES, copied, "a copy to each replica"),
+            (Role.PRIMARY, Resource.DEVICE_WRITE_BYTES, size, "every byte reaches the primary's disk"),
+            (Role.REPLICA, Resource.DEVICE_WRITE_BYTES, copied, "every byte reaches every replica's disk"),
+        ]
     else:
-        _floor(recorder, demand, Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client gets what it reads")
-
-
-SLACK = 0.85
-"""A batch's ends do not cut all counters at the same operation, and some requests are in flight."""
-
-
-def _floor(recorder: Recorder, demand: Demand, role: Role, resource: Resource, least: float, why: str) -> None:
-    cost = demand.costs[role][resource]
-    what = f"{resource} of {role}, per operation of {size_text(demand.operation.block_bytes)}"
-    bounds = (cost.low, cost.high)
-    recorder.figure(what, cost.mean, "B", Bound(f"{why}: {least:.0f} B", least=least * SLACK), interval=bounds)
+        least = [(Role.CLIENT, Resource.WIRE_RECEIVED_BYTES, size, "the client gets what it reads")]
+    for role, resource, floor, why in least:
+        cost = demand.costs[role][resource]
+        what = f"{resource} of {role}, per operation of {size_text(size)}"
+        bound = Bound(f"{why}: {floor} B", least=floor * SLACK)
+        recorder.figure(what, cost.mean, "B", bound, interval=(cost.low, cost.high))
 
 
 def against_baseline(stage: Stage, measurement: Measurement) -> None:
-    """Note every cost that can be judged beside the baseline's, or that there is none."""
+    """Note every cost that can be judged beside the baseline's, or that no baseline exists."""
     before = baselines.find(stage.cluster.run.home, measurement.demand)
     what = f"CPU of {operation_text(measurement.demand.operation)}"
     cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:
-        stage.recorder.figure(
-            what, cpu, "s", Bound("no baseline is stored: `cephlab measure --save-baseline` stores one")
-        )
+        why = "no baseline is stored: `cephlab measure --save-baseline` stores one"
+        stage.recorder.figure(what, cpu, "s", Bound(why))
         return
     (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
-    stage.recorder.figure(
-        what, cpu, "s", Bound(compared.verdict.reason if not judged else "judged beside its baseline")
-    )
+    why = "judged beside its baseline" if judged else compared.verdict.reason
+    stage.recorder.figure(what, cpu, "s", Bound(why))
     for change in judged:
         ratio = change.ratio
         stage.recorder.record(
@@ -112,8 +105,8 @@ def scenario(name: str, block_bytes: int, depth: int, tier: Tier) -> Scenario:
     size = size_text(block_bytes)
     return Scenario(
         name=f"block.cost[op={name},size={size.replace(' ', '')}]",
-        goal=f"A {name} of {size} costs no more than it did, and moves what it must.",
-        method=f"fio through librbd at depth {depth} in batches; CPU, disk and wire of each role by operation.",
+        goal=f"A {name} of {size} costs no more than its baseline, and moves at least its payload.",
+        method=f"Runs fio through librbd at depth {depth} in batches; counts CPU, disk and wire by role and operation.",
         run=partial(run, name=name, block_bytes=block_bytes, depth=depth),
         check="regression",
         tier=tier,

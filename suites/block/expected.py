@@ -1,4 +1,4 @@
-"""What the model says of a scenario's points: a line beside them, and limits where the machines are the profile's."""
+"""The model's prediction for a scenario's points: a line beside them, and limits on the profile's own machines."""
 
 from __future__ import annotations
 
@@ -24,47 +24,56 @@ RATE, LATENCY = "operations per second", "mean latency, seconds"
 
 @dataclass(frozen=True)
 class Expected:
-    """made: a prediction for each shape, none where nothing can be said; words: from what, or why not.
+    """predictions: one for each shape, or none at all; words: the sources, or why there is no prediction.
 
-    limits: for each shape those of its throughput and mean latency; empty where the machines are not the profile's.
+    limits: for each shape those of its throughput and its mean latency; empty on other machines than the profile's.
     """
 
-    made: tuple[Prediction, ...] = ()
+    predictions: tuple[Prediction, ...] = ()
     words: str = ""
     limits: tuple[tuple[Limit, Limit], ...] = ()
 
-    def lines(self, axis: Sequence[float], label: str = "predicted") -> list[Line]:
-        """Throughput and latency over what was varied. axis: its value for each shape."""
-        if not self.made:
+    def lines(self, axis: Sequence[float]) -> list[Line]:
+        """Throughput and latency over what varies. axis: its value for each shape."""
+        if not self.predictions:
             return []
-        rate = tuple(zip(map(float, axis), (prediction.ops for prediction in self.made), strict=True))
-        latency = tuple(zip(map(float, axis), (prediction.latency_s for prediction in self.made), strict=True))
-        return [Line(RATE, label, rate), Line(LATENCY, label, latency)]
+        rates = [prediction.ops for prediction in self.predictions]
+        latencies = [prediction.latency_s for prediction in self.predictions]
+        return rate_and_latency("predicted", axis, rates, latencies)
 
     def bounds(self, index: int) -> tuple[Bound, Bound]:
-        """Of throughput and mean latency of one shape."""
+        """Bounds of one shape's throughput and mean latency."""
         if not self.limits:
             return NO_LIMIT, NO_LIMIT
         rate, latency = self.limits[index]
         return bound(rate), bound(latency)
 
 
+def rate_and_latency(
+    label: str, axis: Sequence[float], rates: Sequence[float], latencies: Sequence[float]
+) -> list[Line]:
+    """Two lines for a report: throughput and mean latency over an axis."""
+    return [
+        Line(panel, label, tuple(zip(map(float, axis), values, strict=True)))
+        for panel, values in ((RATE, rates), (LATENCY, latencies))
+    ]
+
+
 def bound(limit: Limit) -> Bound:
-    """A limit as a figure has it."""
     return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()))
 
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
-    """By the profile that the run is held against, or by that of this machine, which is held against nothing."""
+    """Predict by the profile that the user named, or by this machine's, which sets no limits."""
     home = stage.cluster.run.home
     try:
         named = profile_of(stage)
         profile = named or find_profile(THIS_MACHINE, home.profiles)
         demands, origin = find_demands(home.demands)
-        made = tuple(predict(demands, profile, shape) for shape in shapes)
+        predictions = tuple(predict(demands, profile, shape) for shape in shapes)
         words = f"predicted for {profile.name} from demands {origin}"
         if named is None or not are_machines_of(stage.cluster.provider, named):
-            return Expected(made, words)
+            return Expected(predictions, words)
         rates, latencies = (
             supported_factor(demands, kinds, lambda name: find_profile(name, home.profiles))
             for kinds in (RATES, (FigureKind.LATENCY,))
@@ -72,7 +81,9 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
     except LabError as error:
         return Expected(words=f"not predicted: {error.what}")
     return Expected(
-        made,
+        predictions,
         words,
-        tuple((throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in made),
+        tuple(
+            (throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in predictions
+        ),
     )

@@ -1,4 +1,4 @@
-"""The papers' own fio and rados bench settings by name, scaled in size and time to the cluster that is there."""
+"""The papers' own fio and rados bench settings by name, scaled in size and time to the cluster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from itertools import product
 from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.workloads.fio import FioJob
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob, run_all
 from cephlab.suites.block.scale import scale_of
@@ -28,15 +27,14 @@ from cephlab.suites.block.stand import (
 
 GIB = 1 << 30
 BENCH_BYTES = 512 << 20
-"""What rados bench may write in all: a lab's disks in memory hold three copies of it."""
+"""Most that rados bench may write: a lab's disks in memory hold three copies of it."""
 
 
 @dataclass(frozen=True)
 class FioSetting:
-    """One published setting. source: paper and place. options: ceph options of the client; more: fio's own.
+    """One published setting. source: paper and place in it; options: of the Ceph client; more: fio's own options.
 
-    size_bytes, seconds: as published; volumes: images that are loaded at once. jobs, depths: each of the one is run
-    with each of the other.
+    size_bytes, seconds: as published; volumes: images under load at once; jobs, depths: every pair of them is run.
     """
 
     name: str
@@ -105,12 +103,12 @@ SETTINGS = (
 )
 
 SHARED_IMAGE = "--image-shared"
-"""Without the exclusive lock: each job of fio opens the image for itself, and writers would take turns with it, as the
-jobs inside one guest do not."""
+"""Without the exclusive lock. Each fio job opens the image by itself, and with the lock writers would take turns, which
+the jobs inside one guest do not."""
 
 
 def run(stage: Stage, setting: FioSetting) -> None:
-    """The setting on images that the cluster has room for, each volume from a node of its own."""
+    """Run a setting on images that fit into the cluster, spread over the client nodes."""
     scale = scale_of(stage)
     count = scale.volumes(setting.volumes)
     options = (SHARED_IMAGE,) if max(setting.jobs) > 1 else ()
@@ -120,37 +118,29 @@ def run(stage: Stage, setting: FioSetting) -> None:
 
 
 def loaded(stage: Stage, setting: FioSetting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
-    """One run on all images at once, noted."""
-    scale = scale_of(stage)
-    given = [
-        (
-            client_node(stage.cluster, number % CLIENTS),
-            scaled(stage, setting, job(stage, target, setting.pattern, setting.block_bytes, depth), jobs),
+    """Run one load on all images at once, and note its figures."""
+    scale, requests = scale_of(stage), []
+    for number, target in enumerate(images):
+        base = job(stage, target, setting.pattern, setting.block_bytes, depth)
+        scaled = replace(
+            base,
+            jobs=jobs,
+            runtime_s=scale.seconds(setting.seconds),
+            options=setting.options,
+            more={**base.more, **setting.more},
         )
-        for number, target in enumerate(images)
-    ]
-    results = run_jobs(stage.cluster, given)
+        requests.append((client_node(stage.cluster, number % CLIENTS), scaled))
+    results = run_jobs(stage.cluster, requests)
     name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
     for number, result in enumerate(results):
         note_run(stage.recorder, f"{name}, volume {number + 1}", result, depth * jobs)
-    together = sum(result.iops for result in results)
+    iops = sum(result.iops for result in results)
     why = f"{setting.source}; {scale.words(setting.size_bytes, setting.volumes, setting.seconds)}"
-    stage.recorder.figure(f"{name}: all volumes", together, "operations/s", Bound(why))
-
-
-def scaled(stage: Stage, setting: FioSetting, base: FioJob, jobs: int) -> FioJob:
-    """The lab's job with the paper's settings. Large operations are fewer: they run until there are enough."""
-    return replace(
-        base,
-        jobs=jobs,
-        runtime_s=scale_of(stage).seconds(setting.seconds),
-        options=setting.options,
-        more={**base.more, **setting.more},
-    )
+    stage.recorder.figure(f"{name}: all volumes", iops, "operations/s", Bound(why))
 
 
 def rados_bench(stage: Stage) -> None:
-    """Three clients write 4 MiB objects with 16 in flight each, then read them in order."""
+    """Let three clients write 4 MiB objects with 16 in flight each, then read them in order."""
     seconds, share = int(scale_of(stage).seconds(600)), BENCH_BYTES // CLIENTS
     with pools.pool(stage.cluster, "pve", pg_num=PG_NUM) as pool:
         for mode in ("write", "seq"):
@@ -162,8 +152,8 @@ def rados_bench(stage: Stage) -> None:
                 for number in range(CLIENTS)
             ]
             results = run_all(stage.cluster, jobs)
-            made = sum(result.operations for result in results)
-            stage.recorder.witness(f"objects of {mode}", got=made, least=LEAST_OPERATIONS // 2)
+            operations = sum(result.operations for result in results)
+            stage.recorder.witness(f"objects of {mode}", got=operations, least=LEAST_OPERATIONS // 2)
             rate = sum(result.bytes_per_s for result in results)
             stage.recorder.figure(f"pve-rados-bench: {mode}", rate, "B/s", Bound(f"{_PVE}; scaled to {seconds} s"))
 
@@ -189,7 +179,7 @@ SCENARIOS = (
     *(scenario(setting) for setting in SETTINGS),
     scenario_of_load(
         name="block.paper[setting=pve-rados-bench]",
-        goal="The published rados bench runs with three clients, and reads what it wrote.",
+        goal="The published rados bench runs with three clients and reads back what it wrote.",
         method=f"{_PVE}: 4 MiB, 16 in flight for each of three clients, write, then seq.",
         run=rados_bench,
         tier=Tier.FULL,

@@ -1,4 +1,4 @@
-"""What the scenarios stand on: the cluster, written images, and fio runs that are witnessed to be real."""
+"""Shared by the scenarios: the cluster, written images, and fio runs with witnesses that they are real."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLIENTS = 3
 TOPOLOGY = MeasuredTopology(machines=CLIENTS)
 ANYWHERE = replace(TOPOLOGY, anywhere=True)
 scenario_of_load = partial(Scenario, check="figures", topology=ANYWHERE)
-"""Makes a scenario that loads images or pools. What it says itself comes before these values."""
+"""Makes a scenario that loads images or pools. Its own arguments win over these defaults."""
 
 POOL = "block"
 PG_NUM = 32
@@ -35,25 +35,22 @@ IMAGE_BYTES = 64 << 20
 UNCACHED = {"rbd_cache": "false"}
 RAMP_S = 1.0
 SECONDS = {Tier.QUICK: 2.5, Tier.FULL: 8.0}
-"""Of one point of a series, after the ramp."""
+"""Length of one point of a series, after the ramp."""
 
 LEAST_OPERATIONS = 100
-"""Of one run of fio: with fewer, its mean latency is that of a few outliers."""
+"""Least operations of one fio run. With fewer, a few outliers make the mean latency."""
 
 LITTLE = 0.25
-"""How far throughput x latency may be from the requests in flight (Little's law): fio's start and end take a part of a
-short run, in which the queue is not full."""
+"""How far throughput x latency may be from the requests in flight (Little's law): while a short fio run starts and
+ends, its queue is not full."""
 
-SHARED = "speed of a machine that others share: written down, not judged"
+SHARED = "speed of a machine that others share: noted, not judged"
 _MARGIN_S = 60.0
 
 
 @contextmanager
 def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: str) -> Iterator[list[BlockImage]]:
-    """A pool with images that were written twice over, one after the other from the first client.
-
-    more: options of `rbd create`.
-    """
+    """A pool with images that the first client has written twice over. more: options of `rbd create`."""
     cluster = stage.cluster
     with pools.pool(cluster, POOL, pg_num=PG_NUM) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
@@ -65,15 +62,14 @@ def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: 
 
 
 def client_node(cluster: Cluster, number: int = 0) -> str:
-    """Name of the machine that a client runs on: as the lab lays them out, or as an inventory names them."""
+    """Name of a client's machine, as the lab or the inventory names it."""
     if not isinstance(cluster, AttachedCluster):
         return client_name(number)
-    there = cluster.load_nodes()
-    return there[number % len(there)]
+    nodes = cluster.load_nodes()
+    return nodes[number % len(nodes)]
 
 
 def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int, **more: str) -> FioJob:
-    """A timed job on an image."""
     random = pattern.startswith("rand")
     return FioJob(
         name=f"{pattern}-{of.name}",
@@ -92,7 +88,7 @@ def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int
 
 
 def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioResult]:
-    """Run (node, job) at the same time; results in their order."""
+    """Run all (node, job) at the same time. Returns the results in their order."""
     timeout_s = (max(wanted.runtime_s for _, wanted in jobs) + _MARGIN_S) * cluster.patience
     return together.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
@@ -101,7 +97,7 @@ NO_LIMIT = Bound(SHARED)
 
 
 def note_bound(recorder: Recorder, what: str, measured: Interval, unit: str, bound: Bound) -> None:
-    """Note a figure with a bound; its interval where it is judged, else the figure alone."""
+    """Note a figure with a bound, and with its interval where the bound judges it."""
     interval = (measured.low, measured.high) if bound.judges else None
     recorder.figure(what, measured.mean, unit, bound, interval=interval)
 
@@ -114,31 +110,46 @@ def note_run(
     rate: Bound = NO_LIMIT,
     latency: Bound = NO_LIMIT,
 ) -> None:
-    """Note what a run of fio did, that it was real, and that its figures fit each other.
+    """Note the figures of a fio run, that it was real, and that they fit each other.
 
-    rate, latency: what its throughput and its mean latency are held to.
+    rate, latency: bounds of its throughput and its mean latency.
     """
     done, mean_s = result.main, result.latency_mean_s
     recorder.witness(f"operations of {what}", got=result.operations, least=LEAST_OPERATIONS)
     spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
-    note_bound(recorder, f"{what}: throughput", spread, "operations/s", rate)
-    note_bound(recorder, f"{what}: mean latency", beside(spread, mean_s), "s", latency)
+    note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency))
     busy = result.iops * mean_s / in_flight
-    why = "Little's law: throughput x latency is what was kept in flight"
-    recorder.figure(
-        f"{what}: requests in flight, share of those asked for", busy, "", Bound(why, least=1 - LITTLE, most=1 + LITTLE)
-    )
+    bound = Bound("Little's law: throughput x latency is the requests in flight", least=1 - LITTLE, most=1 + LITTLE)
+    recorder.figure(f"{what}: requests in flight, share of those asked for", busy, "", bound)
+
+
+def note_both(recorder: Recorder, what: str, rate: Interval, latency: Interval, bounds: tuple[Bound, Bound]) -> None:
+    """Note a throughput and a mean latency with their bounds."""
+    note_bound(recorder, f"{what}: throughput", rate, "operations/s", bounds[0])
+    note_bound(recorder, f"{what}: mean latency", latency, "s", bounds[1])
+
+
+def total(runs: Sequence[tuple[float, float, float]], samples: int) -> tuple[Interval, Interval]:
+    """(operations a second, mean latency in seconds) of clients that ran at once, with their intervals.
+
+    runs: (operations a second, their standard deviation, mean latency) of each client; samples: the fewest of a client.
+    The variance of a sum is the sum of variances.
+    """
+    rate = sum(iops for iops, _, _ in runs)
+    mean_s = sum(latency_s * iops for iops, _, latency_s in runs) / rate if rate else 0.0
+    spread = interval_of(rate, math.sqrt(sum(stddev**2 for _, stddev, _ in runs)), samples)
+    return spread, beside(spread, mean_s)
 
 
 def beside(rate: Interval, latency_s: float) -> Interval:
-    """The interval of a mean latency by that of the rate beside it: their product is what is in flight (Little)."""
+    """The interval of a mean latency from that of its rate: their product is the requests in flight (Little's law)."""
     low = latency_s * rate.mean / rate.high if rate.high > 0 else 0.0
     high = latency_s * rate.mean / rate.low if rate.low > 0 else math.inf
     return Interval(latency_s, low, high, rate.samples, rate.confidence)
 
 
 def image_key(cluster: Cluster) -> str:
-    """Key of the image that the first OSD runs; of a pulled one the engine's id. Empty on an attached cluster."""
+    """Key of the first OSD's image; for a pulled image the engine's id. Empty on an attached cluster."""
     if not isinstance(cluster, OwnCluster):
         return ""
     arch = cluster.daemon(f"osd.{cluster.osd_ids()[0]}").host.arch

@@ -1,4 +1,4 @@
-"""Clusters laid out for measuring: OSDs of one architecture, everything else on nodes of its own."""
+"""Clusters for measuring: OSDs of one architecture, everything else on other nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
 
 @dataclass(frozen=True)
 class MeasuredTopology(Topology):
-    """native: nodes with an OSD. machines: client machines. anywhere: it is wanted for its client machines alone, so a
-    cluster that exists serves as well.
-    """
+    """native: nodes with an OSD; machines: client machines; anywhere: an existing cluster will do as well."""
 
     native: int = 3
     foreign: int = 0

@@ -1,4 +1,4 @@
-"""An image that was never written answers reads without asking a disk: measuring that is refused."""
+"""An unwritten image answers reads without a disk, so the lab refuses to measure it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE_BYTES = 32 << 20
 
 
 def run(stage: Stage) -> None:
-    """Refused while empty, refused while half full, taken when full."""
+    """Offer an image that is empty, half written, and fully written."""
     cluster, node = stage.cluster, client_node(stage.cluster)
     with pools.pool(cluster, "unwritten", pg_num=PG_NUM) as pool:
         target = BlockImage(pool, "image", SIZE_BYTES)
@@ -37,8 +37,8 @@ def refused(stage: Stage, target: BlockImage) -> bool:
 SCENARIOS = (
     Scenario(
         name="block.unwritten",
-        goal="Reading an image that was not written over is refused as a fake result.",
-        method="Asks for an empty image, for one written by half, and for one written over.",
+        goal="The lab refuses to measure reads of an image that was never written.",
+        method="Offers an empty image, one that is half written, and one that is fully written.",
         run=run,
         topology=ANYWHERE,
     ),

@@ -1,4 +1,4 @@
-"""x86_64 and aarch64 in one cluster: nothing may depend on which of them did it."""
+"""x86_64 and aarch64 in one cluster: no result may depend on the architecture that produced it."""
 
 from __future__ import annotations
 

@@ -21,16 +21,16 @@ from cephlab.suites.interop.known_gtest import Known, known_on, reason_for, sele
 from cephlab.suites.interop.matrix import counted_operations, observe_client, other
 
 AT_ONCE = 3
-"""Programs side by side in the core: their cases mostly wait (for pools to be made, for watches to time out)."""
+"""Programs at once in the core: their cases mostly wait, for new pools and for watches that time out."""
 
 
 @dataclass(frozen=True)
 class UpstreamProgram:
-    """One test program. limit_s: its time on native hosts; core: what the quick tier takes of it, a gtest filter.
+    """One test program, or a part of one.
 
-    objects: whether its cases work with objects; those of the others only send commands, to whichever daemon.
-    expects: error lines that this program alone causes, beside those of all. part: for a program that is run in parts,
-    the name of this one; select: its cases, a gtest filter. environ: variables that the program reads.
+    limit_s: on native hosts; core: gtest filter of the cases in the quick tier; objects: False when its cases only send
+    commands; expects: log lines that this program alone causes; part: name of the part; select: gtest filter of its
+    cases; environ: variables that the program reads.
     """
 
     name: str
@@ -54,15 +54,15 @@ CORE_AIO = (
 ONLY_COMMANDS = ("cmd", "cmd_pp", "pool", "service", "service_pp")
 
 TIERS_EXPECT = (
-    (r"\(CACHE_POOL_NEAR_FULL\)", "Cases give a cache tier a target of a few objects and go beyond it."),
+    (r"\(CACHE_POOL_NEAR_FULL\)", "Cases give a cache tier a target of a few objects and exceed it."),
     (
         r"snap_mapper\.add_oid found existing snaps mapped on \S+, removing",
-        "A clone is promoted into the cache tier again; every OSD that holds it mends its mapping and says so.",
+        "The cache tier gets a clone again, and every OSD that holds it corrects its mapping.",
     ),
 )
 
 API = (
-    # The longest of the core come first, so that they do not run on alone at the end.
+    # The longest of the core come first, so that none runs on alone at the end.
     UpstreamProgram("ceph_test_rados_api_list", core="*"),
     UpstreamProgram("ceph_test_rados_api_watch_notify", core="*"),
     UpstreamProgram("ceph_test_rados_api_io", core="*"),
@@ -98,12 +98,12 @@ API = (
 HELLO_EXPECTS = (
     (
         r"method hello\.bad_(reader|writer) tried to (read|update) object but is not marked (RD|WR)",
-        "A case calls methods that do what they were not registered for.",
+        "A case calls methods that do more than they were registered for.",
     ),
 )
 
 CLASSES = (
-    # ceph_test_cls_rgw_meta is not among them: it needs a gateway to talk to.
+    # Without ceph_test_cls_rgw_meta, which needs a gateway.
     *(
         UpstreamProgram(f"ceph_test_cls_{topic}", limit_s=900)
         for topic in [
@@ -137,18 +137,18 @@ ENCRYPTED_FLATTEN = (
     "luks2-under-luks2",
     "luks2-under-luks1",
 )
-"""What EncryptedFlattenTest/0 to /7 are made for; each takes as long as many of the other suites together."""
+"""The cases of EncryptedFlattenTest/0 to /7. Each takes as long as many other suites together."""
 
 LIBRBD_PARTS = {
     "api": "TestLibRBD.*",
     "diff": "DiffIterateTest*",
     **{f"encrypted-{what}": f"EncryptedFlattenTest/{number}.*" for number, what in enumerate(ENCRYPTED_FLATTEN)},
 }
-# Whatever another release has beside them.
+# The cases that only other releases have.
 LIBRBD_PARTS["rest"] = f"*-{':'.join(LIBRBD_PARTS.values())}"
 
 # Without RBD_FEATURES the program makes images of the first format and skips every case that needs a feature. 61 is
-# what images have by default: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
+# the default of images: layering, exclusive-lock, object-map, fast-diff, deep-flatten.
 LIBRBD = tuple(
     UpstreamProgram("ceph_test_librbd", limit_s=3600, part=part, select=select, environ=(("RBD_FEATURES", "61"),))
     for part, select in LIBRBD_PARTS.items()
@@ -162,23 +162,23 @@ OTHERS = (
 PROGRAMS = (*API, *CLASSES, *OTHERS)
 
 ALL_CLASSES = Topology(options=(("osd_class_default_list", "*"), ("osd_class_load_list", "*")))
-"""OSDs load only the classes that clients normally need; tests of cls_lua and cls_sdk fail without theirs."""
+"""By default OSDs load only the classes that clients normally need. Tests of cls_lua and cls_sdk need theirs."""
 
 EXPECTS = {
-    r"Health check (failed|update): .*\(POOL_APP_NOT_ENABLED\)": "Their pools name no application.",
-    r"\(POOL_PG_NUM_NOT_POWER_OF_TWO\)": "A case makes a pool of such a size on purpose.",
+    r"Health check (failed|update): .*\(POOL_APP_NOT_ENABLED\)": "The test programs' pools name no application.",
+    r"\(POOL_PG_NUM_NOT_POWER_OF_TWO\)": "A case makes such a pool on purpose.",
     r"\(CACHE_POOL_NO_HIT_SET\)": "Cases make cache tiers without hit sets.",
     r"\(POOL_FULL\)|pool '.*' is full \(reached quota's": "A case fills a pool up to its quota on purpose.",
 }
 
 
 def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core: bool = False) -> None:
-    """Run programs on a host of the client's architecture while every primary is on the other one."""
+    """Run programs on a host of the client's architecture while the other one has every primary."""
     cluster, host = stage.cluster, stage.cluster.host_with(client)
     require_programs(cluster, host, [program.name for program in programs])
     observe_client(stage, client)
     with (
-        # One of them leaves its pool, which Ceph complains of once it is five minutes old.
+        # One program leaves its pool, and Ceph complains about it after five minutes.
         pools.none_left(cluster),
         pools.led_by(cluster, other(client)),
         counted_operations(stage, other(client), wanted=any(program.objects for program in programs)),
@@ -189,7 +189,7 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
 
 
 def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core: bool) -> Run:
-    """One program: its cases are listed by a native host, which is quicker, and run on `host`."""
+    """Run one program on `host`. A native host lists its cases, which is quicker."""
     known = known_on(host, cluster.provider_name)
     select = selection(known, program.name, program.core or "*" if core else program.select)
     lister = cluster.client.host
@@ -200,7 +200,7 @@ def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core:
 
 
 def record_run(recorder: Recorder, ran: Run, known: Sequence[Known]) -> None:
-    """Note how a program ended and every case of it. known: what is borne where it ran."""
+    """Record how a program ended, and each of its cases. known: the known failures where it ran."""
     for case in ran.cases:
         recorder.record(
             "gtest_case",
@@ -215,14 +215,14 @@ def record_run(recorder: Recorder, ran: Run, known: Sequence[Known]) -> None:
 
 
 def environment(host: Host) -> dict[str, str]:
-    # CEPH_CLIENT_ID: some of them would connect as client.0 otherwise, which has no key.
+    # CEPH_CLIENT_ID: without it some programs connect as client.0, which has no key.
     return {"CEPH_CONF": str(conf.conf_path(host)), "CEPH_CLIENT_ID": "admin"}
 
 
 def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> None:
-    """Raise Unavailable, naming them, when the image lacks programs."""
+    """Raise Unavailable with their names when the image lacks programs."""
     paths = [str(host.root / "usr/bin" / name) for name in programs]
-    # By opening them: an emulated program finds the image's files so, where this process sees the machine's own.
+    # A program opens them: an emulated one finds the image's files, where this process sees the machine's own.
     opened = host.run(["head", "-v", "-c", "0", *paths], check=False, timeout_s=60 * cluster.patience).stdout
     absent = [path for path in paths if f"==> {path} <==" not in opened]
     if absent:
@@ -234,11 +234,10 @@ def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> N
 
 
 def core_scenario(client: Arch) -> Scenario:
-    primary = other(client)
     return Scenario(
-        name=f"interop.cephtests-core[client={client},primary={primary}]",
+        name=f"interop.cephtests-core[client={client},primary={other(client)}]",
         goal="The core of upstream's librados tests passes between architectures.",
-        method=f"Runs the programs for io, aio, snapshots, lock, list, stat and watch on {client}, led by {primary}.",
+        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {other(client)}.",
         run=partial(run, programs=[program for program in PROGRAMS if program.core], client=client, core=True),
         check="gtest",
         expects=EXPECTS,
@@ -246,11 +245,10 @@ def core_scenario(client: Arch) -> Scenario:
 
 
 def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
-    primary = other(client)
     return Scenario(
-        name=f"interop.cephtests-{program.topic}[client={client},primary={primary}]",
+        name=f"interop.cephtests-{program.topic}[client={client},primary={other(client)}]",
         goal=f"Upstream's {program.name} passes between architectures.",
-        method=f"Runs every case of it on {client} with all primaries on {primary}.",
+        method=f"Runs its every case on {client} with all primaries on {other(client)}.",
         run=partial(run, programs=[program], client=client),
         check="gtest",
         tier=Tier.FULL,

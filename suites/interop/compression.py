@@ -1,4 +1,4 @@
-"""BlueStore compression and checksum types: written under one architecture's primary, read under the other's."""
+"""BlueStore compression and checksum types: one architecture's primary writes, the other's reads."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from cephlab.suites.interop.mirror import Mirror
 COMPRESSION = ("snappy", "zlib", "zstd", "lz4")
 CHECKSUMS = ("crc32c", "xxhash64")
 CHECKSUM_NUMBERS = {"xxhash32": 2, "xxhash64": 3, "crc32c": 4, "crc32c_16": 5, "crc32c_8": 6}
-"""As an onode has them: `Checksummer::CSumType` in Ceph's src/common/Checksummer.h."""
+"""Numbers in an onode: `Checksummer::CSumType` in Ceph's src/common/Checksummer.h."""
 
 ALL_CHECKSUMS = tuple(sorted(CHECKSUM_NUMBERS))
 OBJECT_BYTES = 512 << 10  # at least eight blobs (bluestore_compression_max_blob_size is 64 KiB at most)
-PATCH_BYTES = 5000  # a partial overwrite leaves part of a compressed blob in use
+PATCH_BYTES = 5000  # a partial overwrite, so part of a compressed blob stays in use
 PATCH_AT = 100_000  # in the middle of a blob
-WORDS = 64  # a vocabulary this small makes every algorithm worth its while (required ratio 0.875)
+WORDS = 64  # a vocabulary so small that every algorithm reaches the required ratio of 0.875
 WORD_BYTES = 16
 PG_NUM = 4
 
 EXPECTED = {
     **DEAD_COUNT,
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
-        "The scenario stopped that OSD, to look into its store."
+        "The scenario stopped that OSD to read its store."
     ),
 }
 
 
 def compressed(stage: Stage, writer: Arch) -> None:
-    """An object per algorithm written with the primaries on `writer`, all of them read with them on the other."""
+    """Write an object per algorithm with the primaries on `writer`; read all with the primaries on the other."""
     cluster = stage.cluster
     with pools.pool(cluster, "packed", pg_num=PG_NUM, options={"compression_mode": "force"}) as pool:
         mirror = Mirror(cluster.client, pool)
         with pools.primary_on(cluster, writer, pool):
-            # The same content under each, so that only the algorithm can make a difference in size.
+            # All get the same content, so that only the algorithm can make a difference in size.
             content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
-            grown = [write(cluster, mirror, "compression_algorithm", name, content, patch) for name in COMPRESSION]
+            growth = [write(cluster, mirror, "compression_algorithm", name, content, patch) for name in COMPRESSION]
         for osd in cluster.osd_ids():
-            # Equal sizes for different algorithms would say that the OSD never changed its algorithm.
-            sizes = {by_osd[osd]["compressed_bytes"] for by_osd in grown}
-            what = f"algorithms told apart by their compressed bytes on osd.{osd} ({arch_of(cluster, osd)})"
+            # Equal sizes for different algorithms would mean that the OSD never changed its algorithm.
+            sizes = {by_osd[osd]["compressed_bytes"] for by_osd in growth}
+            what = f"algorithms with different compressed sizes on osd.{osd} ({arch_of(cluster, osd)})"
             stage.recorder.witness(what, got=len(sizes - {0}), least=len(COMPRESSION))
         read = read_by_other(stage, mirror, writer)
         stage.recorder.witness("compressed blobs read back", got=read["decompressions"], least=len(COMPRESSION))
 
 
 def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
-    """An object per checksum type written with the primaries on `writer`, all read with them on the other."""
+    """Write an object per checksum type with the primaries on `writer`; read all with the primaries on the other."""
     cluster = stage.cluster
     with pools.pool(cluster, "summed", pg_num=PG_NUM) as pool:
         with pools.primary_on(cluster, writer, pool):
@@ -67,7 +67,7 @@ def checksummed(stage: Stage, writer: Arch, algorithms: Sequence[str]) -> None:
 
 
 def stored(stage: Stage, on: Arch) -> None:
-    """An object per checksum type; which type each has in the store of one OSD."""
+    """Write an object per checksum type, and observe the type of each in the store of one OSD."""
     cluster = stage.cluster
     with pools.pool(cluster, "stored", pg_num=1) as pool:
         filled(stage, pool, "csum_type", ALL_CHECKSUMS)
@@ -76,7 +76,7 @@ def stored(stage: Stage, on: Arch) -> None:
 
 
 def filled(stage: Stage, pool: str, option: str, algorithms: Sequence[str]) -> Mirror:
-    """One object for each algorithm, with its name. It is written while the pool uses that algorithm."""
+    """Write an object for each algorithm, named after it, while the pool uses that algorithm."""
     mirror = Mirror(stage.cluster.client, pool)
     for algorithm in algorithms:
         content, patch = wordy(stage.rng, OBJECT_BYTES), wordy(stage.rng, PATCH_BYTES)
@@ -85,7 +85,7 @@ def filled(stage: Stage, pool: str, option: str, algorithms: Sequence[str]) -> M
 
 
 def look_inside(stage: Stage, osd: int, pool: str) -> None:
-    """Observe which checksums an OSD's store has for each object, as the tool of its architecture reads it."""
+    """Observe the checksum types of each object in an OSD's store. The tool of its architecture reads them."""
     cluster = stage.cluster
     where = {name: str(pools.locate(cluster, pool, name)["pgid"]) for name in CHECKSUM_NUMBERS}
     cluster.stop(f"osd.{osd}")
@@ -101,17 +101,17 @@ def look_inside(stage: Stage, osd: int, pool: str) -> None:
 
 
 def checksum_types(dump: Mapping[str, Any]) -> set[int]:
-    """The types in use in an object's onode, as ceph-objectstore-tool dumps it."""
+    """The checksum types in an onode that ceph-objectstore-tool dumped."""
     return {int(extent["blob"]["csum_type"]) for extent in dump["onode"]["extents"]}
 
 
 def write(
     cluster: Cluster, mirror: Mirror, option: str, algorithm: str, content: bytes, patch: bytes
 ) -> dict[int, Counter[str]]:
-    """Give the pool an algorithm and write an object under it; what that added to each OSD's counters."""
+    """Set the pool's algorithm and write an object. Returns what that added to each OSD's counters."""
     cluster.client.mon("osd pool set", pool=mirror.pool, var=option, val=algorithm)
-    # An OSD reports a map before its PGs use it; until then they compress as before. Its next statistics come later
-    # than that, so waiting for them is enough.
+    # An OSD reports a map before its PGs use it, and until then they compress as before. Its next statistics come
+    # after that, so it is enough to wait for them.
     cluster.settle()
     pools.wait_clean(cluster)
     before = counters(cluster)
@@ -122,7 +122,7 @@ def write(
 
 
 def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
-    """Move the primaries to the other architecture and read all; what that added to its OSDs' counters."""
+    """Read all with the primaries on the other architecture. Returns what that added to its OSDs' counters."""
     cluster = stage.cluster
     reader = other(writer)
     with pools.primary_on(cluster, reader, mirror.pool):
@@ -134,7 +134,7 @@ def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
 
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
-    """What BlueStore counted on every OSD since it started."""
+    """BlueStore's counters of every OSD since it started."""
     by_osd = {}
     for osd in cluster.osd_ids():
         raw = cluster.client.tell(f"osd.{osd}", "perf dump")["bluestore"]
@@ -157,17 +157,17 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.checksum-types[on={writer}]",
-            goal=f"BlueStore of {writer} keeps each object with the checksum type that its pool asked for.",
-            method=f"An object for each of {', '.join(ALL_CHECKSUMS)}; stops an OSD and dumps their onodes.",
+            goal=f"BlueStore on {writer} stores each object with the checksum type of its pool.",
+            method=f"Writes an object for each of {', '.join(ALL_CHECKSUMS)}; stops an OSD and dumps their onodes.",
             run=partial(stored, on=writer),
             check="witnessed",
-            # The tool takes tenths of seconds natively and, emulated, as long as the rest of the scenario.
+            # The tool takes tenths of a second natively, but emulated as long as the rest of the scenario.
             tier=Tier.QUICK if writer is host_arch() else Tier.FULL,
             expects=EXPECTED,
         ),
         Scenario(
             name=f"interop.compression[writer={writer},reader={reader}]",
-            goal="Data that BlueStore compressed under a primary of one architecture is whole under the other.",
+            goal="Data that BlueStore compressed under one architecture's primary is intact under the other's.",
             method=f"Forces {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from {reader}.",
             run=partial(compressed, writer=writer),
             check="witnessed",
@@ -175,9 +175,9 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
         *(
             Scenario(
                 name=f"interop.checksums{suffix}[writer={writer},reader={reader}]",
-                goal="What one architecture's primary wrote with each checksum type is whole under the other's.",
-                method=f"{', '.join(types)} set on a pool led by {writer}; read from {reader}, which verifies. Which "
-                "types a store then has, checksum-types tells.",
+                goal="Data with each checksum type from one architecture's primary is intact under the other's.",
+                method=f"Sets {', '.join(types)} on a pool led by {writer}; reads from {reader}, which verifies. The "
+                "scenario checksum-types checks the types in a store.",
                 run=partial(checksummed, writer=writer, algorithms=types),
                 check="witnessed",
                 tier=tier,

@@ -1,4 +1,4 @@
-"""The text of a CRUSH map larger than the lab: racks, hosts, device classes, uneven weights and rules."""
+"""Makes the text of a CRUSH map larger than the lab: racks, hosts, device classes, uneven weights, rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TUNABLES = {  # Ceph's own defaults since Jewel (CrushWrapper::set_tunables_jew
 
 @dataclass(frozen=True)
 class Rule:
-    """A placement rule. kind: `replicated` or `erasure`; size: OSDs that a PG of it gets; steps as in a map's text."""
+    """A placement rule. kind: `replicated` or `erasure`; size: OSDs of a PG; steps: as in a map's text."""
 
     name: str
     kind: str
@@ -53,7 +53,7 @@ RULES = (REPLICATED_RULE, ERASURE_RULE, CLASS_RULE)
 
 @dataclass(frozen=True)
 class Tree:
-    """racks of hosts of OSDs; OSDs are numbered through."""
+    """Racks with hosts with OSDs. hosts: in a rack; osds: in a host, numbered across the tree."""
 
     racks: int
     hosts: int
@@ -68,7 +68,7 @@ class Tree:
 
 
 def crush_text(tree: Tree, rules: Sequence[Rule], rng: Random) -> str:
-    """A map for crushtool. Rules are numbered in their order; weights come from rng, in TiB with five decimals."""
+    """A map for crushtool. Rules get numbers in their order. Weights are random, in TiB with five decimals."""
     weights = [round(rng.uniform(0.5, 16), 5) for _ in range(tree.osd_count)]
     lines = [f"tunable {name} {value}" for name, value in _TUNABLES.items()]
     lines += [f"device {osd} osd.{osd} class {CLASSES[osd % len(CLASSES)]}" for osd in range(tree.osd_count)]

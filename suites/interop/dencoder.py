@@ -1,4 +1,4 @@
-"""Every type that ceph-dencoder knows: encoded by one architecture, decoded by the other to the same JSON."""
+"""Every type of ceph-dencoder: one architecture encodes it, the other must decode the same JSON."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken, Unavailable
 from cephlab.lab.scenario.scenario import Scenario, Stage
-from cephlab.suites.interop.sides import ArchSide, each, other, sides
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.sides import ArchSide, each, sides
 
-BATCH = 150  # instances for one process: starting it, emulated, costs half a second, and a command line has its limit
+BATCH = 150  # instances per process: an emulated start costs half a second, and a command line has a limit
 REFUSED = "refused: "
 _SHOWN = 5
 _TOOL_S = 120.0
@@ -17,7 +18,7 @@ _TOOL_S = 120.0
 
 @dataclass(frozen=True)
 class Instance:
-    """One test instance of a type. file: where its encoding is, below a side's directory."""
+    """One test instance of a type. file: its encoding, below a side's directory."""
 
     kind: str
     number: int
@@ -29,11 +30,11 @@ class Instance:
 
 
 Commands = Callable[[ArchSide, Instance], list[str]]
-"""What ceph-dencoder is told to do with one instance; it ends with exactly one `dump_json`."""
+"""Commands for ceph-dencoder with one instance. They end with exactly one `dump_json`."""
 
 
 def run(stage: Stage) -> None:
-    """Encode everything by each, exchange the files, decode them, and compare."""
+    """Let both architectures encode everything, exchange the files, decode them, and compare."""
     with sides(stage.cluster, "dencoder") as between:
         types = each(between, known_types)
         for arch, names in types.items():
@@ -61,11 +62,11 @@ def run(stage: Stage) -> None:
             stage.recorder.observe(what, got=refused[arch], wanted=refused[first], of=len(written[arch]))
 
         def read(side: ArchSide) -> dict[str, str]:
-            unpack(side, archives[other(between, side)])
+            unpack(side, archives[other(side.arch)])
             return dump(side, instances[first], decoding)
 
         for arch, decoded in each(between, read).items():
-            wanted = written[other(between, between[arch])]
+            wanted = written[other(arch)]
             wrong = differing(decoded, wanted)
             stage.recorder.observe(
                 f"instances that {arch} decodes differently",
@@ -76,13 +77,10 @@ def run(stage: Stage) -> None:
 
 
 def differing(decoded: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """Instances whose JSON differs. An instance that its own architecture cannot handle does not count."""
+    """Instances whose JSON differs, except those that their own architecture refuses."""
     return sorted(
         label for label, text in wanted.items() if not text.startswith(REFUSED) and decoded.get(label) != text
     )
-
-
-# One architecture's part
 
 
 def known_types(side: ArchSide) -> list[str]:
@@ -93,7 +91,7 @@ def known_types(side: ArchSide) -> list[str]:
 
 
 def enumerate_instances(side: ArchSide, types: Sequence[str]) -> list[Instance]:
-    """Every test instance of every type; ceph-dencoder numbers them from 1."""
+    """Every test instance of every type. ceph-dencoder numbers them from 1."""
     counts = dencoder(side, [word for kind in types for word in ("type", kind, "count_tests")]).split()
     if len(counts) != len(types):
         raise LabBroken(f"ceph-dencoder on {side.host.name} counted {len(counts)} of {len(types)} types")
@@ -102,7 +100,7 @@ def enumerate_instances(side: ArchSide, types: Sequence[str]) -> list[Instance]:
 
 
 def encoding(side: ArchSide, instance: Instance) -> list[str]:
-    # Dumped after decoding its own bytes: a field that the type does not encode cannot reach the other side.
+    # It decodes its own bytes before the dump: a field that the type does not encode cannot reach the other side.
     path = str(side.path(instance.file))
     return ["type", instance.kind, "select_test", str(instance.number), "encode", "export", path, "decode", "dump_json"]
 
@@ -112,7 +110,7 @@ def decoding(side: ArchSide, instance: Instance) -> list[str]:
 
 
 def dump(side: ArchSide, instances: Sequence[Instance], commands: Commands) -> dict[str, str]:
-    """Label -> JSON text, or why it was refused."""
+    """Label -> JSON text, or the reason of the refusal."""
     side.host.make_directory(side.path("files"))
     texts: dict[str, str] = {}
     for start in range(0, len(instances), BATCH):
@@ -121,7 +119,7 @@ def dump(side: ArchSide, instances: Sequence[Instance], commands: Commands) -> d
 
 
 def _dump_batch(side: ArchSide, batch: Sequence[Instance], commands: Commands) -> dict[str, str]:
-    """One process for the whole batch. Where an instance crashes it, the batch is halved until that one is alone."""
+    """Dump a batch in one process. Where an instance crashes it, the batch is halved until that one is alone."""
     try:
         texts = documents(dencoder(side, [word for instance in batch for word in commands(side, instance)]))
     except CommandFailed as error:
@@ -137,7 +135,7 @@ def _dump_batch(side: ArchSide, batch: Sequence[Instance], commands: Commands) -
 
 
 def documents(output: str) -> list[str]:
-    """The JSON objects in what `dump_json` printed; each ends with a brace alone on its line."""
+    """The JSON objects in the output of `dump_json`. Each ends with a brace alone on its line."""
     return [text + "\n}" for text in output.removesuffix("\n").removesuffix("\n}").split("\n}\n")] if output else []
 
 
@@ -160,8 +158,8 @@ def unpack(side: ArchSide, archive: bytes) -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-types",
-        goal="Every structure that Ceph stores or sends is decoded by one architecture as the other encoded it.",
-        method="ceph-dencoder of each encodes every test instance of every type; both JSON texts are compared.",
+        goal="Every structure that Ceph stores or sends means the same to both architectures.",
+        method="Each encodes every instance of every type by ceph-dencoder, the other decodes it; compares the JSON.",
         run=run,
     ),
 )

@@ -1,6 +1,6 @@
-"""Monitor and OSD maps: what one architecture makes of the same input is what the other makes, and it can read it.
+"""Monitor and OSD maps: both architectures make the same bytes from the same input and read each other's maps.
 
-CRUSH maps are compared in `placement`.
+`placement` compares CRUSH maps.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from functools import partial
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.crush_text import RULES, Tree, crush_text
-from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
-TREE = Tree(racks=3, hosts=2, osds=2)  # small: printing an OSD map maps all its PGs several times
-FSID = "0a1b2c3d-0000-4000-8000-00000000cafe"  # any, but the same for both
-NO_CONF = ("-c", "/dev/null")  # monmaptool puts the fsid of a configuration into every map, even to print it
+TREE = Tree(racks=3, hosts=2, osds=2)  # small, because printing an OSD map maps all its PGs several times
+FSID = "0a1b2c3d-0000-4000-8000-00000000cafe"  # any value, the same for both
+NO_CONF = ("-c", "/dev/null")  # monmaptool puts a configuration's fsid into every map, even one that it only prints
 _CRC_BYTES = 4
 _TIME = re.compile(r"^(?:created|modified|last_changed) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class MapKind:
-    """A kind of map and its tool. pinned: removes from a new map, given its printed form, what comes from the clock."""
+    """A kind of map and its tool. pinned: clears what the clock put into a new map; the printed map shows it."""
 
     name: str
     live: str
@@ -37,7 +38,7 @@ class MapKind:
 
 
 def run(stage: Stage, kind: MapKind) -> None:
-    """Both make a map, change the same map alike, and print each other's and the cluster's."""
+    """Let both make a map, make the same change to one map, and print each other's maps and the cluster's."""
     live = stage.cluster.client.command("mon", kind.live)
     crush = crush_text(TREE, RULES, stage.rng).encode()
     with sides(stage.cluster, "encodings") as between:
@@ -46,21 +47,18 @@ def run(stage: Stage, kind: MapKind) -> None:
         changed = each(between, lambda side: kind.change(side, base, crush))
 
         def show(side: ArchSide) -> tuple[str, str, str]:
-            there = other(between, side)
+            there = other(side.arch)
             return kind.show(side, made[there]), kind.show(side, changed[there]), kind.show(side, live)
 
         shown = each(between, show)
-        printed = {arch: shown[other(between, between[arch])][0] for arch in between}
+        printed = {arch: shown[other(arch)][0] for arch in between}
     new = {arch: kind.pinned(made[arch], printed[arch]) for arch in between}
-    agree(stage.recorder, f"bytes of a new {kind.name} map, times left out", new)
+    agree(stage.recorder, f"bytes of a new {kind.name} map without times", new)
     agree(stage.recorder, f"bytes of the same {kind.name} map after the same change", changed)
     for index, what in ((1, "the other's changed"), (2, "the cluster's")):
         texts = {arch: text[index].encode() for arch, text in shown.items()}
         agree(stage.recorder, f"{what} {kind.name} map printed", texts)
     stage.recorder.observe(f"architectures that made the {kind.name} map", got=sorted(made), wanted=sorted(Arch))
-
-
-# Monitor maps
 
 
 def make_monmap(side: ArchSide) -> bytes:
@@ -78,12 +76,9 @@ def change_monmap(side: ArchSide, base: bytes, _crush: bytes) -> bytes:
 
 
 def print_monmap(side: ArchSide, content: bytes) -> str:
-    """Without the lines that name the file."""
+    """Print a map, without the lines that name the file."""
     lines = side.run("monmaptool", *NO_CONF, "--print", side.put("shown", content)).splitlines()
     return "\n".join(line for line in lines if "monmaptool: " not in line)
-
-
-# OSD maps
 
 
 def make_osdmap(side: ArchSide) -> bytes:
@@ -93,7 +88,7 @@ def make_osdmap(side: ArchSide) -> bytes:
 
 
 def change_osdmap(side: ArchSide, base: bytes, crush: bytes) -> bytes:
-    """Put in a CRUSH map that this architecture compiles from text; the tool sets no time when it does that."""
+    """Import a CRUSH map that this architecture compiles from text. The tool sets no time for that."""
     side.run("crushtool", "-c", side.put("text", crush), "-o", side.path("crush"))
     side.run("osdmaptool", side.put("changed", base), "--import-crush", side.path("crush"))
     return side.get("changed")
@@ -103,11 +98,8 @@ def print_osdmap(side: ArchSide, content: bytes) -> str:
     return side.run("osdmaptool", side.put("shown", content), "--print")
 
 
-# What differs because a clock moved on
-
-
 def without_times(content: bytes, printed: str) -> bytes:
-    """A map with zeros where the printed times (seconds, then nanoseconds, 32 bits each) are."""
+    """A map with zeros in place of the printed times (seconds, then nanoseconds, 32 bits each)."""
     for text in set(_TIME.findall(printed)):
         seconds = struct.pack("<I", int(datetime.fromisoformat(text).timestamp()))
         content = re.sub(re.escape(seconds) + b".{4}", bytes(8), content, flags=re.DOTALL)
@@ -115,7 +107,7 @@ def without_times(content: bytes, printed: str) -> bytes:
 
 
 def without_times_and_sum(content: bytes, printed: str) -> bytes:
-    """An OSD map also without its last bytes, a CRC over all of it, the times too; the other's tool has verified it."""
+    """An OSD map without times and without its last bytes, a CRC that the other's tool has verified."""
     return without_times(content, printed)[:-_CRC_BYTES]
 
 
@@ -125,8 +117,8 @@ OSD = MapKind("OSD", "osd getmap", make_osdmap, change_osdmap, print_osdmap, wit
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.encoding-map[kind={kind.name.lower()}]",
-        goal=f"The {kind.name} map is the same bytes and means the same, whichever architecture encoded it.",
-        method="Each makes one, changes the same one, and prints the other's and the cluster's; all is compared.",
+        goal=f"Both architectures encode the same {kind.name} map, and it means the same to both.",
+        method="Each makes a map, changes the same one, prints the other's and the cluster's; compares all of it.",
         run=partial(run, kind=kind),
     )
     for kind in (MONITOR, OSD)

@@ -1,4 +1,4 @@
-"""Erasure codes: chunks encoded by one architecture, compared with the other's and decoded by it after every loss."""
+"""Erasure codes: both architectures encode the same chunks and decode each other's after every loss."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import difference
-from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
+from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
-OBJECT_BYTES = 100_001  # several stripes of every profile, the last one not full
-WORKERS = 2  # a decode is a short process: two at a time hide an emulator's start-up
+OBJECT_BYTES = 100_001  # several stripes of every profile, the last one partial
+WORKERS = 2  # a decode is a short process: two at once hide an emulator's start-up
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class ErasureCode:
-    """One erasure code. tolerated: how many chunks may be lost, whichever they are.
+    """One erasure code. tolerated: how many chunks, any of them, may be lost; local: chunks beyond k+m.
 
-    local: chunks beyond k+m. stripe_unit: bytes of a chunk in one stripe. tried: losses of so many chunks at most are
-    tried, where that is less than what is tolerated; 0 tries all of these.
+    stripe_unit: bytes of a chunk in one stripe; tried: the most chunks that a scenario takes away, 0 for `tolerated`.
     """
 
     plugin: str
@@ -42,12 +42,12 @@ class ErasureCode:
 
     @property
     def losses(self) -> list[tuple[int, ...]]:
-        """The sets of chunks that are taken away."""
+        """The sets of chunks that a scenario takes away."""
         return list(lost_chunks(len(self.chunks), self.tried or self.tolerated))
 
     @property
     def text(self) -> str:
-        """As ceph-erasure-code-tool wants it."""
+        """The profile for ceph-erasure-code-tool."""
         return ",".join(f"{key}={value}" for key, value in self._settings())
 
     @property
@@ -58,18 +58,14 @@ class ErasureCode:
         return [("plugin", self.plugin), *self.more.items(), ("k", self.k), ("m", self.m)]
 
 
-def jerasure(technique: str, k: int, m: int) -> ErasureCode:
-    return ErasureCode("jerasure", k, m, m, {"technique": technique})
+def plain(plugin: str, technique: str, k: int, m: int) -> ErasureCode:
+    return ErasureCode(plugin, k, m, m, {"technique": technique})
 
 
 def bit_matrix(technique: str, k: int, m: int, w: int) -> ErasureCode:
-    """A jerasure technique on a bit matrix; its chunks are whole sets of w packets of 32-bit words."""
+    """A jerasure technique on a bit matrix. Its chunks are whole sets of w packets of 32-bit words."""
     more: dict[str, str | int] = {"technique": technique, "w": w, "packetsize": PACKET}
     return ErasureCode("jerasure", k, m, m, more, stripe_unit=w * PACKET * 4)
-
-
-def isa(technique: str, k: int, m: int) -> ErasureCode:
-    return ErasureCode("isa", k, m, m, {"technique": technique})
 
 
 def clay(k: int, m: int, d: int) -> ErasureCode:
@@ -77,7 +73,7 @@ def clay(k: int, m: int, d: int) -> ErasureCode:
 
 
 def lrc(k: int, m: int, group: int) -> ErasureCode:
-    """Any m chunks may go: the global code mends data, then each group its own parity. Needs two groups or more.
+    """Any m chunks may be lost: the global code restores data, then each group its own parity. Needs two groups.
 
     With one group Ceph (up to 18.2.7 at least) never computes the global parity: ErasureCodeLrc::encode_chunks takes
     the group, which holds every chunk, for the only layer to encode.
@@ -86,31 +82,31 @@ def lrc(k: int, m: int, group: int) -> ErasureCode:
 
 
 def shec(k: int, m: int, c: int) -> ErasureCode:
-    """Durability c: any c chunks may go (Ceph's manual, SHEC erasure code plugin)."""
+    """Any c chunks may be lost (Ceph's manual, SHEC erasure code plugin)."""
     return ErasureCode("shec", k, m, c, {"c": c})
 
 
 SMALL_LRC = lrc(2, 2, 2)
-PACKET = 512  # words; the default of 2048 would make one stripe four times the object
+PACKET = 512  # words; with the default of 2048 one stripe is four times the object
 QUICK = (
-    jerasure("reed_sol_van", 2, 1),
-    jerasure("reed_sol_van", 4, 2),
-    isa("reed_sol_van", 2, 1),
-    isa("reed_sol_van", 4, 2),
-    replace(SMALL_LRC, tried=1),  # what a group mends alone; two may take the global code: erasure-pairs
+    plain("jerasure", "reed_sol_van", 2, 1),
+    plain("jerasure", "reed_sol_van", 4, 2),
+    plain("isa", "reed_sol_van", 2, 1),
+    plain("isa", "reed_sol_van", 4, 2),
+    replace(SMALL_LRC, tried=1),  # a group restores one alone; erasure-pairs loses two, which may need the global code
     shec(2, 1, 1),
     clay(2, 1, 2),
 )
 FULL = (
-    jerasure("reed_sol_van", 6, 3),
-    jerasure("reed_sol_r6_op", 4, 2),
+    plain("jerasure", "reed_sol_van", 6, 3),
+    plain("jerasure", "reed_sol_r6_op", 4, 2),
     bit_matrix("cauchy_orig", 4, 2, w=8),
     bit_matrix("cauchy_good", 4, 2, w=8),
     bit_matrix("liberation", 4, 2, w=7),
     bit_matrix("blaum_roth", 4, 2, w=6),
     bit_matrix("liber8tion", 4, 2, w=8),
-    isa("cauchy", 4, 2),
-    isa("reed_sol_van", 6, 3),
+    plain("isa", "cauchy", 4, 2),
+    plain("isa", "reed_sol_van", 6, 3),
     lrc(4, 2, 3),
     shec(4, 3, 2),
     clay(4, 2, 5),
@@ -118,7 +114,7 @@ FULL = (
 
 
 def run(stage: Stage, profile: ErasureCode) -> None:
-    """Encode by both, compare, then let each decode what the other encoded."""
+    """Encode on both, compare, then let each decode the other's chunks."""
     data = stage.rng.randbytes(OBJECT_BYTES)
     with sides(stage.cluster, "erasure") as between:
         require_plugin(between, profile.plugin)
@@ -128,10 +124,12 @@ def run(stage: Stage, profile: ErasureCode) -> None:
         losses = profile.losses
 
         def recover(side: ArchSide) -> list[str]:
-            return decode_all(side, profile, encoded[other(between, side)], losses, data)
+            return decode_all(side, profile, encoded[other(side.arch)], losses, data)
 
         for arch, wrong in each(between, recover).items():
-            stage.recorder.observe(f"losses that {arch} does not mend", got=wrong[:_SHOWN], wanted=[], of=len(losses))
+            stage.recorder.observe(
+                f"losses that {arch} does not restore", got=wrong[:_SHOWN], wanted=[], of=len(losses)
+            )
 
 
 def lost_chunks(chunks: int, most: int) -> Iterator[tuple[int, ...]]:
@@ -144,18 +142,14 @@ def require_plugin(between: Mapping[Arch, ArchSide], plugin: str) -> None:
     """Unavailable where an image has no such plugin."""
     for arch, side in between.items():
         library = f"usr/lib/{arch.triplet}/ceph/erasure-code/libec_{plugin}.so"
-        # Asked by a program of the image, because only those see an emulated host's root.
+        # A program of the image looks, because only those see an emulated host's root.
         if side.host.run(["test", "-e", str(side.host.root / library)], check=False).code != 0:
             raise Unavailable(
                 f"the {arch} image has no erasure code plugin {plugin}", library, "use a release whose packages have it"
             )
 
 
-# One architecture's part
-
-
 def encode(side: ArchSide, profile: ErasureCode, data: bytes) -> list[bytes]:
-    """The chunks of data, in order."""
     numbers, path = ",".join(map(str, profile.chunks)), side.put("object", data)
     side.run("ceph-erasure-code-tool", "encode", profile.text, str(profile.stripe_unit), numbers, path)
     return [side.get(f"object.{chunk}") for chunk in profile.chunks]
@@ -168,23 +162,20 @@ def decode_all(
     losses: Sequence[tuple[int, ...]],
     data: bytes,
 ) -> list[str]:
-    """Losses after which the rest of the chunks do not give the data again, in words."""
+    """The losses, in words, after which the other chunks do not restore the data."""
 
     def worker(number: int) -> list[str]:
         own = replace(side, directory=side.directory / f"worker{number}")
         for chunk, content in enumerate(chunks):
             own.put(f"object.{chunk}", content)
-        decoded = ((lost, decode(own, profile, lost)) for lost in losses[number::WORKERS])
-        return [
-            f"without {lost}: {mended}" for lost, content in decoded if (mended := compare(content, data)) != "equal"
-        ]
+        compared = {lost: compare(decode(own, profile, lost), data) for lost in losses[number::WORKERS]}
+        return [f"without {lost}: {result}" for lost, result in compared.items() if result != "equal"]
 
     with Workers(max_workers=WORKERS, thread_name_prefix="decode") as pool:
         return [line for lines in pool.map(worker, range(WORKERS)) for line in lines]
 
 
 def decode(side: ArchSide, profile: ErasureCode, lost: tuple[int, ...]) -> bytes:
-    """The object from the chunks that are not lost."""
     left = ",".join(str(chunk) for chunk in profile.chunks if chunk not in lost)
     path = side.path("object")
     side.host.remove(path)
@@ -193,7 +184,7 @@ def decode(side: ArchSide, profile: ErasureCode, lost: tuple[int, ...]) -> bytes
 
 
 def compare(content: bytes, data: bytes) -> str:
-    """`equal` when content is data and, up to a whole stripe, zeros."""
+    """`equal` when content is data, padded with zeros to a whole stripe."""
     return difference(content, data.ljust(len(content), b"\0"))
 
 
@@ -201,10 +192,10 @@ def scenario(tier: Tier, profile: ErasureCode, topic: str = "erasure") -> Scenar
     most = profile.tried or profile.tolerated
     return Scenario(
         name=f"interop.{topic}[{profile.label}]",
-        goal="What one architecture encodes the other encodes alike, and recovers after every loss of "
+        goal="Both architectures encode the same chunks and decode each other's after every loss of "
         f"{'one chunk' if most == 1 else f'up to {most} chunks'}.",
         method=f"Both encode the same bytes by {profile.text}; each decodes the other's without every 1 to {most} "
-        f"chunks; the code may lose any {profile.tolerated}.",
+        f"chunks; the code tolerates the loss of any {profile.tolerated}.",
         run=partial(run, profile=profile),
         tier=tier,
     )

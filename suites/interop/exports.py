@@ -1,4 +1,4 @@
-"""PG exports: a PG taken out of an OSD of one architecture and put into an OSD of the other, in both directions."""
+"""PG exports: a PG moves from an OSD of one architecture into an OSD of the other, in both directions."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.pg_export import Exported, read_export
+from cephlab.suites.interop.recovery import PAIRS
 from cephlab.suites.interop.sides import ArchSide, sha, sides
 
-PAIRS = PoolKind("pairs", 2)  # two copies on three hosts leave each PG an OSD that does not hold it
 PG_NUM = 16  # enough that each direction finds a PG
 OBJECTS = 40  # two or three in each PG
 OBJECT_BYTES = 10_000
-HEAD_SNAP = -2  # how ceph-objectstore-tool writes that an object is not a clone
+HEAD_SNAP = -2  # ceph-objectstore-tool's value for an object that is not a clone
 
 
 @dataclass(frozen=True)
 class Journey:
-    """One PG's way from the store of one OSD into that of another, which does not hold it."""
+    """One PG's way from the store of one OSD into that of another, which lacks it."""
 
     pgid: str
     giver: Daemon
@@ -41,7 +40,7 @@ class Journey:
 
 @dataclass(frozen=True)
 class Travelled:
-    """sent, kept: the exports of giver and taker; listed: `name@snap` of what the taker lists."""
+    """sent, kept: the exports of giver and taker; listed: the taker's objects as `name@snap`."""
 
     sent: Mapping[str, Exported]
     listed: list[str]
@@ -53,7 +52,7 @@ def run(stage: Stage) -> None:
     cluster = stage.cluster
     with pools.pool(cluster, "exports", PAIRS, pg_num=PG_NUM) as pool, sides(cluster, "exports") as between:
         wanted = fill(stage, pool)
-        cluster.settle()  # every OSD at one map: a store refuses an export of a newer one
+        cluster.settle()  # all OSDs at one map: a store refuses an export with a newer one
         journeys = choose(cluster, pool)
         with stopped(cluster, [journey.giver for journey in journeys]):
             travelled = travel(journeys, between)
@@ -63,7 +62,7 @@ def run(stage: Stage) -> None:
 
 
 def fill(stage: Stage, pool: str) -> dict[tuple[str, str], str]:
-    """Objects with attributes, omap and a clone each; (pgid, `name@snap`) -> sha256 of the content."""
+    """Write objects with attributes, omap and a clone. Returns (pgid, `name@snap`) -> sha256 of the content."""
     client = stage.cluster.client
     first = {f"object-{n}": stage.rng.randbytes(OBJECT_BYTES + n) for n in range(OBJECTS)}
     for name, data in first.items():
@@ -82,7 +81,7 @@ def fill(stage: Stage, pool: str) -> dict[tuple[str, str], str]:
 
 
 def choose(cluster: Cluster, pool: str) -> list[Journey]:
-    """For each architecture a PG that its first OSD holds and the other's first OSD does not."""
+    """For each architecture, a PG that its first OSD holds and the other's first OSD lacks."""
     first = {arch: cluster.osd_ids(arch)[0] for arch in cluster.spec.archs}
     placed = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
     journeys = []
@@ -97,7 +96,7 @@ def choose(cluster: Cluster, pool: str) -> list[Journey]:
 
 @contextmanager
 def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
-    """OSDs stopped at one and the same map, known as down; running and healthy again afterwards."""
+    """Stop OSDs at the same map and have them marked down. Afterwards they run and are healthy again."""
     client = cluster.client
     client.mon("osd set", key="nodown")
     try:
@@ -116,33 +115,25 @@ def stopped(cluster: Cluster, daemons: Sequence[Daemon]) -> Iterator[None]:
 
 
 def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dict[str, Travelled]:
-    """Export, import, list, and export again from the new place; giver's name -> what that showed.
+    """Export, import, list, and export again from the new place. Returns giver's name -> results.
 
-    Each step is taken by both OSDs at once: one's giver is the other's taker, and a store serves one tool at a time.
+    Both OSDs take each step at once: one PG's giver is the other's taker, and a store serves one tool at a time.
     """
 
-    def side(daemon: Daemon) -> ArchSide:
-        return between[daemon.host.arch]
-
-    def leave(journey: Journey) -> bytes:
-        giver = side(journey.giver)
-        store(giver, journey.giver, "export", "--pgid", journey.pgid, "--file", str(giver.path("out")))
-        return giver.get("out")
+    def export(daemon: Daemon, pgid: str, file: str) -> bytes:
+        side = between[daemon.host.arch]
+        store(side, daemon, "export", "--pgid", pgid, "--file", str(side.path(file)))
+        return side.get(file)
 
     def arrive(journey: Journey, content: bytes) -> str:
-        taker = side(journey.taker)
+        taker = between[journey.taker.host.arch]
         store(taker, journey.taker, "import", "--file", taker.put("in", content))
         return store(taker, journey.taker, "list", "--pgid", journey.pgid)
 
-    def leave_again(journey: Journey) -> bytes:
-        taker = side(journey.taker)
-        store(taker, journey.taker, "export", "--pgid", journey.pgid, "--file", str(taker.path("again")))
-        return taker.get("again")
-
     with Workers(max_workers=len(journeys), thread_name_prefix="journey") as pool:
-        sent = list(pool.map(leave, journeys))
+        sent = list(pool.map(lambda journey: export(journey.giver, journey.pgid, "out"), journeys))
         listed = list(pool.map(arrive, journeys, sent))
-        kept = list(pool.map(leave_again, journeys))
+        kept = list(pool.map(lambda journey: export(journey.taker, journey.pgid, "again"), journeys))
     return {
         journey.giver.name: Travelled(read_export(out), listing(text), read_export(again))
         for journey, out, text, again in zip(journeys, sent, listed, kept, strict=True)
@@ -150,7 +141,7 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dic
 
 
 def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mapping[str, str]) -> None:
-    """Observe one PG's objects on their way. wanted: `name@snap` -> sha256 of the content that was written."""
+    """Observe one PG's objects before and after. wanted: `name@snap` -> sha256 of the written content."""
     way, names = journey.label, sorted(wanted)
     recorder.observe(
         f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
@@ -166,14 +157,13 @@ def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mappi
 
 
 def store(side: ArchSide, daemon: Daemon, operation: str, *args: str) -> str:
-    """Run ceph-objectstore-tool on a stopped OSD's store."""
     data = daemon.host.directory / daemon.name
     argv = ["--no-mon-config", "--data-path", str(data), "--op", operation, *args]
     return side.run("ceph-objectstore-tool", *argv, preload=daemon.preload)
 
 
 def listing(output: str) -> list[str]:
-    """`name@snap` of each object that `--op list` prints; the PG's own metadata object has no name."""
+    """The objects that `--op list` prints, as `name@snap`. The PG's own metadata object has no name."""
     entries = [json.loads(line)[1] for line in output.splitlines() if line.startswith("[")]
     named = [entry for entry in entries if entry["oid"]]
     return sorted(f"{e['oid']}@{'head' if e['snapid'] == HEAD_SNAP else e['snapid']}" for e in named)
@@ -182,13 +172,13 @@ def listing(output: str) -> list[str]:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-pg-export",
-        goal="A PG exported from an OSD of one architecture lives on in an OSD of the other, unchanged.",
-        method="ceph-objectstore-tool exports, imports, lists and exports again, on a stopped OSD of each; "
-        "contents are compared with what was written.",
+        goal="A PG exported from an OSD of one architecture arrives unchanged in an OSD of the other.",
+        method="Exports, imports, lists and exports again by ceph-objectstore-tool on a stopped OSD of each; compares "
+        "the contents with what was written.",
         run=run,
         expects={
             r"Health check failed: nodown flag\(s\) set \(OSDMAP_FLAGS\)": "Both OSDs must stop at the same map.",
-            r"\.osd e\d+ definitely_dead 0$": "The monitor's answer to being told that the stopped OSDs are down.",
+            r"\.osd e\d+ definitely_dead 0$": "The monitor logs that the scenario marked the stopped OSDs down.",
         },
     ),
 )

@@ -1,4 +1,4 @@
-"""cephx keys that are exchanged: the new one serves across architectures, the old one is refused."""
+"""New cephx keys: they work across architectures, and Ceph refuses the old ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
 from cephlab.suites.interop.matrix import led_by_one, operations, other
 from cephlab.suites.interop.mirror import Mirror
 
@@ -22,19 +22,17 @@ PG_NUM = 4
 CONNECT_S = 20
 LEAST_LED = 2  # a write and a read of one object
 REFUSALS = {1, 13}
-"""EPERM and EACCES: what librados says of a wrong key."""
+"""EPERM and EACCES: librados' errors for a wrong key."""
 
 EXPECTED = {
     **DEAD_COUNT,
-    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
-        "The scenario restarts that OSD with its new key."
-    ),
+    **OSD_STOPPED,
     r"cephx server .*(handle_request failed to decrypt|unexpected key)": "The scenario tries the old key.",
 }
 
 
 def client_key(stage: Stage, client: Arch) -> None:
-    """Give a client's entity a new key; work under the old and the new; try the old one again."""
+    """Give a client's entity a new key, work with the old and the new one, then try the old one again."""
     cluster = stage.cluster
     caps = {"mon": "allow r", "osd": "allow rw"}
     sample = own(cluster).deployment.admin.key
@@ -54,7 +52,7 @@ def client_key(stage: Stage, client: Arch) -> None:
 
 
 def osd_key(stage: Stage, on: Arch) -> None:
-    """Give an OSD a new key and restart it; work with it; try the old key."""
+    """Give an OSD a new key and restart it, try the old key, and work through the OSD."""
     cluster = own(stage.cluster)
     osd = cluster.osd_ids(on)[0]
     name = f"osd.{osd}"
@@ -81,7 +79,7 @@ def osd_key(stage: Stage, on: Arch) -> None:
 
 
 def admitted(cluster: Cluster, arch: Arch, name: str, key: bytes) -> str:
-    """`admitted` or `refused`, as the monitors answer an entity with that key. Other errors pass through."""
+    """The monitors' answer to an entity with this key: `admitted` or `refused`. Raises other errors."""
     try:
         with identified(cluster, arch, name, key) as client:
             client.call("about", connect_s=int(CONNECT_S * cluster.patience))
@@ -94,11 +92,11 @@ def admitted(cluster: Cluster, arch: Arch, name: str, key: bytes) -> str:
 
 @contextmanager
 def identified(cluster: Cluster, arch: Arch, name: str, key: bytes) -> Iterator[RadosClient]:
-    """A client that is this entity with this keyring."""
+    """A client with this entity's name and keyring."""
     host = cluster.host_with(arch)
     path = host.directory / "interop.keyring"
     host.push(key, path, mode=0o600)
-    # A daemon's name would bring along the daemon's log and socket.
+    # Without these a daemon's name brings the daemon's log and socket along.
     options = {"keyring": str(path), "log_file": "", "admin_socket": ""}
     client = RadosClient(host, conf.conf_path(host), name=name, patience=cluster.patience, options=options)
     try:
@@ -112,14 +110,14 @@ def scenarios(arch: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.keys-client[client={arch}]",
-            goal=f"A client of {arch} goes on under its new cephx key, and nobody gets in with the old one.",
-            method="Imports a new key for the client's entity, works under each, then tries the old one again.",
+            goal=f"A client of {arch} works with its new cephx key, and Ceph refuses the old one.",
+            method="Imports a new key for the client, works with both keys in turn, then tries the old one again.",
             run=partial(client_key, client=arch),
             expects=EXPECTED,
         ),
         Scenario(
             name=f"interop.keys-osd[on={arch}]",
-            goal=f"An OSD of {arch} goes on under its new cephx key, and nobody gets in with the old one.",
+            goal=f"An OSD of {arch} works with its new cephx key, and Ceph refuses the old one.",
             method="Imports a new key, restarts the OSD with it, tries the old key, works through it as primary.",
             run=partial(osd_key, on=arch),
             check="witnessed",

@@ -1,4 +1,4 @@
-"""The list of upstream's cases that cannot pass in a small lab: read, checked, matched."""
+"""Reads the list of upstream's cases that cannot pass in a small lab, and matches cases with it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ LIST = Path(__file__).with_name("known-gtest.toml")
 
 
 class Known(TomlTable):
-    """One entry. case: `Suite.name`, with * and ?; run: whether it runs all the same, as an expected failure.
+    """One entry. case: `Suite.name`, with * and ?; run: True runs it as an expected failure, False skips it.
 
-    lab: the provider whose machines it is about, but for emulated ones; empty is any.
+    lab: the provider on whose machines it holds, except emulated ones; empty for any.
     """
 
     program: Annotated[str, Field(pattern="^ceph_test_")]
@@ -39,12 +39,12 @@ class _List(TomlTable):
 
 
 def read_known(path: Path = LIST) -> tuple[Known, ...]:
-    """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
+    """The `[[known]]` tables of a file. SpecError names a key that does not fit."""
     return read_toml(path, _List.model_validate, "list of known cases", "see its other entries").known
 
 
 def known_on(host: Host, lab: str) -> tuple[Known, ...]:
-    """The entries that are about a host of a provider."""
+    """The entries that hold on a provider's host."""
     return tuple(entry for entry in read_known() if entry.holds_on(lab, emulated=host.emulated))
 
 
@@ -54,9 +54,9 @@ def reason_for(known: Sequence[Known], program: str, case: str) -> str | None:
 
 
 def selection(known: Sequence[Known], program: str, select: str) -> str:
-    """A gtest filter without the cases that must not run."""
+    """A gtest filter with the cases taken away that must not run."""
     left_out = [entry.case for entry in known if entry.program == program and not entry.run]
     if not left_out:
         return select
-    # One dash only: everything behind it is taken away.
+    # A filter has one dash. All behind it is taken away.
     return ":".join([select if "-" in select else f"{select}-", *left_out]).replace("-:", "-")

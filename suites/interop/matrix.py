@@ -1,4 +1,4 @@
-"""The two architectures: which one an OSD or a client has, and which one served the clients' operations."""
+"""The two architectures: which one an OSD or a client has, and which one served the operations of clients."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cephlab.lab.spec.arch import Arch
 LEAD_S = 60.0
 
 LEAST_SHARE = 0.95
-"""Of the clients' operations, at primaries of the wanted architecture: a few of Ceph's own tests read from any replica
-on purpose, and the manager has a pool of its own."""
+"""Share of client operations that the wanted primaries must serve. A few of Ceph's own tests read from any replica on
+purpose, and the manager has a pool of its own."""
 
 
 def other(arch: Arch) -> Arch:
@@ -24,27 +24,26 @@ def other(arch: Arch) -> Arch:
 
 
 def arch_of(cluster: Cluster, osd: int) -> Arch:
-    """Architecture of the host that an OSD runs on."""
     return cluster.host_of(f"osd.{osd}").arch
 
 
 def observe_primaries(stage: Stage, pool: str, primary: Arch) -> None:
-    """Observe that the pool's primaries really are on that architecture."""
+    """Observe that the pool's primaries are on this architecture."""
     leading = {arch_of(stage.cluster, osd).value for osd in pools.primaries(stage.cluster, pool).values()}
     stage.recorder.observe("architecture of the primaries", got=sorted(leading), wanted=[primary.value])
 
 
 def observe_client(stage: Stage, client: Arch) -> None:
-    """Observe that the client for an architecture really runs as a program of it."""
+    """Observe that the client for an architecture runs as a program of it."""
     machine = stage.cluster.client_for(client).call("about")["machine"]
     stage.recorder.observe("architecture of the writing client", got=machine, wanted=client.value)
 
 
 @contextmanager
 def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[None]:
-    """Inside the block one OSD is the primary of every PG that it holds of some pools.
+    """Inside the block one OSD is the primary of all its PGs in some pools. names: of the pools.
 
-    `pools.primary_on` would let any OSD of its architecture lead, also one that the scenario did nothing to.
+    With `pools.primary_on` any OSD of its architecture may lead, even one that the scenario never touched.
     """
     others = [follower for follower in cluster.osd_ids() if follower != osd]
     try:
@@ -53,7 +52,7 @@ def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[N
         clock.wait(
             lambda: {pg.acting_primary for name in names for pg in pools.pgs_of(cluster, name) if osd in pg.acting},
             lambda leaders: leaders == {osd},
-            what=f"osd.{osd} leading all that it has",
+            what=f"osd.{osd} leading all its PGs",
             timeout_s=LEAD_S * cluster.patience,
             interval_s=0.2,
         )
@@ -67,9 +66,9 @@ def led_by_one(cluster: Cluster, osd: int, names: tuple[str, ...]) -> Iterator[N
 
 @contextmanager
 def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> Iterator[None]:
-    """Witness that operations of the block's clients were served by primaries of an architecture, and nearly all.
+    """Witness that primaries of an architecture served nearly all client operations of the block.
 
-    wanted: whether there must be any.
+    wanted: whether there must be any operations.
     """
     cluster = stage.cluster
     before = operations(cluster)

@@ -1,4 +1,4 @@
-"""What goes over the wire between architectures: encrypted or compressed."""
+"""Encrypted and compressed traffic between architectures."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CONFIG_S = 30.0
 SECURE = {"ms_cluster_mode": "secure", "ms_service_mode": "secure", "ms_client_mode": "secure"}
 COMPRESSED = {"ms_osd_compress_mode": "force", "ms_osd_compress_min_size": "1024"}
 COMPRESSIBLE_TO = 4
-"""Content that repeats needs far less than a quarter of its size, with any algorithm."""
+"""Repeating content shrinks to far less than a quarter with any algorithm."""
 
 EXPECTED = {
     **DEAD_COUNT,
-    r"map e\d+ wrongly marked me down": "The scenario marks that OSD down, so that it makes its connections anew.",
+    r"map e\d+ wrongly marked me down": "The scenario marks that OSD down, so that it reconnects.",
     r"log_channel\(cluster\) log \[WRN\] : (Monitor daemon marked osd|Health check (failed|update): .*DOWN)": (
-        "The scenario marks that OSD down, so that it makes its connections anew."
+        "The scenario marks that OSD down, so that it reconnects."
     ),
 }
 RECEIVED = "msgr_recv_bytes"
@@ -39,7 +39,7 @@ ENCRYPTED = "msgr_recv_encrypted_bytes"
 
 
 def secure(stage: Stage, client: Arch) -> None:
-    """Encrypt every new connection; write through one architecture to primaries on the other."""
+    """Encrypt every new connection; write from one architecture to primaries on the other."""
     cluster = stage.cluster
     with (
         rewired(cluster, SECURE),
@@ -54,15 +54,15 @@ def secure(stage: Stage, client: Arch) -> None:
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
         after = counters(cluster)
         for arch in Arch:
-            # Each architecture gets every object at least once from the other: from the client, or as a copy.
-            got = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
-            stage.recorder.witness(f"bytes that {arch} received encrypted", got=got, least=OBJECTS * OBJECT_BYTES)
+            # Each architecture gets every object at least once from the other, from the client or as a copy.
+            received = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
+            stage.recorder.witness(f"bytes that {arch} received encrypted", got=received, least=OBJECTS * OBJECT_BYTES)
         mirror.verify(writer, stage.recorder, "read over encrypted connections")
         mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
 
 
 def compressed(stage: Stage, primary: Arch) -> None:
-    """Compress every new link between OSDs; write content that repeats, and count what the copies cost on the wire."""
+    """Compress every new link between OSDs, write repeating content, and count the bytes of the copies on the wire."""
     cluster = stage.cluster
     with rewired(cluster, COMPRESSED), pools.pool(cluster, "small", pg_num=PG_NUM) as pool:
         mirror = Mirror(cluster.client, pool)
@@ -72,10 +72,10 @@ def compressed(stage: Stage, primary: Arch) -> None:
             before = counters(cluster)
             for number in range(OBJECTS):
                 mirror.full(f"o{number}", stage.rng.randbytes(1024) * (OBJECT_BYTES // 1024))
-            # Clients' links are never compressed, so what shows is what the primaries send to the other architecture.
+            # Links of clients are never compressed. So this counts what the primaries send to the other architecture.
             received = total(counters(cluster), copies, RECEIVED) - total(before, copies, RECEIVED)
             whole = OBJECTS * OBJECT_BYTES * len(copies)
-            what = f"bytes that {other(primary)} was spared of {whole}"
+            what = f"bytes of {whole} that {other(primary)} did not have to receive"
             stage.recorder.witness(what, got=whole - received, least=whole * (1 - 1 / COMPRESSIBLE_TO))
         with pools.primary_on(cluster, other(primary), pool):
             mirror.verify(cluster.client, stage.recorder, f"read from {other(primary)}, which got it compressed")
@@ -83,7 +83,7 @@ def compressed(stage: Stage, primary: Arch) -> None:
 
 @contextmanager
 def rewired(cluster: Cluster, options: Mapping[str, str]) -> Iterator[None]:
-    """Links between OSDs of different architectures are made anew under these options."""
+    """Set options inside the block. Links between OSDs of different architectures reconnect under them."""
     try:
         for key, value in options.items():
             cluster.client.mon("config set", who="global", name=key, value=value)
@@ -98,7 +98,7 @@ def rewired(cluster: Cluster, options: Mapping[str, str]) -> Iterator[None]:
 
 
 def await_option(cluster: Cluster, daemon: str, options: Mapping[str, str]) -> None:
-    """Wait until a daemon has taken options over from the monitors."""
+    """Wait until a daemon has got options from the monitors."""
     clock.wait(
         lambda: {key: str(cluster.client.tell(daemon, "config get", var=key)[key]) for key in options},
         lambda now: now == dict(options),
@@ -108,9 +108,9 @@ def await_option(cluster: Cluster, daemon: str, options: Mapping[str, str]) -> N
 
 
 def reconnect(cluster: Cluster) -> None:
-    """Make the OSDs of the rarer architecture, which all links between the two lead to, connect anew.
+    """Let the OSDs of the rarer architecture reconnect: all links between the two lead to them.
 
-    An OSD that the map calls down while it runs binds new ports and boots again, in a second.
+    A running OSD that the map shows as down binds new ports and boots again within a second.
     """
     osds = cluster.osd_ids(min(Arch, key=lambda arch: len(cluster.osd_ids(arch))))
     before = booted(cluster, osds)
@@ -120,18 +120,18 @@ def reconnect(cluster: Cluster) -> None:
         now = booted(cluster, osds)
         return status.all_up and all(now[osd] > before[osd] for osd in osds)
 
-    cluster.wait(again, what=f"{osds} up anew", timeout_s=CONFIG_S)
+    cluster.wait(again, what=f"{osds} up again", timeout_s=CONFIG_S)
     pools.wait_clean(cluster)
 
 
 def booted(cluster: Cluster, osds: Sequence[int]) -> dict[int, int]:
-    """Map epoch at which each OSD last came up; 0 while it is down."""
+    """The map epoch at which each OSD last came up; 0 while it is down."""
     osd_map = cluster.client.mon("osd dump")["osds"]
     return {int(entry["osd"]): int(entry["up_from"]) if entry["up"] else 0 for entry in osd_map if entry["osd"] in osds}
 
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
-    """Per OSD: the sums of its messenger threads' counters."""
+    """The messenger counters of each OSD, summed over its threads."""
     counted: dict[int, Counter[str]] = {}
     for osd in cluster.osd_ids():
         raw = cluster.client.tell(f"osd.{osd}", "perf dump")
@@ -149,8 +149,8 @@ def scenarios(client: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.messenger-secure[client={client},primary={primary}]",
-            goal="Both architectures understand what the other encrypts on the wire.",
-            method=f"Requires msgr2's secure mode, writes from {client} to primaries on {primary}, reads by both.",
+            goal="Each architecture understands what the other encrypts on the wire.",
+            method=f"Requires msgr2's secure mode, writes from {client} to primaries on {primary}, reads on both.",
             run=partial(secure, client=client),
             check="witnessed",
             expects=EXPECTED,

@@ -1,40 +1,40 @@
-"""Objects written to a pool and, beside them, what they must hold: computed here, never read from the cluster."""
+"""Objects in a pool, and a model of what they must hold. The model is computed here, never read from the cluster."""
 
 from __future__ import annotations
 
-import hashlib
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.history.history import Recorder
+from cephlab.suites.interop.sides import sha
 
 SMALL_BYTES = 64 << 10
-"""Objects up to this size are compared byte by byte; the client hashes larger ones where it runs."""
+"""Objects up to this size are compared byte by byte. The client hashes larger ones where it runs."""
 
 
 @dataclass
 class WantedObject:
-    """What one object must hold."""
+    """The content that one object must have."""
 
     data: bytearray = field(default_factory=bytearray)
     xattrs: dict[str, bytes] = field(default_factory=dict)
     omap: dict[str, bytes] = field(default_factory=dict)
 
     def digest(self) -> dict[str, Any]:
-        """In the shape of RadosClient.digest."""
+        """The same form as RadosClient.digest."""
         return {
             "size": len(self.data),
-            "sha256": _sha256(self.data),
-            "xattrs": {key: _sha256(value) for key, value in sorted(self.xattrs.items())},
-            "omap": {key: _sha256(value) for key, value in sorted(self.omap.items())},
+            "sha256": sha(self.data),
+            "xattrs": {key: sha(value) for key, value in sorted(self.xattrs.items())},
+            "omap": {key: sha(value) for key, value in sorted(self.omap.items())},
         }
 
 
 @dataclass
 class Mirror:
-    """Does to a pool, through a client, and to a model here the same things. client may be exchanged at any time."""
+    """Does the same to a pool, through a client, and to a model here. The client may change at any time."""
 
     client: RadosClient
     pool: str
@@ -46,7 +46,7 @@ class Mirror:
         self._of(name).data[:] = data
 
     def write(self, name: str, data: bytes, offset: int) -> None:
-        """Overwrite or extend; a gap before offset is zeros."""
+        """Overwrite or extend. A gap before offset is filled with zeros."""
         self.client.write(self.pool, name, data, offset)
         content = self._of(name).data
         content.extend(bytes(max(0, offset - len(content))))
@@ -84,18 +84,18 @@ class Mirror:
         self.objects[name] = deepcopy(self.snaps[snap][name])
 
     def drop_snaps(self) -> None:
-        """Remove every snapshot that was made; what they held is not wanted any more."""
+        """Remove every snapshot from the pool and the model."""
         for snap in list(self.snaps):
             self.client.snap_remove(self.pool, snap)
             del self.snaps[snap]
 
     def verify(self, reader: RadosClient, recorder: Recorder, when: str) -> None:
-        """Observe what `reader` finds in the pool next to what must be there, snapshots too."""
+        """Observe what `reader` finds in the pool and its snapshots next to what must be there."""
         recorder.observe(
             f"objects listed {when}",
             got=reader.list_objects(self.pool),
             wanted=sorted(self.objects),
-            reader=_arch(reader),
+            reader=reader.host.arch.value,
         )
         self._verify(self.objects, reader, recorder, when, None)
         for snap, objects in self.snaps.items():
@@ -106,7 +106,7 @@ class Mirror:
     ) -> None:
         for name, wanted in objects.items():
             digest = reader.digest(self.pool, name, snap=snap)
-            recorder.observe(f"{name} {when}", got=digest, wanted=wanted.digest(), reader=_arch(reader))
+            recorder.observe(f"{name} {when}", got=digest, wanted=wanted.digest(), reader=reader.host.arch.value)
             if 0 < len(wanted.data) <= SMALL_BYTES:
                 content = reader.read(self.pool, name, snap=snap)
                 recorder.observe(f"content of {name} {when}", got=difference(content, wanted.data), wanted="equal")
@@ -123,11 +123,3 @@ def difference(got: bytes | bytearray, wanted: bytes | bytearray) -> str:
         if seen != other:
             return f"byte {offset} is {seen:#04x}, wanted {other:#04x}"
     return f"{len(got)} bytes, wanted {len(wanted)}"
-
-
-def _arch(client: RadosClient) -> str:
-    return client.host.arch.value
-
-
-def _sha256(data: bytes | bytearray) -> str:
-    return hashlib.sha256(data).hexdigest()

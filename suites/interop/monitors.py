@@ -1,9 +1,9 @@
-"""Monitors of both architectures in one quorum: each is lost in turn, the rest serves, the returned one catches up."""
+"""Monitors of both architectures in one quorum: one fails, the others serve, and it catches up on its return."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +22,10 @@ from cephlab.suites.expected import MON_TERMINATED
 from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
 
-# Elections at the pace of native monitors: the default patience with an emulated one is a minute an outage.
+# Elections at the pace of native monitors. With the defaults an emulated one takes a minute an outage.
 TOPOLOGY = Topology(native=2, foreign=1, mons=3, options=(("mon_election_timeout", "2"), ("mon_lease", "2")))
 PG_NUM = 4
-COMMITS = 10  # changes that the absent monitor misses
+COMMITS = 10  # changes that the stopped monitor misses
 OBJECT_BYTES = 64 << 10
 LAST_KEY = f"interop/{COMMITS - 1}"
 QUORUM_S = 60.0
@@ -36,84 +36,84 @@ EXPECTED = {
         "The scenario stopped that monitor."
     ),
     r"\[WRN\] : (Health detail: HEALTH_WARN \d/\d mons? down|\[WRN\] MON_DOWN: | +mon\.\S+ \(rank \d\) .* is down)": (
-        "A new leader repeats the health details: the monitor that the scenario stopped."
+        "A new leader repeats the health details about the monitor that the scenario stopped."
     ),
     **MON_TERMINATED,
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(MON_CLOCK_SKEW\)": (
-        "An emulated monitor that has just started answers its first clock probes late."
+        "An emulated monitor answers its first clock probes late."
     ),
     r"lease_expire from mon\.\d \S+ is \d\.\d+s? seconds in the past": (
-        "Leases are 2 s here, and one can reach an emulated monitor that has just started after that."
+        "Leases are 2 s here, and one can reach an emulated monitor late after its start."
     ),
 }
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The architectures of the leader and of the monitor that is stopped.
+    """The architectures of the leader and of the monitor that the scenario stops.
 
-    A barred monitor may not lead even when the leader is lost. So the leader itself is stopped only where it leads
-    without a bar: as the first of the map.
+    A barred monitor may not lead even when the leader is lost. So the scenario stops the leader itself only where no
+    other is barred: where it is the first in the map.
     """
 
     leader: Arch
     victim: Arch
 
 
-Absence = Callable[[Stage, str], None]
-"""What happens to a stopped monitor (`mon.n0`) before it is started again."""
+def outages(stage: Stage, losses: tuple[Loss, ...], *, wipe: bool = False) -> None:
+    """For each loss choose a leader and stop a monitor; write and read meanwhile; compare the stores.
 
-Return = Callable[[Stage, str], None]
-"""What is wanted of it once it is in the quorum again."""
-
-
-def outages(stage: Stage, absence: Absence, losses: tuple[Loss, ...], back: Return) -> None:
-    """Choose a leader and stop a monitor, several times; write and read meanwhile; compare the stores."""
+    wipe: the stopped monitor also loses its store.
+    """
     cluster = stage.cluster
     with pools.pool(cluster, "quorum", pg_num=PG_NUM) as pool, chosen_leaders(cluster):
         mirror = Mirror(cluster.client, pool)
         for number, loss in enumerate(losses, 1):
             lead(cluster, first_of(cluster, loss.leader))
-            outage(stage, mirror, first_of(cluster, loss.victim), absence, back, number)
+            outage(stage, mirror, first_of(cluster, loss.victim), number, wipe=wipe)
         archs = {cluster.daemon(name).host.arch for name in monitors(cluster)}
         stage.recorder.witness("architectures in the quorum", got=len(archs), least=2)
         mirror.verify(cluster.client, stage.recorder, "after every outage")
 
 
-def outage(stage: Stage, mirror: Mirror, victim: str, absence: Absence, back: Return, number: int) -> None:
+def outage(stage: Stage, mirror: Mirror, victim: str, number: int, *, wipe: bool) -> None:
     cluster, recorder = stage.cluster, stage.recorder
-    # A new value in each outage: one left from the last outage must not pass for what was missed in this one.
-    said = f"{victim} in outage {number}"
+    # A new value for each outage: one from an earlier outage must not pass for what this one missed.
+    value = f"{victim} in outage {number}"
     recorder.record("outage", monitor=victim, arch=cluster.daemon(victim).host.arch.value, leader=leader(cluster))
     cluster.stop(victim)
     rest = sorted(name.partition(".")[2] for name in monitors(cluster) if name != victim)
     in_quorum(cluster, rest)
     before = committed(cluster, f"mon.{rest[0]}")
-    serve(cluster, mirror, stage.rng, said)
+    serve(cluster, mirror, stage.rng, value)
     missed = committed(cluster, f"mon.{rest[0]}")["paxos"] - before["paxos"]
     recorder.witness(f"commits that {victim} missed", got=missed, least=COMMITS)
     mirror.verify(cluster.client, recorder, f"while {victim} is away")
-    absence(stage, victim)
+    recorder.record("store", monitor=victim, kept=not wipe)
+    if wipe:
+        wiped(stage, victim)
     start(cluster, victim)
-    back(stage, victim)
+    if wipe:
+        with_ticks(stage, victim)
+    agree(stage, victim)
     with only(cluster, victim) as client:
-        value = client.command("mon", "config-key get", key=LAST_KEY).decode()
-    recorder.observe(f"what {victim} says was set while it was away", got=value, wanted=said)
+        answer = client.command("mon", "config-key get", key=LAST_KEY).decode()
+    recorder.observe(f"what {victim} says was set while it was away", got=answer, wanted=value)
 
 
 def lost_leader(stage: Stage) -> None:
-    """Stop the leader itself, of the foreign architecture. Before that it is made the first of the map."""
+    """Stop the leader itself, a foreign monitor, after making it the first in the map."""
     cluster = stage.cluster
     wanted = first_of(cluster, THERE)
     for name in in_order(cluster)[: in_order(cluster).index(wanted)]:
         to_the_end(stage, name)
-    stage.recorder.observe("the first monitor of the map", got=in_order(cluster)[0], wanted=wanted)
-    outages(stage, untouched, (Loss(leader=THERE, victim=THERE),), agree)
-    stage.recorder.observe("the leader after all", got=leader(cluster), wanted=wanted)
+    stage.recorder.observe("the first monitor in the map", got=in_order(cluster)[0], wanted=wanted)
+    outages(stage, (Loss(leader=THERE, victim=THERE),))
+    stage.recorder.observe("the leader at the end", got=leader(cluster), wanted=wanted)
 
 
 def to_the_end(stage: Stage, monitor: str) -> None:
-    """Take a monitor out of the map and add it again with an empty store, so that the map has it last."""
+    """Remove a monitor and add it again with an empty store, which makes it the last in the map."""
     cluster = stage.cluster
     name, address = monitor.partition(".")[2], cluster.host_of(monitor).address
     cluster.stop(monitor)
@@ -127,7 +127,7 @@ def to_the_end(stage: Stage, monitor: str) -> None:
 
 @contextmanager
 def chosen_leaders(cluster: Cluster) -> Iterator[None]:
-    """Inside the block monitors can be kept from leading; otherwise the first of the map always leads."""
+    """Inside the block monitors can be barred from leading. Otherwise the first in the map always leads."""
     cluster.client.mon("mon set election_strategy", strategy="disallow")
     try:
         yield
@@ -139,9 +139,9 @@ def chosen_leaders(cluster: Cluster) -> Iterator[None]:
 
 
 def lead(cluster: Cluster, monitor: str) -> None:
-    """Bar the monitors that would win over it, and wait until it leads."""
+    """Bar the monitors before this one in the map, and wait until it leads."""
     name = monitor.partition(".")[2]
-    everyone = [entry["name"] for entry in cluster.client.mon("mon dump")["mons"]]
+    everyone = [mon.partition(".")[2] for mon in in_order(cluster)]
     for barred in barred_leaders(cluster):
         cluster.client.mon("mon rm disallowed_leader", name=barred)
     for better in everyone[: everyone.index(name)]:
@@ -160,15 +160,15 @@ def barred_leaders(cluster: Cluster) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def serve(cluster: Cluster, mirror: Mirror, rng: Random, said: str) -> None:
-    """Use the monitors and the pool: data, and changes that the monitors have to commit. said: what these set."""
-    mirror.full(f"during {said}", rng.randbytes(OBJECT_BYTES))
+def serve(cluster: Cluster, mirror: Mirror, rng: Random, value: str) -> None:
+    """Write to the pool, and make changes that the monitors must commit. value: what the changes set."""
+    mirror.full(f"during {value}", rng.randbytes(OBJECT_BYTES))
     for number in range(COMMITS):
-        cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=said)
+        cluster.client.command("mon", "config-key set", key=f"interop/{number}", val=value)
 
 
 def agree(stage: Stage, returned: str) -> None:
-    """The returned monitor must come to hold all that the leader had committed when it was back."""
+    """Wait until the returned monitor holds all that the leader had committed on its return."""
     cluster = stage.cluster
     wanted = committed(cluster, leader(cluster))
     clock.wait(
@@ -180,7 +180,7 @@ def agree(stage: Stage, returned: str) -> None:
 
 
 def wiped(stage: Stage, victim: str) -> None:
-    """Make the stopped monitor's store anew, empty, as after the loss of its disk."""
+    """Replace the stopped monitor's store by an empty one, as after the loss of its disk."""
     cluster = stage.cluster
     daemon = cluster.daemon(victim)
     host = daemon.host
@@ -197,17 +197,11 @@ def wiped(stage: Stage, victim: str) -> None:
         host.remove(seed)
 
 
-def resynchronised(stage: Stage, returned: str) -> None:
-    """`agree`, of a monitor whose store had been emptied."""
-    with_ticks(stage, returned)
-    agree(stage, returned)
-
-
 def with_ticks(stage: Stage, monitor: str) -> None:
-    """Start a monitor anew that gives no new client an id, and say so in the history.
+    """Restart a monitor that gives new clients no id, and record it.
 
-    One whose store had been emptied can cancel its own tick, with which it asks the leader for ids: see
-    docs/track-record.md. That is Ceph's, on whichever architecture, and would end a run without an answer.
+    A monitor with an emptied store can cancel its own tick, which asks the leader for ids (docs/track-record.md). Ceph
+    has this defect on any architecture. Without the restart the run would end without an answer.
     """
     cluster = stage.cluster
     if gives_ids(cluster, monitor):
@@ -218,7 +212,7 @@ def with_ticks(stage: Stage, monitor: str) -> None:
 
 
 def gives_ids(cluster: Cluster, monitor: str) -> bool:
-    """Whether a new client of this monitor alone gets in, within many of its ticks."""
+    """Whether a new client of this monitor alone can connect within many ticks."""
     with only(cluster, monitor) as client:
         try:
             client.call("about", connect_s=round(IDS_S * cluster.patience))
@@ -229,13 +223,8 @@ def gives_ids(cluster: Cluster, monitor: str) -> bool:
     return True
 
 
-def untouched(stage: Stage, victim: str) -> None:
-    """The stopped monitor keeps its store."""
-    stage.recorder.record("store", monitor=victim, kept=True)
-
-
 def in_quorum(cluster: Cluster, names: list[str]) -> None:
-    """Wait until exactly these monitors form the quorum, and one of them leads."""
+    """Wait until exactly these monitors form the quorum."""
     cluster.wait(
         lambda status: sorted(status.quorum) == sorted(names), what=f"quorum of {', '.join(names)}", timeout_s=QUORUM_S
     )
@@ -246,7 +235,7 @@ def all_in_quorum(cluster: Cluster) -> None:
 
 
 def start(cluster: Cluster, monitor: str) -> None:
-    """Start a monitor, and wait until the quorum has it and all the others."""
+    """Start a monitor, and wait until all monitors are in the quorum."""
     cluster.start(monitor)
     all_in_quorum(cluster)
 
@@ -260,7 +249,7 @@ def leader(cluster: Cluster) -> str:
 
 
 def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
-    """Last commits in one monitor's own store: all of Paxos, and the maps."""
+    """The last commits in one monitor's own store: of Paxos, and of the maps."""
     with only(cluster, monitor) as client:
         report = client.mon("report")
     maps = {name: int(report[f"{name}_last_committed"]) for name in ("monmap", "osdmap")}
@@ -268,18 +257,17 @@ def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
 
 
 def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
-    """A client that knows no other monitor, so that this one answers from its own store."""
+    """A client that knows only this monitor, which so answers from its own store."""
     address = cluster.host_of(monitor).address
     return closing(cluster.new_client(cluster.client.host.name, options={"mon_host": f"[v2:{address}:3300]"}))
 
 
 def first_of(cluster: Cluster, arch: Arch) -> str:
-    """The first monitor of an architecture in the monitors' order."""
     return next(name for name in in_order(cluster) if cluster.daemon(name).host.arch is arch)
 
 
 def in_order(cluster: Cluster) -> list[str]:
-    """The monitors in the map's order: the first of them leads, unless it is barred."""
+    """The monitors in the map's order. The first leads unless it is barred."""
     return [f"mon.{entry['name']}" for entry in cluster.client.mon("mon dump")["mons"]]
 
 
@@ -288,38 +276,36 @@ THERE = other(HERE)
 QUICK_LOSSES = (Loss(leader=HERE, victim=HERE), Loss(leader=THERE, victim=HERE))
 ALL_LOSSES = (*QUICK_LOSSES, Loss(leader=HERE, victim=THERE))
 WIPED = (Loss(leader=HERE, victim=THERE), Loss(leader=THERE, victim=HERE))
-
-
 monitors_scenario = partial(Scenario, check="witnessed", topology=TOPOLOGY, expects=EXPECTED)
 
 SCENARIOS: tuple[Scenario, ...] = (
     monitors_scenario(
         name="interop.monitors-lost",
-        run=partial(outages, absence=untouched, losses=QUICK_LOSSES, back=agree),
+        run=partial(outages, losses=QUICK_LOSSES),
         tier=Tier.QUICK,
-        goal="A quorum of both architectures, led by either, outlives the loss of a monitor, which then catches up.",
-        method="Lets a monitor of each architecture lead, stops one, commits and writes meanwhile, compares stores.",
+        goal="A quorum of both architectures, led by either, survives the loss of a monitor, which then catches up.",
+        method="Lets a monitor of each architecture lead, stops one, commits and writes, starts it, compares stores.",
     ),
     monitors_scenario(
         name="interop.monitors-lost-each",
-        run=partial(outages, absence=untouched, losses=ALL_LOSSES, back=agree),
+        run=partial(outages, losses=ALL_LOSSES),
         tier=Tier.FULL,
-        goal="Whichever architecture leads and whichever loses a monitor, the rest serves and the lost one catches up.",
-        method="Goes through leaders and losses, commits and writes during each outage, compares the stores after it.",
+        goal="With any architecture leading and any losing a monitor, the rest serves and the lost one catches up.",
+        method="Goes through leaders and losses; commits and writes during each outage; compares the stores after it.",
     ),
     monitors_scenario(
         name="interop.monitors-wiped",
-        run=partial(outages, absence=wiped, losses=WIPED, back=resynchronised),
+        run=partial(outages, losses=WIPED, wipe=True),
         tier=Tier.FULL,
-        goal="A monitor that lost its store gets all of it back from a leader of the other architecture.",
-        method="Empties the stopped monitor's store with mkfs, then lets it synchronise fully, in both directions.",
+        goal="A monitor that lost its store gets it back from a leader of the other architecture.",
+        method="Empties a stopped monitor's store with mkfs and lets it synchronise fully, in both directions.",
     ),
     monitors_scenario(
         name="interop.monitors-lost-leader",
         run=lost_leader,
         tier=Tier.FULL,
         spoils=True,
-        goal="A quorum outlives the loss of a foreign leader, which then catches up and leads again.",
-        method="Puts a foreign monitor first in the map by taking the others out and in, stops it, commits, starts it.",
+        goal="A quorum survives the loss of a foreign leader, which then catches up and leads again.",
+        method="Puts a foreign monitor first in the map by removing and adding others, stops it, commits, starts it.",
     ),
 )

@@ -1,4 +1,4 @@
-"""A store that one architecture filled, whose disk then moves: the other reads what it never wrote."""
+"""An OSD's disk moves to the other architecture, which reads a store that it never wrote."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from cephlab.suites.interop.mirror import Mirror
 
 EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
-        "The scenario stopped that OSD, to move its disks."
+        "The scenario stopped that OSD to move its disks."
     ),
 }
 
 
 def run(stage: Stage, writer: Arch) -> None:
-    """Fill pools, move an OSD of `writer` to a machine of the other architecture, and let it alone lead."""
+    """Fill pools, move an OSD of `writer` to a machine of the other architecture, and let only that OSD lead."""
     cluster, recorder, reader = stage.cluster, stage.recorder, other(writer)
     osd = cluster.osd_ids(writer)[0]
     with (
@@ -45,7 +45,7 @@ def run(stage: Stage, writer: Arch) -> None:
 
 
 def move(cluster: Cluster, osd: int, target: str) -> None:
-    """Put an OSD's disks into another machine; its PGs stay its own, as it keeps its place in the CRUSH map."""
+    """Move an OSD's disks to another machine. It keeps its PGs, because it keeps its place in the CRUSH map."""
     who = f"osd.{osd}"
     cluster.client.mon("config set", who=who, name="osd_crush_update_on_start", value="false")
     cluster.stop(who)
@@ -54,19 +54,18 @@ def move(cluster: Cluster, osd: int, target: str) -> None:
 
 
 def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...]) -> Counter[str]:
-    """Read all of it; what that added to the OSD's counters."""
+    """Read everything. Returns what that added to the OSD's counters."""
     before = counters(cluster)[osd]
     for mirror in mirrors:
         mirror.verify(cluster.client, stage.recorder, f"read by osd.{osd} after its disks moved")
     return counters(cluster)[osd] - before
 
 
-def scenario(writer: Arch) -> Scenario:
-    reader = other(writer)
-    return Scenario(
-        name=f"interop.moved[writer={writer},reader={reader}]",
-        goal="What BlueStore of one architecture compressed and checksummed is read by that of the other.",
-        method=f"Every algorithm on an OSD of {writer}; its disks move to {reader}, where it alone leads and is read.",
+SCENARIOS: tuple[Scenario, ...] = tuple(
+    Scenario(
+        name=f"interop.moved[writer={writer},reader={other(writer)}]",
+        goal="BlueStore of one architecture reads what that of the other compressed and checksummed.",
+        method=f"Fills an OSD of {writer} by every algorithm, moves its disks to {other(writer)}, reads from it alone.",
         run=partial(run, writer=writer),
         check="witnessed",
         tier=Tier.FULL,
@@ -74,6 +73,5 @@ def scenario(writer: Arch) -> Scenario:
         spoils=True,
         expects=EXPECTED,
     )
-
-
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario(writer) for writer in Arch)
+    for writer in Arch
+)

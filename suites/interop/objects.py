@@ -1,4 +1,4 @@
-"""Objects, attributes, omap, snapshots and every kind of partial write, across architectures."""
+"""Objects, attributes, omap, snapshots and every kind of partial write across architectures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SIZES = {
     "over-stripe": 8193,  # one byte over a stripe of two 4 KiB chunks
     "large": (4 << 20) + 1,  # over the default object size of RBD and CephFS, and over the deferred-write limits
 }
-FULL_STEPS = 80  # random steps of the full tier: enough for each kind of step to meet each other kind
-FULL_OBJECTS = 6  # few objects, so that the steps meet on the same ones
+FULL_STEPS = 80  # random steps of the full tier: enough that every kind of step meets every other kind
+FULL_OBJECTS = 6  # few, so that steps meet on the same object
 FULL_REACH = 256 << 10  # steps of the full tier stay below this offset, so that they overlap
-PG_NUM = 4  # one PG would leave OSDs idle; more than the objects need only cost peering
+PG_NUM = 4  # one PG would leave OSDs idle; more would only cost peering
 
 
 def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind, tier: Tier) -> None:
-    """Write by one architecture with the primaries on a chosen one; read by both, the other one first.
+    """Write from one architecture with the primaries on a chosen one. Read from both, the other one first.
 
-    tier: the scenario's own, as a run of the full tier has those of the quick one too.
+    tier: the scenario's own; a run of the full tier includes the quick scenarios.
     """
     cluster = stage.cluster
     with pools.pool(cluster, "objects", kind, pg_num=PG_NUM) as pool, pools.primary_on(cluster, primary, pool):
@@ -47,7 +47,7 @@ def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind, tier: Tier) -
 
 
 def fixed_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:
-    """Every size, every kind of write, before and after a snapshot."""
+    """Write every size, and make every kind of write before and after a snapshot."""
     for name, size in SIZES.items():
         mirror.full(name, rng.randbytes(size))
         mirror.xattr(name, "note", rng.randbytes(100))
@@ -69,7 +69,7 @@ def fixed_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:
 
 
 def random_steps(mirror: Mirror, rng: Random, kind: PoolKind) -> None:
-    """A seeded walk over every kind of step, on few objects so that the steps meet."""
+    """Take random steps of every kind, on few objects so that the steps meet."""
     names = [f"o{n}" for n in range(FULL_OBJECTS)]
     for name in names:
         mirror.full(name, rng.randbytes(rng.randrange(FULL_REACH)))
@@ -93,12 +93,12 @@ def random_step(mirror: Mirror, rng: Random, kind: PoolKind, name: str, step: in
 
 
 def scenario(tier: Tier, client: Arch, primary: Arch, kind: PoolKind) -> Scenario:
-    walk = "a seeded random walk of writes" if tier is Tier.FULL else "each size and kind of write"
+    walk = "random seeded writes" if tier is Tier.FULL else "each size and kind of write"
     return Scenario(
         name=f"interop.objects{'-walk' if tier is Tier.FULL else ''}"
         f"[client={client},primary={primary},pool={kind.name}]",
-        goal="What one architecture writes, with its snapshots and attributes, the other reads back bit for bit.",
-        method=f"A {client} client does {walk} on a {kind.name} pool led by {primary}; both architectures read it.",
+        goal="One architecture reads back bit for bit what the other writes, with snapshots and attributes.",
+        method=f"A {client} client makes {walk} in a {kind.name} pool led by {primary}; both architectures read it.",
         run=partial(run, client=client, primary=primary, kind=kind, tier=tier),
         check="witnessed",
         tier=tier,

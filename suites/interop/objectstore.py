@@ -1,4 +1,4 @@
-"""BlueStore by itself, on each architecture: upstream's ceph_test_objectstore on a store in a file."""
+"""BlueStore alone on each architecture: upstream's ceph_test_objectstore with a store in a file."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cephlab.suites.interop.cephtests import environment, record_run, require_pr
 from cephlab.suites.interop.known_gtest import known_on
 
 PROGRAM = "ceph_test_objectstore"
-LIMIT_S = 300.0  # a case; the longest took 111 s natively, on a machine with ten times as much to do as cores
+LIMIT_S = 300.0  # per case; the longest took 111 s natively, with ten busy processes per core
 
 PARTS = {
     "": "ObjectStore/StoreTest.*/1",
     "layout": "ObjectStore/StoreTestSpecificAUSize.*/1:ObjectStore/StoreTestOmapUpgrade.*/1:BlueStore/*",
 }
-"""Part -> its cases. /1: the second of the stores that most suites are made for, as the others (memstore, kstore) hold
-nobody's data; BlueStore/* is made for that one alone. StoreTestDeferredSetup has but one case, which is disabled."""
+"""Part -> its cases. Most suites run on several stores, and /1 is BlueStore: the others (memstore, kstore) hold
+nobody's data. BlueStore/* has no other store. StoreTestDeferredSetup has only one case, which is disabled."""
 
 LEFT_OUT = {
     "*StoreTest.Many*": "They make thousands of objects or writes.",
@@ -34,14 +34,13 @@ LEFT_OUT = {
     "*StoreTestSpecificAUSize.ManyManyExtents/*": "It writes hundreds of thousands of extents: over 90 s.",
     "*StoreTestSpecificAUSize.ReproNoBlobMultiTest*": "It takes 1.2 GB of memory and 13 s of CPU natively.",
     "*StoreTestSpecificAUSize.SpilloverLegacy*": "They fill disks until RocksDB spills over: 3 GB of memory.",
-    "*ZeroBlockDetection*": "They skip themselves without bluestore_zero_block_detection, which is off as Ceph has it.",
+    "*ZeroBlockDetection*": "They skip themselves without bluestore_zero_block_detection, which is off by default.",
 }
-"""Cases that are left out -> why, as measured natively: minutes there are hours under an emulator."""
-
+"""Cases that are left out -> why. Times are native; minutes become hours under an emulator."""
 
 NO_UNWINDING = {"TCMALLOC_STACKTRACE_METHOD": "generic_fp"}
-"""tcmalloc takes a stack trace whenever its heap grows, and on aarch64 libgcc's unwinder crashed the program in that
-(docs/track-record.md): nothing of BlueStore's was on the way. By frame pointers it gets along."""
+"""tcmalloc takes a stack trace whenever its heap grows. On aarch64 libgcc's unwinder crashed in that, without any
+part of BlueStore on the stack (docs/track-record.md). With frame pointers it works."""
 
 
 def selection(part: str) -> str:
@@ -50,7 +49,7 @@ def selection(part: str) -> str:
 
 
 def run(stage: Stage, arch: Arch, part: str) -> None:
-    """Run BlueStore's cases of a part one by one on a host of the architecture."""
+    """Run the cases of a part one by one on a host of the architecture."""
     cluster, host = stage.cluster, stage.cluster.host_with(arch)
     require_programs(cluster, host, [PROGRAM])
     select = selection(part)
@@ -58,7 +57,7 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     wanted = list_cases(lister, PROGRAM, env=environment(lister), select=select)
     preload = OSD.preload(host)
     machine = host.run(["uname", "-m"], timeout_s=LIMIT_S * cluster.patience).stdout.strip()
-    stage.recorder.observe("the host's programs are", got=machine, wanted=arch.value)
+    stage.recorder.observe("architecture of the host's programs", got=machine, wanted=arch.value)
     ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
     finished = [case for run in ran for case in run.cases if case.result in (Result.PASS, Result.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
@@ -67,14 +66,14 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
 
 
 def telling(ran: Sequence[Run]) -> Run:
-    """The run whose last words are kept: one that crashed or hung before one that failed, whose cases say why."""
+    """The run whose output is kept: one that crashed or hung, before one that failed, whose cases say why."""
     return max(ran, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
 
 
 def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> Run:
-    """One case in a process and an empty directory of its own.
+    """Run one case in its own process and an empty directory.
 
-    In one process the cases' stores add up: emulated, the program held 19 GB before it was through.
+    In one process the stores of all cases add up: emulated, the program held 19 GB before its end.
     """
     store = host.directory / "objectstore"
     host.remove(store)
@@ -94,16 +93,15 @@ def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s
         host.remove(store)
 
 
-def scenario(arch: Arch, part: str) -> Scenario:
-    """Every selected case of a part on a host of one architecture."""
-    return Scenario(
+SCENARIOS: tuple[Scenario, ...] = tuple(
+    Scenario(
         name=f"interop.cephtests-{'-'.join(filter(None, ['objectstore', part]))}[on={arch}]",
         goal=f"BlueStore passes upstream's own tests on {arch}.",
-        method="Runs ceph_test_objectstore for BlueStore on a store of its own, without the cluster.",
+        method="Runs BlueStore's cases of ceph_test_objectstore on a store of its own, without the cluster.",
         run=partial(run, arch=arch, part=part),
         check="gtest",
         tier=Tier.FULL,
     )
-
-
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario(arch, part) for part in PARTS for arch in Arch)
+    for part in PARTS
+    for arch in Arch
+)

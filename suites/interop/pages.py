@@ -1,4 +1,4 @@
-"""An aarch64 OSD whose kernel has large pages beside an x86_64 one: the same data, and memory that stays in bounds."""
+"""An aarch64 OSD with large pages beside an x86_64 one: both hold the same data, and memory stays bounded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.ceph.memory import Held, held
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
@@ -22,30 +21,31 @@ from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites.interop import recovery
 from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.recovery import PAIRS
 from cephlab.suites.interop.scrub import observe_copies
 
-PAIRS = PoolKind("pairs", 2)
 PG_NUM = 8
 PAGES = {"16k": 16 << 10, "64k": 64 << 10}
 
 TARGET_BYTES = GIB
 CACHE_BYTES = 64 * MIB
 GROWTH_BYTES = TARGET_BYTES // 16
-"""That an OSD may take over the second half of the load, after one that was the same: its cache, at most."""
+"""Most growth of an OSD over the second half of the load, which repeats the first: the size of its cache."""
 
 SIZES = (1, 4095, 4097, (16 << 10) + 1, (64 << 10) - 1, (64 << 10) + 1, (1 << 20) + 1)
 """Around the sizes of pages and of BlueStore's allocation unit."""
 CROSSING_BYTES = 3000
-"""An overwrite across a page's end, and within pages of every size."""
+"""An overwrite of this size crosses a page's end and fits into a page of every size."""
 
 SMALL_BYTES = 4 << 10
 WRITES = 4096
-"""Of a half: one for each page of 16 KiB that an OSD may take, so that one lost with each of them would show."""
+"""In a half: one for each page of 16 KiB in GROWTH_BYTES, so that a page lost with each write would show."""
 MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
+UNJUDGED = Bound("noted, not judged")
 
 Moments = Mapping[str, Mapping[int, Held]]
-"""What each OSD held at the moments of a load, in their order."""
+"""Moment of the load -> OSD -> its memory, in the order of the moments."""
 
 TOPOLOGY = {
     name: Topology(
@@ -59,7 +59,7 @@ TOPOLOGY = {
 
 
 def run(stage: Stage, page_bytes: int) -> None:
-    """Pages as asked for, data across them, a restart with recovery, then memory under small writes and reads."""
+    """Observe the page sizes, exchange data, restart and recover, then watch memory under small writes and reads."""
     observe_pages(stage, page_bytes)
     both_ways(stage)
     recovery.restart(stage, Arch.AARCH64, PAIRS)
@@ -67,18 +67,18 @@ def run(stage: Stage, page_bytes: int) -> None:
 
 
 def observe_pages(stage: Stage, page_bytes: int) -> None:
-    """What the kernel of each node says, asked inside of it."""
+    """Observe the page size that each node's kernel reports, and that all OSDs have one allocation unit."""
     for host in stage.cluster.hosts.values():
         wanted = page_bytes if host.arch is Arch.AARCH64 else PAGE_BYTES[host.arch][0]
-        got = int(host.run(["getconf", "PAGESIZE"]).stdout)
-        stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=got, wanted=wanted)
+        page_size = int(host.run(["getconf", "PAGESIZE"]).stdout)
+        stage.recorder.observe(f"bytes in a page of {host.name} ({host.arch})", got=page_size, wanted=wanted)
     metadata = stage.cluster.client.mon("osd metadata")
     units = {str(entry["id"]): int(entry["bluestore_min_alloc_size"]) for entry in metadata}
     stage.recorder.observe("BlueStore's allocation units", got=len(set(units.values())), wanted=1, units=units)
 
 
 def both_ways(stage: Stage) -> None:
-    """Each architecture writes with its own OSD leading; each reads the copy that the other's OSD holds."""
+    """Let each architecture write with its own OSD leading, and read the copy on the other's OSD."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, "pages", PAIRS, pg_num=PG_NUM) as pool:
         mirror = Mirror(cluster.client, pool)
@@ -96,7 +96,7 @@ def both_ways(stage: Stage) -> None:
 
 
 def watch_memory(stage: Stage, page_bytes: int) -> None:
-    """Two equal halves of many small writes and reads; what each OSD holds before, between, after, and later."""
+    """Make two equal halves of small writes and reads. Note each OSD's memory before, between, after, and later."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, "small", PAIRS, pg_num=PG_NUM) as pool:
         moments = {"before": look(cluster)}
@@ -118,7 +118,7 @@ def watch_memory(stage: Stage, page_bytes: int) -> None:
 
 
 def load(cluster: Cluster, pool: str, half: str) -> None:
-    """So many new small objects, each on both OSDs, then reads of any of them."""
+    """Write WRITES new small objects, each on both OSDs, then read any of them."""
     node = cluster.load_nodes()[0]
     small = BenchJob(pool, "write", MOST_WRITE_S, block_bytes=SMALL_BYTES, run=half, most_bytes=WRITES * SMALL_BYTES)
     for job in (small, replace(small, mode="rand", seconds=READ_S)):
@@ -130,40 +130,34 @@ def look(cluster: Cluster) -> dict[int, Held]:
 
 
 def _operations(cluster: Cluster) -> dict[int, int]:
-    """What each OSD has done for clients since it started, as the first or as the second of a pair."""
+    """The operations of each OSD since it started, as primary or as replica."""
     dumps = {osd: cluster.client.tell(f"osd.{osd}", "perf dump")["osd"] for osd in cluster.osd_ids()}
     return {osd: int(counts["op"]) + int(counts["subop"]) for osd, counts in dumps.items()}
 
 
 def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
-    """So many operations that a page lost with each of them would be more than what an OSD may take."""
+    """Witness enough operations that a page lost with each would exceed GROWTH_BYTES."""
     for osd, number in done.items():
         recorder.witness(f"operations of osd.{osd} in the {half} half", got=number, least=GROWTH_BYTES // page_bytes)
 
 
 def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
-    """The bounds of one OSD, and without a limit what it held at each moment."""
+    """Hold one OSD to its bounds, and note its memory at each moment."""
     for moment, by_osd in moments.items():
         held_now = by_osd[osd]
-        recorder.figure(f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", Bound("as it was"))
-        recorder.figure(f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", Bound("as it was"))
+        recorder.figure(f"{who}: resident, {moment}", held_now.resident / MIB, "MiB", UNJUDGED)
+        recorder.figure(f"{who}: beyond its accounts, {moment}", held_now.beyond / MIB, "MiB", UNJUDGED)
     first, last = (moments[half][osd] for half in HALVES)
-    recorder.figure(
-        f"{who}: growth over the second half",
-        (last.resident - first.resident) / MIB,
-        "MiB",
-        Bound(
-            "no more than its cache may hold; a page lost with each operation would be more",
-            most=GROWTH_BYTES / MIB,
-            derivation=(f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB",),
-        ),
-    )
+    why = "no more than its cache may hold; a page lost with each operation would be more"
+    accounted = f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB"
+    bound = Bound(why, most=GROWTH_BYTES / MIB, derivation=(accounted,))
+    recorder.figure(f"{who}: growth over the second half", (last.resident - first.resident) / MIB, "MiB", bound)
     why = "osd_memory_target"
     recorder.figure(f"{who}: resident at the end", last.resident / MIB, "MiB", Bound(why, most=TARGET_BYTES / MIB))
 
 
 def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
-    """The large pages' OSD against the other."""
+    """Note the memory of the OSD with large pages beside that of the other."""
     (large,), (small,) = cluster.osd_ids(Arch.AARCH64), cluster.osd_ids(Arch.X86_64)
     why = "allocators and programs of two architectures differ too"
     for moment, by_osd in moments.items():
@@ -187,7 +181,7 @@ def draw(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
         name=f"interop.page-size[aarch64={name}]",
-        goal=f"An aarch64 OSD with pages of {size >> 10} KiB agrees with an x86_64 one, and its memory keeps bounds.",
+        goal=f"An aarch64 OSD with pages of {size >> 10} KiB agrees with an x86_64 one, and its memory stays bounded.",
         method="Writes and reads across both, restarts it, deep-scrubs; watches memory over two halves of a load.",
         run=partial(run, page_bytes=size),
         check="figures",

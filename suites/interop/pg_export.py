@@ -1,7 +1,7 @@
-"""The file that `ceph-objectstore-tool --op export` writes: its objects, read here and not by Ceph.
+"""Reads the objects in a file of `ceph-objectstore-tool --op export` without Ceph.
 
 Layout (src/tools/RadosDump.h in Ceph): a 16-byte head, then sections of {18-byte head with type and size, payload,
-10-byte foot}; the ends of an object and of the PG are a head alone.
+10-byte foot}. The ends of an object and of the PG are only a head.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HEAD_SNAP = (1 << 64) - 2  # CEPH_NOSNAP
 
 @dataclass(frozen=True)
 class Exported:
-    """One object of an export. data: sha256 of its content; everything: sha256 of all that was exported of it."""
+    """One exported object. data: sha256 of its content; everything: sha256 of all that the export has of it."""
 
     data: str
     everything: str
 
 
 def read_export(content: bytes) -> Mapping[str, Exported]:
-    """Objects of an export as `name@snapid` or `name@head`; CephTrouble when it is not laid out as it must be."""
+    """The objects of an export by `name@snapid` or `name@head`. CephTrouble where the layout is wrong."""
     objects: dict[str, Exported] = {}
     name, data, everything = "", hashlib.sha256(), hashlib.sha256()
     for kind, payload in _sections(content):
@@ -47,7 +47,7 @@ def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:
     while position < len(content):
         head = content[position : position + _SECTION_HEAD]
         if head[6:8] != _MAGIC[::-1] or len(head) < _SECTION_HEAD:
-            raise CephTrouble("a PG export has no section where one must begin", f"byte {position}: {head.hex()}")
+            raise CephTrouble("a PG export has no section where one must start", f"byte {position}: {head.hex()}")
         kind, size = head[8], int.from_bytes(head[10:18], "little")
         start = position + _SECTION_HEAD
         if start + size > len(content):
@@ -57,7 +57,7 @@ def _sections(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _name(payload: bytes) -> str:
-    """From the hobject_t that begins an object: locator key, name, snapshot id."""
+    """The name from the hobject_t at the start of an object: locator key, name, snapshot id."""
     position = 12  # two version heads of 6 bytes
     _key, position = _string(payload, position)
     name, position = _string(payload, position)

@@ -1,4 +1,4 @@
-"""CRUSH maps and PG mappings, as computed by both architectures from the same map."""
+"""CRUSH maps and PG mappings that both architectures compute from the same map."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.crush_text import ERASURE_RULE, REPLICATED_RULE, RULES, Rule, Tree, crush_text
-from cephlab.suites.interop.sides import ArchSide, agree, each, other, sides
+from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 TREE = Tree(racks=5, hosts=4, osds=4)  # 80 OSDs: the erasure rule needs three racks, and 80 << 7 PGs are over 10,000
 PG_BITS = {Tier.QUICK: 7, Tier.FULL: 9}  # pg_num is the number of OSDs shifted left by this
 LEAST_MAPPINGS = 10_000
-OUT_OSD = 30  # so that mappings go round an OSD that is out, too
+OUT_OSD = 30  # so that mappings must avoid an OSD that is out, too
 LIVE_PGS = 16
 _SHOWN = 3
 _MAPPING = re.compile(r"^(\d+\.[0-9a-f]+)\t\[([\d,]*)\]\t(-?\d+)$", re.MULTILINE)
@@ -27,7 +28,7 @@ Mappings = Mapping[str, tuple[tuple[int, ...], int]]
 
 
 def own_map(stage: Stage) -> None:
-    """The cluster's CRUSH map, taken apart and put together by both."""
+    """Decompile and recompile the cluster's CRUSH map on both."""
     crush = stage.cluster.client.command("mon", "osd getcrushmap")
     with sides(stage.cluster, "placement") as between:
         texts = each(between, partial(decompile, crush=crush))
@@ -37,21 +38,21 @@ def own_map(stage: Stage) -> None:
 
 
 def large_map(stage: Stage) -> None:
-    """A larger map: built from layers, and compiled from text with classes and both kinds of rule."""
+    """Build a larger map from layers, and compile one from text with classes and both kinds of rule."""
     source = crush_text(TREE, RULES, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
         agree(stage.recorder, "bytes of a map from crushtool --build", each(between, build))
         maps = each(between, lambda side: compile_text(side, source))
         agree(stage.recorder, "bytes of a compiled map", maps)
-        # Each takes apart what the other has put together.
-        texts = each(between, lambda side: decompile(side, maps[other(between, side)]))
+        # Each decompiles what the other compiled.
+        texts = each(between, lambda side: decompile(side, maps[other(side.arch)]))
         agree(stage.recorder, "text of the other's map", texts)
-        again = each(between, lambda side: compile_text(side, texts[other(between, side)]))
+        again = each(between, lambda side: compile_text(side, texts[other(side.arch)]))
     agree(stage.recorder, "bytes of the map compiled from the other's text", again)
 
 
 def mappings(stage: Stage, rule: Rule, bits: int) -> None:
-    """Ten thousand PGs or more over one rule. bits: as in PG_BITS, of the scenario's own tier."""
+    """Map ten thousand PGs or more by one rule. bits: from PG_BITS, of the scenario's own tier."""
     first = [rule, *(known for known in RULES if known is not rule)]  # osdmaptool's own pool uses rule 0
     text = crush_text(TREE, first, stage.rng).encode()
     with sides(stage.cluster, "placement") as between:
@@ -60,7 +61,7 @@ def mappings(stage: Stage, rule: Rule, bits: int) -> None:
 
 
 def live_mappings(stage: Stage) -> None:
-    """The cluster's own map, with a replicated and an erasure-coded pool: both tools against what the cluster does."""
+    """Hold both tools' mappings of a replicated and an erasure-coded pool to those of the running cluster."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=LIVE_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=LIVE_PGS):
         osdmap = cluster.client.command("mon", "osd getmap")
@@ -80,7 +81,7 @@ def live_mappings(stage: Stage) -> None:
 
 
 def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings], count: int) -> None:
-    """Observe that both mapped all PGs, alike, and as the rule says."""
+    """Observe that both mapped all PGs alike and by the rule."""
     archs = list(mapped)
     for arch, computed in mapped.items():
         recorder.observe(f"PGs mapped by {arch}", got=len(computed), wanted=count, at_least=LEAST_MAPPINGS)
@@ -97,11 +98,11 @@ def note_mappings(recorder: Recorder, rule: Rule, mapped: Mapping[Arch, Mappings
     )
 
 
-def differing(mine: Mappings, other: Mappings) -> list[str]:
-    """PGs of `other` that `one` maps differently or not at all, in words."""
+def differing(mine: Mappings, theirs: Mappings) -> list[str]:
+    """PGs of `theirs` that `mine` maps differently or not at all, in words."""
     return [
         f"{pgid}: {mine.get(pgid)} against {wanted}"
-        for pgid, wanted in sorted(other.items())
+        for pgid, wanted in sorted(theirs.items())
         if mine.get(pgid) != wanted
     ]
 
@@ -116,14 +117,10 @@ def broken(computed: Mappings, rule: Rule) -> list[str]:
 
 
 def parse_mappings(dump: str) -> Mappings:
-    """Read what osdmaptool --test-map-pgs-dump prints."""
     return {
         pgid: (tuple(int(osd) for osd in osds.split(",") if osd), int(primary))
         for pgid, osds, primary in _MAPPING.findall(dump)
     }
-
-
-# One architecture's part
 
 
 def decompile(side: ArchSide, crush: bytes) -> bytes:
@@ -143,7 +140,7 @@ def build(side: ArchSide) -> bytes:
 
 
 def map_pgs(side: ArchSide, text: bytes, rule: Rule, bits: int) -> Mappings:
-    """Make an OSD map over the CRUSH text and map every PG of its pool."""
+    """Make an OSD map with the CRUSH text and map every PG of its pool."""
     compile_text(side, text)
     osdmap = side.path("osdmap")
     size = ["--osd_pool_default_size", str(rule.size)]
@@ -163,8 +160,8 @@ def _rule_scenario(rule: Rule, tier: Tier) -> Scenario:
     count = TREE.osd_count << PG_BITS[tier]
     return Scenario(
         name=f"interop.placement-mappings{'-many' if tier is Tier.FULL else ''}[rule={rule.kind}]",
-        goal=f"Every client and daemon finds {rule.kind} data at the same OSDs, whatever it was compiled for.",
-        method=f"osdmaptool of each maps {count} PGs of an {TREE.osd_count}-OSD map; all mappings are compared.",
+        goal=f"Clients and daemons of both architectures find {rule.kind} data at the same OSDs.",
+        method=f"Each maps {count} PGs of an {TREE.osd_count}-OSD map by osdmaptool; compares all mappings.",
         run=partial(mappings, rule=rule, bits=PG_BITS[tier]),
         tier=tier,
     )
@@ -174,19 +171,19 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.placement-own-map",
         goal="The cluster's CRUSH map means the same to both architectures.",
-        method="crushtool of each takes it apart and puts it together again; texts and bytes are compared.",
+        method="Each decompiles it by crushtool and compiles it again; compares texts and bytes.",
         run=own_map,
     ),
     Scenario(
         name="interop.placement-large-map",
-        goal="A CRUSH map with racks, classes and erasure rules is the same map whichever architecture made it.",
-        method="Each builds it, compiles it, and takes apart and recompiles the other's; texts and bytes are compared.",
+        goal="Both architectures make the same CRUSH map with racks, classes and erasure rules.",
+        method="Each builds and compiles it, and decompiles and recompiles the other's; compares texts and bytes.",
         run=large_map,
     ),
     Scenario(
         name="interop.placement-live",
-        goal="Both architectures compute the placement that the running cluster really has.",
-        method="osdmaptool of each maps the cluster's own OSD map; the result is compared with its PG statistics.",
+        goal="Both architectures compute the placement of the running cluster.",
+        method="Each maps the cluster's own OSD map by osdmaptool; compares the result with the PG statistics.",
         run=live_mappings,
     ),
     *(_rule_scenario(rule, tier) for tier in Tier for rule in (REPLICATED_RULE, ERASURE_RULE)),

@@ -1,8 +1,7 @@
-"""Block device images across architectures: snapshots, clones, differences, and LUKS formatting."""
+"""Block device images across architectures: snapshots, clones, differences and LUKS."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,12 +10,13 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.matrix import observe_client, other
+from cephlab.suites.interop.sides import sha
 
 MIB = 1 << 20
 IMAGE_BYTES = 8 * MIB  # eight objects of 1 MiB
 WRITES = 6
-WRITE_BYTES = 300_000  # over object borders now and then, and no multiple of a sector
-LUKS_BYTES = 40 * MIB  # a LUKS2 header takes 16 MiB of it
+WRITE_BYTES = 300_000  # crosses object borders now and then, and is no multiple of a sector
+LUKS_BYTES = 40 * MIB  # with 16 MiB for a LUKS2 header
 LUKS_DATA_BYTES = 2 * MIB
 PG_NUM = 4
 TOOL_S = 120.0
@@ -24,17 +24,14 @@ TOOL_S = 120.0
 
 @dataclass
 class WantedImage:
-    """An image and what it must hold."""
+    """An image and the content that it must have."""
 
     pool: str
     image: str
     content: bytearray
 
-    def wanted(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
-
     def scribble(self, stage: Stage, client: RadosClient) -> None:
-        """Random writes at random places, here and there."""
+        """Make random writes to the image and the model."""
         for _ in range(WRITES):
             data, offset = stage.rng.randbytes(WRITE_BYTES), stage.rng.randrange(len(self.content) - WRITE_BYTES)
             client.rbd_write(self.pool, self.image, data, offset)
@@ -42,7 +39,7 @@ class WantedImage:
 
 
 def images(stage: Stage, writer: Arch) -> None:
-    """Image, snapshot, clone and differences made by one architecture, read and applied by the other."""
+    """Make an image, a snapshot, a clone and differences on one architecture; read and apply them on the other."""
     cluster = stage.cluster
     observe_client(stage, writer)
     made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
@@ -65,9 +62,8 @@ def images(stage: Stage, writer: Arch) -> None:
         carry(stage, pool, writer, ["base@first"])
         expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "copy from a full difference")
         carry(stage, pool, writer, ["--from-snap", "first", "base"])
-        expect(
-            stage, made_by, WantedImage(pool, "copy", base.content), "copy from a difference between snapshot and image"
-        )
+        what = "copy from a difference between snapshot and image"
+        expect(stage, made_by, WantedImage(pool, "copy", base.content), what)
         expect(stage, made_by, WantedImage(pool, "copy", snapped.content), "the copy's own snapshot", snap="first")
 
 
@@ -87,12 +83,12 @@ def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
 
 
 def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, snap: str | None = None) -> None:
-    got = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
-    stage.recorder.observe(what, got=got, wanted=disk.wanted(), reader=reader.host.arch.value)
+    digest = reader.rbd_digest(disk.pool, disk.image, len(disk.content), snap=snap)
+    stage.recorder.observe(what, got=digest, wanted=sha(disk.content), reader=reader.host.arch.value)
 
 
 def luks(stage: Stage, writer: Arch, kind: str) -> None:
-    """Format and fill an image by one architecture; open it with the passphrase, and without, by the other."""
+    """Format and fill an image on one architecture; open it on the other, with the passphrase and without."""
     cluster = stage.cluster
     made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
     with pools.pool(cluster, "locked", pg_num=PG_NUM) as pool:
@@ -101,10 +97,10 @@ def luks(stage: Stage, writer: Arch, kind: str) -> None:
         made_by.rbd_create(pool, "image", LUKS_BYTES)
         made_by.rbd_encrypt(pool, "image", key)
         made_by.rbd_write(pool, "image", data, 0, encryption=key)
-        wanted = hashlib.sha256(data).hexdigest()
+        wanted = sha(data)
         for reader in (read_by, made_by):
-            got = reader.rbd_digest(pool, "image", len(data), encryption=key)
-            stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=got, wanted=wanted)
+            digest = reader.rbd_digest(pool, "image", len(data), encryption=key)
+            stage.recorder.observe(f"{kind} opened by {reader.host.arch}", got=digest, wanted=wanted)
         sealed = read_by.rbd_digest(pool, "image", len(data))
         stage.recorder.observe(f"{kind} shows its content without the passphrase", got=sealed == wanted, wanted=False)
 
@@ -114,15 +110,15 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
     return (
         Scenario(
             name=f"interop.rbd[writer={writer},reader={reader}]",
-            goal=f"Images, snapshots, clones and differences made by {writer} are the same for {reader}.",
-            method="Writes an image, a snapshot and a clone; the other reads them and imports the differences.",
+            goal=f"{reader} reads the images, snapshots, clones and differences of {writer} bit for bit.",
+            method="One writes an image, a snapshot and a clone; the other reads them and imports the differences.",
             run=partial(images, writer=writer),
         ),
         *(
             Scenario(
                 name=f"interop.rbd-{kind}[writer={writer},reader={reader}]",
-                goal=f"An image that {writer} formatted with {kind.upper()} opens and reads the same on {reader}.",
-                method="Formats, writes through the encryption, reads with the passphrase elsewhere, and without it.",
+                goal=f"{reader} opens and reads an image that {writer} formatted with {kind.upper()}.",
+                method="Formats, writes through the encryption, reads on both with the passphrase, once without it.",
                 run=partial(luks, writer=writer, kind=kind),
                 # Deriving a key takes seconds by design, and many times that under an emulator.
                 tier=Tier.FULL,

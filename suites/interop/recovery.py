@@ -1,4 +1,4 @@
-"""OSDs that restart, leave and come back: their data is recovered from the other architecture and is the same."""
+"""OSDs that restart, leave and come back: they recover the same data from the other architecture."""
 
 from __future__ import annotations
 
@@ -10,30 +10,25 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
 from cephlab.suites.interop.matrix import arch_of, led_by_one, operations, other
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import filled, observe_copies
 
 PAIRS = PoolKind("pairs", 2)
-"""Two copies on three hosts, so that a lost one can be made anew elsewhere."""
+"""Two copies on three hosts: every PG has an OSD that does not hold it, and a lost copy can be restored elsewhere."""
 
 OBJECTS = 24
 OBJECT_BYTES = 100_000  # no multiple of a stripe or a block
 CHANGED = 8  # objects that change while an OSD is away
 RESTART_PGS = 4
-BACKFILL_PGS = 16  # so many that some of them move from each architecture to the other
+BACKFILL_PGS = 16  # enough that some move from each architecture to the other
 
-EXPECTED = {
-    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
-        "The scenario stopped that OSD."
-    ),
-    **DEAD_COUNT,
-}
+EXPECTED = {**OSD_STOPPED, **DEAD_COUNT}
 
 
 def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
-    """Write while an OSD is down; when it is back, read what it recovered from it."""
+    """Write while an OSD is down. When it is back, read from it what it recovered."""
     cluster = stage.cluster
     osd = cluster.osd_ids(on)[0]
     victim = f"osd.{osd}"
@@ -48,9 +43,9 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
             cluster.start(victim)
         cluster.wait(lambda status: status.all_up, what=f"{victim} up")
         pools.wait_clean(cluster)
-        # Every changed object and every new one lacks its copy; unchanged ones need nothing.
-        got = recovered(cluster, pool) - before
-        stage.recorder.witness(f"objects recovered to {victim}", got=got, least=2 * CHANGED)
+        # The OSD lacks every changed object and every new one, and nothing else.
+        count = recovered(cluster, pool) - before
+        stage.recorder.witness(f"objects recovered to {victim}", got=count, least=2 * CHANGED)
         with led_by_one(cluster, osd, (pool,)):
             before = operations(cluster)[osd]
             mirror.verify(cluster.client_for(other(on)), stage.recorder, f"read from {victim} after it recovered")
@@ -60,7 +55,7 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
 
 
 def backfill(stage: Stage, out: Arch) -> None:
-    """Take an OSD out and put it in again; its PGs move to the others and back, and others move with them."""
+    """Take an OSD out and in again. Its PGs move to the others and back, and other PGs move with them."""
     cluster = stage.cluster
     leaving = cluster.osd_ids(out)[0]
     with pools.pool(cluster, "moved", PAIRS, pg_num=BACKFILL_PGS) as pool:
@@ -78,39 +73,40 @@ def backfill(stage: Stage, out: Arch) -> None:
         finally:
             cluster.client.mon("osd in", ids=[str(leaving)])
         pools.wait_clean(cluster)
-        stage.recorder.observe("placement when it is in again", got=acting(cluster, pool) == home, wanted=True)
+        stage.recorder.observe(
+            "the placement is the old one when it is in again", got=acting(cluster, pool) == home, wanted=True
+        )
         moves = moved(cluster, home, away) + moved(cluster, away, home)
         for source, target in ways(cluster, out):
-            got = moves[(source, target)]
-            stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=got, least=1)
+            count = moves[(source, target)]
+            stage.recorder.witness(f"PGs backfilled from {source} to {target}", got=count, least=1)
         for reader in Arch:
-            mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader} after the way back")
-        observe_copies(stage, pool, "after the way back", least=BACKFILL_PGS)
+            mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader} after the return")
+        observe_copies(stage, pool, "after the return", least=BACKFILL_PGS)
 
 
 def change(stage: Stage, mirror: Mirror) -> None:
-    """New objects, and partial overwrites of old ones."""
+    """Write new objects, and overwrite parts of old ones."""
     for number in range(CHANGED):
         mirror.full(f"new{number}", stage.rng.randbytes(OBJECT_BYTES))
         mirror.write(f"o{number}", stage.rng.randbytes(5000), stage.rng.randrange(OBJECT_BYTES))
 
 
 def recovered(cluster: Cluster, pool: str) -> int:
-    """Objects that Ceph says it recovered in a pool, ever."""
-    cluster.settle()  # so that the statistics are those of now
+    """Objects that Ceph recovered in a pool since the pool was made, by its own count."""
+    cluster.settle()  # so that the statistics are current
     pgs = cluster.client.mon("pg ls-by-pool", poolstr=pool)["pg_stats"]
     return sum(int(entry["stat_sum"]["num_objects_recovered"]) for entry in pgs)
 
 
 def acting(cluster: Cluster, pool: str) -> dict[str, tuple[int, ...]]:
-    """Acting set of each PG."""
     return {pg.pgid: pg.acting for pg in pools.pgs_of(cluster, pool)}
 
 
 def moved(
     cluster: Cluster, before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]
 ) -> Counter[tuple[Arch, Arch]]:
-    """(architecture that kept its copy, architecture that got one) -> number of PGs."""
+    """(architecture that had a copy, architecture that got one) -> number of PGs."""
     counts: Counter[tuple[Arch, Arch]] = Counter()
     for pgid, old in before.items():
         kept, new = set(old) & set(after[pgid]), set(after[pgid]) - set(old)
@@ -119,36 +115,35 @@ def moved(
 
 
 def ways(cluster: Cluster, out: Arch) -> list[tuple[Arch, Arch]]:
-    """Directions in which PGs of two copies move when one OSD of `out` leaves and comes back."""
+    """The directions in which PGs of two copies move when one OSD of `out` leaves and comes back."""
     back = [(other(out), out)]
     return [*back, (out, other(out))] if len(cluster.osd_ids(out)) > 1 else back
 
 
-def scenarios(arch: Arch) -> tuple[Scenario, ...]:
-    restarts = tuple(
+SCENARIOS: tuple[Scenario, ...] = (
+    *(
         Scenario(
             name=f"interop.recovery-restart[on={arch},pool={kind.name}]",
-            goal=f"An OSD of {arch} that was down gets what it missed from the others, bit for bit.",
+            goal=f"An OSD of {arch} that was down recovers what it missed bit for bit from the others.",
             method=f"Stops it, writes to a {kind.name} pool, starts it, reads with it as only primary, deep-scrubs.",
             run=partial(restart, on=arch, kind=kind),
             check="witnessed",
             tier=Tier.FULL if kind.erasure else Tier.QUICK,
             expects=EXPECTED,
         )
+        for arch in Arch
         for kind in (REPLICATED, EC_2_1)
-    )
-    return (
-        *restarts,
+    ),
+    *(
         Scenario(
             name=f"interop.recovery-backfill[out={arch}]",
-            goal=f"PGs move off an OSD of {arch} and back, across architectures, with every object whole.",
-            method="Takes the OSD out, writes, takes it in again; compares hashes both times and deep-scrubs.",
+            goal=f"PGs move off an OSD of {arch} and back, across architectures, with every object intact.",
+            method="Takes the OSD out, writes, takes it in again; compares hashes both times, and deep-scrubs.",
             run=partial(backfill, out=arch),
             check="witnessed",
             tier=Tier.QUICK if arch is host_arch() else Tier.FULL,
             expects=EXPECTED,
-        ),
-    )
-
-
-SCENARIOS: tuple[Scenario, ...] = tuple(scenario for arch in Arch for scenario in scenarios(arch))
+        )
+        for arch in Arch
+    ),
+)

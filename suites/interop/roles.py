@@ -1,4 +1,4 @@
-"""Do the daemons really run where the spec said, as programs of that architecture, of one version?"""
+"""Observes that daemons run where the spec says, as programs of that architecture, and in one version."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def roles(stage: Stage) -> None:
 
 
 def elf_machine(host: Host, program: str) -> int:
-    """e_machine (elf.h) of a program of a host's image, whatever the ELF's byte order."""
+    """The e_machine (elf.h) of a program in a host's image, for either byte order."""
     argv = ["head", "-c", str(_ELF_HEADER_BYTES), str(host.root / "usr/bin" / program)]
     header = host.run(argv).stdout_bytes
     order = "<" if header[5] == 1 else ">"

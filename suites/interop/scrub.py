@@ -1,4 +1,4 @@
-"""Deep-scrub over copies of both architectures: silence where all is well, damage found and mended where it is not."""
+"""Deep-scrub over copies of both architectures: quiet on good copies, while damage is found and repaired."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
 from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
 from cephlab.suites.interop.matrix import led_by_one
 from cephlab.suites.interop.mirror import Mirror
 
-__all__ = ["SCENARIOS", "PG_NUM", "blamed", "deep_scrub", "filled", "observe_copies", "rados_json"]
-
 PG_NUM = 4
-OBJECTS = 8  # two a PG on average
+OBJECTS = 8  # two per PG on average
 OBJECT_BYTES = 256 << 10  # blobs of 64 KiB are written in place at once, not through the deferred-write log
 CHUNK_BYTES = 4096  # stripe unit of an erasure-coded pool (osd_pool_erasure_code_stripe_unit)
 
@@ -29,12 +27,10 @@ EXPECTED = {
     ),
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",
     r"log_channel\(cluster\) log \[ERR\] : Health check (failed|update): .*\((PG_DAMAGED|OSD_SCRUB_ERRORS)\)": (
-        "Health tells of the damage until it is mended."
+        "Health reports the damage until it is repaired."
     ),
     **DEAD_COUNT,
-    r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN)\)": (
-        "The scenario stopped that OSD."
-    ),
+    **OSD_STOPPED,
     r"log_channel\(cluster\) log \[ERR\] : Error -5 reading object": "The damaged shard cannot be read.",
 }
 
@@ -51,7 +47,7 @@ def clean(stage: Stage, kind: PoolKind) -> None:
 
 
 def bitrot(stage: Stage, on: Arch, kind: PoolKind) -> None:
-    """Flip a bit on the disk below one copy: its BlueStore's own checksum must tell."""
+    """Flip a bit on the disk below one copy: BlueStore's own checksum must show it."""
     cluster = stage.cluster
     with pools.pool(cluster, "rotten", kind, pg_num=1) as pool:
         mirror = filled(stage, pool)
@@ -61,11 +57,11 @@ def bitrot(stage: Stage, on: Arch, kind: PoolKind) -> None:
         # A copy in the OSD's cache would hide what the disk holds.
         cluster.client.command(f"osd.{victim}", "flush_store_cache")
         flip_bit(daemon.host, daemon.disks[0], stored_forms(content, kind), patience=cluster.patience)
-        found_and_mended(stage, mirror, victim, ["read_error"])
+        expect_repair(stage, mirror, victim, ["read_error"])
 
 
 def stale(stage: Stage, on: Arch) -> None:
-    """Change one copy beneath its stopped OSD, checksum and all: only comparing copies can tell."""
+    """Change one copy and its checksum below a stopped OSD: only a comparison of copies can show it."""
     cluster = stage.cluster
     with pools.pool(cluster, "stale", pg_num=1) as pool:
         mirror = filled(stage, pool)
@@ -80,11 +76,11 @@ def stale(stage: Stage, on: Arch) -> None:
         finally:
             cluster.start(name)
         pools.wait_clean(cluster)
-        found_and_mended(stage, mirror, victim, ["data_digest_mismatch_info"])
+        expect_repair(stage, mirror, victim, ["data_digest_mismatch_info"])
 
 
-def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence[str]) -> None:
-    """Deep-scrub must blame the victim's copy of o0 and no other; repair must make it whole."""
+def expect_repair(stage: Stage, mirror: Mirror, victim: int, errors: Sequence[str]) -> None:
+    """Observe that deep-scrub blames only the victim's copy of o0, and that repair restores it."""
     cluster, recorder, pool = stage.cluster, stage.recorder, mirror.pool
     pgid = str(pools.locate(cluster, pool, "o0")["pgid"])
     deep_scrub(cluster, pool)
@@ -92,13 +88,13 @@ def found_and_mended(stage: Stage, mirror: Mirror, victim: int, errors: Sequence
     recorder.observe("blamed by deep-scrub", got=blame, wanted={"o0": {str(victim): list(errors)}})
     if not blame:
         return
-    cluster.wait(lambda status: status.has("OSD_SCRUB_ERRORS"), what="health telling of scrub errors")
+    cluster.wait(lambda status: status.has("OSD_SCRUB_ERRORS"), what="health reporting scrub errors")
     request_scrub(cluster, "repair", [pgid])
     cluster.wait(lambda status: not status.has("OSD_SCRUB_ERRORS") and status.clean, what=f"{pgid} repaired")
     scrubbed = deep_scrub(cluster, pool)
     recorder.observe("blamed after the repair", got=blamed(cluster, pgid), wanted={}, of=len(scrubbed))
-    with led_by_one(cluster, victim, (pool,)):  # any other would answer from a copy that was never damaged
-        mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was mended")
+    with led_by_one(cluster, victim, (pool,)):  # any other OSD would answer from an undamaged copy
+        mirror.verify(cluster.client, recorder, f"after osd.{victim}'s copy was repaired")
 
 
 def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
@@ -110,7 +106,7 @@ def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
 
 
 def filled(stage: Stage, pool: str, objects: int = OBJECTS, object_bytes: int = OBJECT_BYTES) -> Mirror:
-    """A pool with random objects o0, o1, ... in it."""
+    """Write random objects o0, o1, ... into a pool."""
     mirror = Mirror(stage.cluster.client, pool)
     for number in range(objects):
         mirror.full(f"o{number}", stage.rng.randbytes(object_bytes))
@@ -118,7 +114,7 @@ def filled(stage: Stage, pool: str, objects: int = OBJECTS, object_bytes: int = 
 
 
 def stored_forms(content: bytes, kind: PoolKind) -> list[bytes]:
-    """How the beginning of an object may look on a disk: as it is or, with EC 2+1, as either chunk or their parity."""
+    """How an object's start may look on a disk: unchanged or, with EC 2+1, as the start of a chunk or of the parity."""
     if not kind.erasure:
         return [content[:NEEDLE_BYTES]]
     first, second = content[:NEEDLE_BYTES], content[CHUNK_BYTES : CHUNK_BYTES + NEEDLE_BYTES]
@@ -127,48 +123,44 @@ def stored_forms(content: bytes, kind: PoolKind) -> list[bytes]:
 
 
 def flipped(content: bytes | bytearray, at: int) -> bytes:
-    """A copy of content with one bit changed."""
     changed = bytearray(content)
     changed[at] ^= 1
     return bytes(changed)
-
-
-def scenarios(on: Arch) -> tuple[Scenario, ...]:
-    rotten = tuple(
-        Scenario(
-            name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
-            goal=f"A bit that flips on a disk of {on} is found by deep-scrub, blamed there, and mended by repair.",
-            method=f"Flips one bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
-            run=partial(bitrot, on=on, kind=kind),
-            tier=Tier.FULL if kind.erasure else Tier.QUICK,
-            expects=EXPECTED,
-        )
-        for kind in (REPLICATED, EC_2_1)
-    )
-    return (
-        *rotten,
-        Scenario(
-            name=f"interop.scrub-stale[on={on}]",
-            goal=f"A copy on {on} that differs but passes its own checksums is found by comparison, and mended.",
-            method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
-            run=partial(stale, on=on),
-            # The tool and the restart of an emulated OSD take half a minute.
-            tier=Tier.QUICK if on is host_arch() else Tier.FULL,
-            expects=EXPECTED,
-        ),
-    )
 
 
 SCENARIOS: tuple[Scenario, ...] = (
     *(
         Scenario(
             name=f"interop.scrub-clean[pool={kind.name}]",
-            goal="Copies made by both architectures agree: a deep-scrub of every PG finds nothing.",
-            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs and asks which are inconsistent.",
+            goal="The copies of both architectures agree: a deep-scrub of every PG finds nothing.",
+            method=f"Fills a {kind.name} pool, deep-scrubs all its PGs, and lists inconsistent ones.",
             run=partial(clean, kind=kind),
             check="witnessed",
         )
         for kind in (REPLICATED, EC_2_1)
     ),
-    *(scenario for arch in Arch for scenario in scenarios(arch)),
+    *(
+        Scenario(
+            name=f"interop.scrub-bitrot[on={on},pool={kind.name}]",
+            goal=f"Deep-scrub finds a flipped bit on a disk of {on} and blames that copy, and repair restores it.",
+            method=f"Flips a bit on the block device below a {kind.name} pool, deep-scrubs, repairs, reads all back.",
+            run=partial(bitrot, on=on, kind=kind),
+            tier=Tier.FULL if kind.erasure else Tier.QUICK,
+            expects=EXPECTED,
+        )
+        for on in Arch
+        for kind in (REPLICATED, EC_2_1)
+    ),
+    *(
+        Scenario(
+            name=f"interop.scrub-stale[on={on}]",
+            goal=f"Deep-scrub finds a copy on {on} that differs but passes its own checksums, and repair restores it.",
+            method="Changes bytes with ceph-objectstore-tool below a stopped OSD, deep-scrubs, repairs, reads back.",
+            run=partial(stale, on=on),
+            # The tool and the restart of an emulated OSD take half a minute.
+            tier=Tier.QUICK if on is host_arch() else Tier.FULL,
+            expects=EXPECTED,
+        )
+        for on in Arch
+    ),
 )

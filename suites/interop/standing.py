@@ -1,4 +1,4 @@
-"""What stands in a cluster as a whole: where every replica is, and whether all copies agree after a restart."""
+"""Properties of a whole cluster: the place of every replica, and equal copies after a restart."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1
+from cephlab.lab.faults.scrub import blamed, deep_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.matrix import arch_of, other
-from cephlab.suites.interop.scrub import PG_NUM, blamed, deep_scrub, filled
+from cephlab.suites.interop.scrub import PG_NUM, filled
 
-DOMAIN_PGS = 32  # with two OSDs a host, a rule that ignores hosts puts 3 of 5 PGs twice on one: none of 32 is 1e-13
+DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host with two OSDs: none of 32 is 1e-13
 _SHOWN = 3
 
 
 def failure_domain(stage: Stage) -> None:
-    """Make pools the way everybody does and look where the PGs of every pool are."""
+    """Make pools with default rules, and observe where the PGs of every pool are."""
     cluster = stage.cluster
     with pools.pool(cluster, "copies", pg_num=DOMAIN_PGS), pools.pool(cluster, "shards", EC_2_1, pg_num=DOMAIN_PGS):
-        hosts = hosts_of_osds(cluster)
+        # The lab's own hosts: those of a wrong CRUSH map would hide the fault.
+        hosts = {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
         pgs = [entry for name in pool_names(cluster) for entry in pools.pgs_of(cluster, name)]
     crowded = max(sum(1 for host in hosts.values() if host == name) for name in set(hosts.values()))
     stage.recorder.witness("OSDs on one host", got=crowded, least=2)
@@ -33,13 +35,8 @@ def failure_domain(stage: Stage) -> None:
     stage.recorder.observe("the first of them", got=shared[:_SHOWN], wanted=[], of=len(pgs))
 
 
-def hosts_of_osds(cluster: Cluster) -> dict[int, str]:
-    """OSD id -> host that the lab runs it on, so that a wrong CRUSH map cannot hide itself."""
-    return {osd: cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()}
-
-
 def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
-    """PGs that have two replicas on one host, in words."""
+    """The PGs with two replicas on one host, in words."""
     lines = []
     for entry in pgs:
         used = [hosts[osd] for osd in entry.acting if osd in hosts]
@@ -50,7 +47,7 @@ def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
 
 
 def restarted(stage: Stage, on: Arch) -> None:
-    """Fill a pool, restart an OSD of an architecture, and let the other one compare all copies of all pools."""
+    """Fill a pool, restart an OSD of an architecture, and let the other one lead a scrub of all pools."""
     cluster = stage.cluster
     with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, other(on)):
         mirror = filled(stage, pool)
@@ -61,20 +58,16 @@ def restarted(stage: Stage, on: Arch) -> None:
         pools.wait_clean(cluster)
         looked_at = [pgid for name in pool_names(cluster) for pgid in deep_scrub(cluster, name)]
         stage.recorder.witness("PGs deep-scrubbed", got=len(looked_at), least=PG_NUM)
-        wrong = [line for pgid in looked_at for line in disagreements(cluster, pgid)]
+        wrong = [
+            f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
+            for pgid in looked_at
+            for name, copies in blamed(cluster, pgid).items()
+            for osd, errors in copies.items()
+        ]
         what = f"copies that deep-scrub finds wrong after osd.{victim} ({on}) was restarted"
         stage.recorder.observe(what, got=wrong, wanted=[], of=len(looked_at))
         if not wrong:
             mirror.verify(cluster.client, stage.recorder, f"after osd.{victim} was restarted")
-
-
-def disagreements(cluster: Cluster, pgid: str) -> list[str]:
-    """What the last scrub of a PG found, one line for each copy that is to blame."""
-    return [
-        f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"
-        for name, copies in blamed(cluster, pgid).items()
-        for osd, errors in copies.items()
-    ]
 
 
 def pool_names(cluster: Cluster) -> list[str]:
@@ -83,11 +76,11 @@ def pool_names(cluster: Cluster) -> list[str]:
 
 FAILURE_DOMAIN = Scenario(
     name="interop.failure-domain",
-    goal="No PG has two replicas on one host, whichever architecture's monitors and tools made its rule.",
-    method="Makes replicated and EC pools on hosts with two OSDs each; compares every PG's OSDs with their hosts.",
+    goal="No PG has two replicas on one host, whichever architecture made its rule.",
+    method="Makes replicated and EC pools on hosts with two OSDs each; compares the hosts of every PG's OSDs.",
     run=failure_domain,
     check="witnessed",
-    tier=Tier.FULL,  # with one OSD a host, as in the quick tier's clusters, no rule could get it wrong
+    tier=Tier.FULL,  # with one OSD per host, as in the quick tier's clusters, no rule can fail
     topology=Topology(osds_per_node=2),
 )
 
@@ -95,11 +88,11 @@ FAILURE_DOMAIN = Scenario(
 def restart_scenario(on: Arch) -> Scenario:
     return Scenario(
         name=f"interop.scrub-restarted[on={on}]",
-        goal=f"An OSD of {on} that was restarted computes the same checksums of its data as the others do.",
+        goal=f"A restarted OSD of {on} computes the same checksums of its data as the others.",
         method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {other(on)}.",
         run=partial(restarted, on=on),
         check="witnessed",
-        tier=Tier.FULL,  # the restart of an emulated OSD takes a quarter of a minute
+        tier=Tier.FULL,  # an emulated OSD takes 15 s to restart
     )
 
 

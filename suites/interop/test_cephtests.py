@@ -1,4 +1,4 @@
-"""Upstream's test programs: one item for each run of them, one result for each of their cases."""
+"""Upstream's test programs: one item for each run, one result for each of its cases."""
 
 from __future__ import annotations
 

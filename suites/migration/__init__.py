@@ -1,4 +1,4 @@
-"""A cluster that moves to machines of the other architecture under load, and back: nothing lost, nobody refused."""
+"""Moves a cluster under load to machines of the other architecture and back: no data lost, no client refused."""
 
 from __future__ import annotations
 

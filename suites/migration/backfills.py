@@ -1,49 +1,42 @@
-"""How fast data is made anew, by osd_max_backfills from 1 to 16, beside what two of the figures predict."""
+"""Recovery bandwidth with osd_max_backfills from 1 to 16, held to what two of the settings predict."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 
-from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.messenger import await_option
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.migration import movement
-from cephlab.suites.migration.swap import NATIVE_3, scenario_of_migration
+from cephlab.suites.migration.swap import NATIVE_3, PAIRS, scenario_of_migration
 from cephlab.suites.migration.trial import SHORT_LOGS, STILL, placement, recovered_bytes
 from cephlab.tuning.limits import trusted_factor
 
 SWEEP = (1, 2, 4, 8, 16)
-PAIRS = PoolKind("replica-2", 2)
 PG_NUM = 64
-"""So many that every OSD has more PGs to take than the largest number of backfills at once."""
+"""Enough that every OSD has more PGs to take than the largest number of backfills at once."""
 OBJECTS = 128
 OBJECT_BYTES = 1 << 20
 HEALTHY_S = 300.0
-TOLD_S = 30.0
 COUNTED = 0.5
-"""Of the bytes that had to move, the share that Ceph must have counted as recovered for a move to be one. It counted 77
-to 91 of 100, for a reason that was not found: the rate is of what was counted, and so never too high."""
+"""The least share of the bytes that had to move which Ceph must count as recovered. It counted 77 to 91 of 100, for an
+unknown reason. The rate is that of the counted bytes, and so never too high."""
 
 TOPOLOGY = replace(
     NATIVE_3,
-    # mclock, the default scheduler since Quincy, ignores osd_max_backfills unless it is told not to.
-    options=(
-        *SHORT_LOGS,
-        ("osd_mclock_override_recovery_settings", "true"),
-    ),
+    # mclock, the default scheduler since Quincy, ignores osd_max_backfills without this option.
+    options=(*SHORT_LOGS, ("osd_mclock_override_recovery_settings", "true")),
 )
 
 
 @dataclass(frozen=True)
 class Move:
-    """Everything off an OSD, or back onto it. moved: bytes that Ceph recovered; least: that any cluster must move."""
+    """All data moves off an OSD or back. moved: bytes that Ceph recovered; least: bytes that any cluster must move."""
 
     moved: int
     least: float
@@ -56,7 +49,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Leg:
-    """The moves with one setting. backfills: osd_max_backfills."""
+    """The moves with one value of osd_max_backfills."""
 
     backfills: int
     moves: tuple[Move, ...]
@@ -79,25 +72,26 @@ class Leg:
 
 
 def predicted(slowest: Leg, fastest: Leg, backfills: int) -> float:
-    """Bytes a second: in proportion to the backfills at once, up to what everything together can take.
+    """Bytes a second: in proportion to the backfills at once, up to a ceiling.
 
-    The law of `cephlab.tuning.recovery`, with both of its numbers measured: what one backfill makes, and the ceiling.
+    This is the law of `cephlab.tuning.recovery`. Both of its numbers, the rate of one backfill and the ceiling, are
+    measured.
     """
     return min(slowest.rate / slowest.backfills * backfills, max(fastest.rate, slowest.rate))
 
 
 def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
-    """Note the bandwidth of a setting, and what the other settings predict for it.
+    """Note the bandwidth of a setting, and what the slowest and the fastest predict for it.
 
-    The two settings that the law's numbers come from are not held against it. Their low ends count, as the machine
-    may have been slower for a while: a setting between them was seen at 0.48 of what their means predict.
+    Those two settings give the law its numbers and are not held to it. The limit uses the low ends of their rates,
+    because the machine may have been slower for a while: one setting reached 0.48 of what their means predict.
     """
     factor = trusted_factor([])
     rate = predicted(slowest, fastest, leg.backfills)
     surely = min(slowest.low / slowest.backfills * leg.backfills, fastest.low)
-    given = leg in (slowest, fastest)
     law = f"{slowest.rate:.3g} B/s by {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
-    why = f"predicted {rate:.3g} B/s ({law}), surely {surely:.3g}; trusted to {factor:g}"
+    why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to {factor:g}"
+    given = leg in (slowest, fastest)
     bound = Bound("the law's own number") if given else Bound(why, least=round(surely / factor))
     interval = (round(leg.low), round(max(move.rate for move in leg.moves)))
     name = f"recovery bandwidth with osd_max_backfills={leg.backfills}"
@@ -105,59 +99,49 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
 
 
 def run(stage: Stage) -> None:
-    """Take an OSD out and in for each setting; time both ways until everything is clean."""
+    """Take an OSD out and in with each setting. Time both moves until all PGs are clean."""
     cluster, recorder = stage.cluster, stage.recorder
     with pools.pool(cluster, STILL, PAIRS, pg_num=PG_NUM, options={"min_size": "1"}) as pool:
         mirror = Mirror(cluster.client, pool)
         for number in range(OBJECTS):
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
         legs = [leg(stage, backfills) for backfills in SWEEP]
-        for done in legs:
-            recorder.record("sweep", backfills=done.backfills, moves=[asdict(move) for move in done.moves])
-            note_leg(recorder, done, legs[0], legs[-1])
-            name = f"osd_max_backfills={done.backfills}"
-            recorder.witness(f"bytes moved with {name}", got=done.moved, least=COUNTED * done.least)
+        for swept in legs:
+            recorder.record("sweep", backfills=swept.backfills, moves=[asdict(move) for move in swept.moves])
+            note_leg(recorder, swept, legs[0], legs[-1])
+            name = f"osd_max_backfills={swept.backfills}"
+            recorder.witness(f"bytes moved with {name}", got=swept.moved, least=COUNTED * swept.least)
         mirror.verify(cluster.client, recorder, "after every move")
 
 
 def leg(stage: Stage, backfills: int) -> Leg:
-    """Out and in again, with a number of backfills at once."""
+    """Take an OSD out and in again with one value of osd_max_backfills."""
     cluster = stage.cluster
     cluster.client.mon("config set", who="osd", name="osd_max_backfills", value=str(backfills))
     for osd in cluster.osd_ids():
-        clock.wait(
-            partial(told, cluster, osd),
-            lambda shown: shown == backfills,
-            what=f"osd.{osd} going by osd_max_backfills={backfills}",
-            timeout_s=TOLD_S * cluster.patience,
-        )
+        await_option(cluster, f"osd.{osd}", {"osd_max_backfills": str(backfills)})
     victim = str(cluster.osd_ids()[-1])
     return Leg(backfills, tuple(move(cluster, verb, victim) for verb in ("osd out", "osd in")))
 
 
-def told(cluster: Cluster, osd: int) -> int:
-    """The osd_max_backfills that an OSD goes by; monitors tell it a moment after they were told."""
-    return int(cluster.client.tell(f"osd.{osd}", "config get", var="osd_max_backfills")["osd_max_backfills"])
-
-
 def move(cluster: Cluster, verb: str, victim: str) -> Move:
-    """One change of the map, until everything is clean again."""
+    """Change the map, and wait until all PGs are clean again. verb: `osd out` or `osd in`."""
     cluster.settle()
-    before, had = placement(cluster, STILL, PAIRS), recovered_bytes(cluster, STILL)
+    before, recovered = placement(cluster, STILL, PAIRS), recovered_bytes(cluster, STILL)
     began = SYSTEM.monotonic()
     cluster.client.mon(verb, ids=[victim])
     pools.wait_clean(cluster, HEALTHY_S)
     seconds = SYSTEM.monotonic() - began
     cluster.settle()
     least = movement.least_movement(before, placement(cluster, STILL, PAIRS)).least_bytes
-    return Move(recovered_bytes(cluster, STILL) - had, least, seconds)
+    return Move(recovered_bytes(cluster, STILL) - recovered, least, seconds)
 
 
 SCENARIOS: tuple[Scenario, ...] = (
     scenario_of_migration(
         name="migration.backfills",
-        goal="More backfills at once make lost copies faster, up to what the machine can take.",
-        method="Takes an OSD out and in with osd_max_backfills of 1 to 16; holds three to what two predict.",
+        goal="More backfills at once restore lost copies faster, up to what the machine can take.",
+        method="Takes an OSD out and in with osd_max_backfills from 1 to 16; holds three values to what two predict.",
         run=run,
         check="figures",
         topology=TOPOLOGY,

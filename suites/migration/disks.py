@@ -1,4 +1,4 @@
-"""Disks that carry something: refused by name wherever they are put, and erased so that every byte is known to be."""
+"""Used disks: the lab refuses them by name on any machine, and wipes them down to the last byte."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.providers.host import Host, preloading
 from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability, Disk, Node, Osd
 from cephlab.suites.interop.matrix import other
@@ -18,17 +19,17 @@ from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import NEEDS, scenario_of_migration
 
 DISK_BYTES = 1 << 30
-"""Small, because all of it is read back, by the emulated architecture too."""
+"""Small, because the emulated architecture reads all of it back too."""
 
 OTHER_CLUSTER = "11111111-2222-3333-4444-555555555555"
 STRAY_OFFSET = DISK_BYTES - 4097
-"""In the last but one block: a check of the beginning, or of samples, would miss it."""
+"""In the last block but one, which a check of the start or of samples would miss."""
 
 TOOL_S = 60.0
 
 
 def run(stage: Stage) -> None:
-    """Use a disk, give its OSD up, and try to use it again: here, on the other architecture, and after a wipe."""
+    """Use a disk, remove its OSD, and offer the disk again: here, on the other architecture, and after a wipe."""
     cluster, recorder = own(stage.cluster), stage.recorder
     node = Node("spare-0", host_arch(), (Disk("used", DISK_BYTES),), (Osd("used"),))
     here = migrate.add_machine(cluster, node)
@@ -42,12 +43,11 @@ def run(stage: Stage) -> None:
             cluster.lab.move_disk("used", there.name)
         refused = refusal(cluster, host, f"osd.{osd}")
         recorder.observe(f"an OSD's disk on {host.arch}", got=refused, wanted=f"names osd.{osd} of {fsid}")
-    relabel(cluster, there, OTHER_CLUSTER)
-    recorder.observe(
-        "a disk of another cluster",
-        got=refusal(cluster, there, f"osd.{osd}"),
-        wanted=f"names osd.{osd} of {OTHER_CLUSTER}",
-    )
+    label = ["--dev", str(there.disk("used")), "-k", "ceph_fsid", "-v", OTHER_CLUSTER]
+    argv = ["ceph-bluestore-tool", "set-label-key", *label]
+    run_tool(there, argv, timeout_s=TOOL_S * cluster.patience, env=preloading(OSD.preload(there)))
+    refused = refusal(cluster, there, f"osd.{osd}")
+    recorder.observe("a disk of another cluster", got=refused, wanted=f"names osd.{osd} of {OTHER_CLUSTER}")
     checked = disks.wipe(there, "used", patience=cluster.patience)
     recorder.observe("bytes read back after the wipe", got=checked, wanted=DISK_BYTES)
     note_stray(stage, there)
@@ -59,43 +59,35 @@ def run(stage: Stage) -> None:
 
 
 def refusal(cluster: OwnCluster, host: Host, osd: str) -> str:
-    """The OSD and cluster that the refusal names, or what it says instead."""
-    text = what_is_said(
-        lambda: disks.refuse_used(host, ["used"], patience=cluster.patience, preload=migrate.shim_of(host))
-    )
+    """`names OSD of FSID` when the refusal names both and the host, else its text."""
+    text = refusal_text(lambda: disks.refuse_used(host, ["used"], patience=cluster.patience, preload=OSD.preload(host)))
     for fsid in (cluster.deployment.fsid, OTHER_CLUSTER):
         if osd in text and fsid in text and host.name in text:
             return f"names {osd} of {fsid}"
     return text
 
 
-def what_is_said(attempt: Callable[[], object]) -> str:
+def refusal_text(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except DiskInUse as error:
         return error.what
-    return "nothing: it was taken"
-
-
-def relabel(cluster: OwnCluster, host: Host, fsid: str) -> None:
-    """Make the label that of another cluster, by Ceph's own tool."""
-    argv = ["ceph-bluestore-tool", "set-label-key", "--dev", str(host.disk("used")), "-k", "ceph_fsid", "-v", fsid]
-    run_tool(host, argv, timeout_s=TOOL_S * cluster.patience, env=preloading(migrate.shim_of(host)))
+    return "not refused"
 
 
 def note_stray(stage: Stage, host: Host) -> None:
-    """A single byte left near the end must be found, and a disk with other data must be refused."""
+    """Observe that the lab finds a single byte left near the end, and refuses a disk with other data."""
     cluster, recorder = stage.cluster, stage.recorder
     poke(host, STRAY_OFFSET)
     try:
         disks.require_zero(host, "used", DISK_BYTES, patience=cluster.patience)
-        seen = "not found"
+        outcome = "not found"
     except LabError as error:
-        seen = "found" if str(STRAY_OFFSET + 1) in error.detail else error.detail
-    recorder.observe("a byte that a wipe left near the end", got=seen, wanted="found")
+        outcome = "found" if str(STRAY_OFFSET + 1) in error.detail else error.detail
+    recorder.observe("a byte that a wipe left near the end", got=outcome, wanted="found")
     poke(host, 0)
-    said = what_is_said(lambda: disks.refuse_used(host, ["used"]))
-    recorder.observe("a disk with other data", got="that is no OSD's" in said, wanted=True)
+    text = refusal_text(lambda: disks.refuse_used(host, ["used"]))
+    recorder.observe("a disk with other data", got="that is no OSD's" in text, wanted=True)
 
 
 def poke(host: Host, offset: int) -> None:
@@ -107,8 +99,8 @@ def poke(host: Host, offset: int) -> None:
 SCENARIOS: tuple[Scenario, ...] = (
     scenario_of_migration(
         name="migration.used-disk",
-        goal="A disk that still carries an OSD's data is refused by name on either architecture, until it is wiped.",
-        method="Makes an OSD on a disk, offers that disk again, moves it, relabels it, wipes it and reads all back.",
+        goal="The lab refuses a disk with an OSD's data by name, on either architecture, until the disk is wiped.",
+        method="Makes an OSD on a disk, offers the disk again, moves it, relabels it, wipes it and reads it all back.",
         run=run,
         check="observations",
         needs=NEEDS | {Capability.MOVE_DISK},

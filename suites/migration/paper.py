@@ -1,7 +1,7 @@
-"""A lab's migration at the paper's size: the share of a node's data that had to move, at the speed of its machines.
+"""Scales a lab's migration to the paper's machines: the same share of a node's data, at their speed.
 
-The paper is the white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2; its figures are those of
-`tuning/references/ampere-altra.toml`.
+The paper is the white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2. `tuning/references/ampere-altra.toml`
+has its figures.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REUSE = "recovery after disk reuse"
 
 @dataclass(frozen=True)
 class AtScale:
-    """seconds: that copying takes on the paper's machines; published_s: what it took there; why: with all numbers."""
+    """seconds: predicted for the paper's machines; published_s: the paper's own time; why: the numbers behind both."""
 
     seconds: float
     published_s: float
@@ -30,23 +30,23 @@ class AtScale:
 
 
 def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
-    """How long the paper's cluster would copy when it moved as large a share of a node's data as the lab did.
+    """Predict the time in which the paper's cluster moves as large a share of a node's data as the lab moved.
 
-    procedure: SWAP or REUSE; held_bytes: what the nodes that were replaced held. What a node of the paper holds, and
-    which share of disks and network recovery gets beside the clients, is that of its figure for a replaced node.
+    procedure: SWAP or REUSE; held_bytes: the data of the replaced nodes. The paper's figure for a replaced node says
+    how much such a node holds, and which share of disks and network recovery gets beside the clients.
     """
     reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
     figures = {figure.name: figure for figure in reference.figures}
     published, rebuild = figures[procedure], figures[SWAP].recovery
     if rebuild is None:
-        raise LabBroken(f"{reference.name}: {SWAP} does not say what had to be copied", hint="mend the reference")
+        raise LabBroken(f"{reference.name}: {SWAP} does not say how much was copied", hint="complete the reference")
     share = moved_bytes / held_bytes
     profile = load_profile(PROFILES / f"{reference.profile}.toml")
-    made = recovery_time(
+    predicted = recovery_time(
         profile, rebuild.data_bytes * share, nodes_lost=rebuild.nodes_lost, nodes=rebuild.nodes, share=rebuild.share
     )
     why = (
-        f"published: {published.where}; here {share:.3g} of what the replaced nodes held was moved, of the paper's "
-        f"{rebuild.data_bytes:.3g} B on {profile.name} that takes {made.seconds:,.0f} s, limited by {made.limit}"
+        f"published: {published.where}; {share:.3g} of the replaced nodes' data moved here; as much of the paper's "
+        f"{rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by {predicted.limit}"
     )
-    return AtScale(made.seconds, published.value, why)
+    return AtScale(predicted.seconds, published.value, why)

@@ -1,6 +1,6 @@
-"""Disk reuse: a node's disks, configuration and identity go on in a machine of the other architecture.
+"""Disk reuse: a machine of the other architecture takes over a node's disks, configuration and identity.
 
-The steps, and their order, are those of the white paper Ceph on Ampere Altra (2023), section 9.2.1.
+The steps and their order come from the white paper Ceph on Ampere Altra (2023), section 9.2.1.
 """
 
 from __future__ import annotations
@@ -9,23 +9,22 @@ from dataclasses import replace
 from functools import partial
 
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Scenario, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability, Node
 from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.paper import REUSE
-from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_archs, note_went_to, scenario_of_migration
-from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
+from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_went_to, scenario_of_migration
+from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, replace_all, replace_last, without_backfill
 
 WITH_DB = replace(NATIVE_3, separate_db=True)
 MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout", "2"), ("mon_lease", "2")))
-"""Elections at the pace of native monitors: the default patience with an emulated one is a minute an outage."""
+"""Elections at the pace of native monitors. With the defaults an emulated one takes a minute an outage."""
 
 
 def reuse(running: Trial, old: Node, name: str) -> Node:
-    """The paper's steps for one node; the machine that goes on."""
+    """Take the paper's steps for one node. Returns the machine that took over."""
     cluster = running.cluster
     new = Node(name, other(old.arch))
     with without_backfill(running):
@@ -38,7 +37,8 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
             migrate.power_off(cluster, old.name)
             migrate.take_over(cluster, old, new)
         with running.step(f"move the disks to {name}"):
-            moved = migrate.move_disks(cluster, saved, name)
+            for disk in old.disks:
+                cluster.lab.move_disk(disk.name, name)
         with running.step(f"restore the configuration on {name}"):
             names = migrate.restore(cluster, saved, name)
         with running.step(f"start the services of {name}"):
@@ -46,37 +46,20 @@ def reuse(running: Trial, old: Node, name: str) -> Node:
                 cluster.start(daemon)
             cluster.wait(lambda status: status.all_up and len(status.quorum) == status.mons, what=f"{name} back")
     with running.step(f"recover {name}"):
-        running.mended(f"{old.name} to {name}")
+        running.recovered(f"{old.name} to {name}")
     note_went_to(running, new)
-    running.recorder.witness(f"disks that went to {name}", got=len(moved), least=len(old.disks))
-    return migrate.node_spec(cluster, name)
-
-
-def run(stage: Stage, kind: PoolKind, legs: int) -> None:
-    """The last node's disks go to a machine of the other architecture; with a second leg, back to another."""
-    node = [known for known in stage.cluster.spec.nodes if known.osds][-1]
-    with trial(stage, kind, procedure=REUSE) as running:
-        for leg in range(legs):
-            node = reuse(running, node, f"m{leg}")
-
-
-def run_all(stage: Stage, kind: PoolKind) -> None:
-    """Every node, its monitor and manager too, goes on in a machine of the other architecture; then back."""
-    cluster = stage.cluster
-    with trial(stage, kind, procedure=REUSE) as running:
-        for leg in ("there", "back"):
-            for node in [known for known in cluster.spec.nodes if known.osds]:
-                reuse(running, node, f"{leg}{node.name[-1]}")
-            note_archs(stage, leg, other(host_arch()) if leg == "there" else host_arch())
+    new = migrate.node_spec(cluster, name)
+    running.recorder.witness(f"disks that went to {name}", got=len(new.disks), least=len(old.disks))
+    return new
 
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier) -> Scenario:
     db = "separate" if topology.separate_db else "none"
     return scenario_of_migration(
         name=f"migration.reuse[db={db},pool={kind.name}]",
-        goal="A node's disks go on, with all their data, in a machine of the other architecture, and back again.",
-        method="The paper's steps under recorded load and fio: services off, backup, disks over, restored, started.",
-        run=partial(run, kind=kind, legs=2),
+        goal="A node's disks move with all their data to a machine of the other architecture, and back.",
+        method="Stops a node's services under recorded load and fio, backs it up, moves its disks, restores, starts.",
+        run=partial(replace_last, kind=kind, legs=2, procedure=REUSE, replacement=reuse),
         tier=tier,
         topology=topology,
         needs=REUSE_NEEDS,
@@ -91,9 +74,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(scenario(NATIVE_3, kind, Tier.FULL) for kind in (PAIRS, REPLICATED, EC_2_1)),
     scenario_of_migration(
         name="migration.reuse-all[pool=replicated]",
-        goal="A whole cluster changes its architecture and back while every disk, monitor and identity stays.",
-        method="Moves three nodes with a monitor each, one by one, under recorded load and fio; then three back.",
-        run=partial(run_all, kind=REPLICATED),
+        goal="A whole cluster moves to the other architecture and back and keeps every disk, monitor and identity.",
+        method="Moves three nodes, each with a monitor, one by one under recorded load and fio; then moves them back.",
+        run=partial(replace_all, kind=REPLICATED, procedure=REUSE, replacement=reuse),
         topology=MONS_3,
         needs=REUSE_NEEDS,
         expects={**EXPECTED, **MOVED},

@@ -1,6 +1,6 @@
-"""Node swap-out: a machine is switched off and another of the other architecture, with new disks, takes its part.
+"""Node swap-out: a machine of the other architecture, with new disks, replaces one that is switched off.
 
-The steps, and their order, are those of the white paper Ceph on Ampere Altra (2023), section 9.1.1.
+The steps and their order come from the white paper Ceph on Ampere Altra (2023), section 9.1.1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,16 @@ from cephlab.suites.expected import MON_TERMINATED
 from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.paper import SWAP
-from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, trial, without_backfill
+from cephlab.suites.migration.trial import (
+    EXPECTED,
+    SHORT_LOGS,
+    Trial,
+    archs_of,
+    replace_all,
+    replace_last,
+    trial,
+    without_backfill,
+)
 
 PAIRS = PoolKind("replica-2", 2)
 NATIVE_3 = Topology(native=3, foreign=0, clients=True, options=SHORT_LOGS)
@@ -29,20 +38,20 @@ MOVED = {
         "A monitor or manager left, or has just started and answers its first clock probes late."
     ),
     r"\[WRN\] : (Health detail: HEALTH_WARN|\[WRN\] [A-Z_]+: | +)": (
-        "A new leader repeats the health details: what the scenario moved."
+        "A new leader repeats the health details about the daemons that the scenario moved."
     ),
     **MON_TERMINATED,
 }
-"""What a monitor or manager that moves says."""
+"""Log lines of a monitor or manager that moves."""
 
 scenario_of_migration = partial(
     Scenario, check="recorded", tier=Tier.FULL, topology=NATIVE_3, needs=NEEDS, spoils=True, expects=EXPECTED
 )
-"""Makes a scenario of this suite. What it says itself comes before these values."""
+"""Makes a scenario of this suite. Its own arguments win over these defaults."""
 
 
 def swap_out(running: Trial, old: str, new: Node) -> None:
-    """The paper's steps for one node."""
+    """Take the paper's steps for one node."""
     cluster = running.cluster
     with running.step(f"prepare {new.name} ({new.arch})"):
         migrate.add_machine(cluster, new)
@@ -57,12 +66,12 @@ def swap_out(running: Trial, old: str, new: Node) -> None:
             migrate.add_osds(cluster, new)
             cluster.wait(lambda status: status.all_up, what=f"the OSDs of {new.name} up")
     with running.step(f"redistribute to {new.name}"):
-        running.mended(f"{old} to {new.name}")
+        running.recovered(f"{old} to {new.name}")
     note_went_to(running, new)
 
 
 def note_went_to(running: Trial, new: Node) -> None:
-    """Observe which architecture the OSDs of a replaced node run on, by their own word, which is uname's."""
+    """Observe the architecture that the OSDs on the new node report. They take it from uname."""
     cluster = running.cluster
     numbers = set(migrate.osds_on(cluster, new.name))
     archs = {str(entry["arch"]) for entry in cluster.client.mon("osd metadata") if entry["id"] in numbers}
@@ -71,7 +80,7 @@ def note_went_to(running: Trial, new: Node) -> None:
 
 
 def move_roles(running: Trial, old: str, new: str) -> None:
-    """A monitor and a manager go before their machine does."""
+    """Move a node's monitor and manager before its machine goes."""
     cluster = running.cluster
     spec = migrate.node_spec(cluster, old)
     if spec.mon:
@@ -85,7 +94,7 @@ def move_roles(running: Trial, old: str, new: str) -> None:
 
 
 def successor(old: Node, arch: Arch, name: str) -> Node:
-    """A machine of another architecture with as many new disks as the old one had."""
+    """A machine of an architecture with new disks, as many as the old one had."""
     names = {disk.name: f"{name}-{disk.name.partition('-')[2]}" for disk in old.disks}
     disks = tuple(replace(disk, name=names[disk.name]) for disk in old.disks)
     osds = tuple(
@@ -95,55 +104,32 @@ def successor(old: Node, arch: Arch, name: str) -> Node:
     return Node(name, arch, disks, osds)
 
 
-def run(stage: Stage, kind: PoolKind, legs: int) -> None:
-    """Swap the last node for one of the other architecture; with a second leg, that one back again."""
-    cluster = stage.cluster
-    old = [node for node in cluster.spec.nodes if node.osds][-1]
-    with trial(stage, kind, procedure=SWAP) as running:
-        for leg in range(legs):
-            new = successor(old, other(old.arch), f"m{leg}")
-            swap_out(running, old.name, new)
-            old = new
+def swap(running: Trial, old: Node, name: str) -> Node:
+    """Swap a node for a machine of the other architecture. Returns that machine."""
+    new = successor(old, other(old.arch), name)
+    swap_out(running, old.name, new)
+    return new
 
 
 def run_monitor(stage: Stage, kind: PoolKind) -> None:
-    """Swap the node that has the cluster's only monitor and manager, which move first."""
-    cluster = stage.cluster
-    old = next(node for node in cluster.spec.nodes if node.mon)
+    """Swap the node with the cluster's only monitor and manager. Both move first."""
+    old = next(node for node in stage.cluster.spec.nodes if node.mon)
     with trial(stage, kind, procedure=SWAP) as running:
-        swap_out(running, old.name, successor(old, other(old.arch), "m0"))
-    for entry in ("mon", "mgr"):
-        archs = {str(known["arch"]) for known in cluster.client.mon(f"{entry} metadata")}
-        stage.recorder.observe(f"architecture of the {entry}", got=sorted(archs), wanted=[other(old.arch).value])
-
-
-def run_all(stage: Stage, kind: PoolKind) -> None:
-    """Swap every node, one by one, until the cluster is of the other architecture; then every node back."""
-    cluster = stage.cluster
-    with trial(stage, kind, procedure=SWAP) as running:
-        for leg in ("there", "back"):
-            for old in [node for node in cluster.spec.nodes if node.osds]:
-                swap_out(running, old.name, successor(old, other(old.arch), f"{leg}{old.name[-1]}"))
-            note_archs(stage, leg, other(host_arch()) if leg == "there" else host_arch())
-
-
-def note_archs(stage: Stage, when: str, wanted: Arch) -> None:
-    """Observe that every daemon runs on one architecture, by Ceph's own word."""
-    cluster = stage.cluster
-    for kind in ("mon", "mgr", "osd"):
-        archs = {entry["arch"] for entry in cluster.client.mon(f"{kind} metadata")}
-        stage.recorder.observe(f"architectures of every {kind}, {when}", got=sorted(archs), wanted=[wanted.value])
+        swap(running, old, "m0")
+    for daemon in ("mon", "mgr"):
+        archs = archs_of(stage.cluster, daemon)
+        stage.recorder.observe(f"architecture of the {daemon}", got=archs, wanted=[other(old.arch).value])
 
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier, *, legs: int) -> Scenario:
-    nodes = topology.native + topology.foreign
-    source, target = (host_arch(), other(host_arch())) if topology.native else (other(host_arch()), host_arch())
-    back = " and then the other way" if legs > 1 else ""
+    source, target = host_arch(), other(host_arch())
+    back = "; then it swaps back" if legs > 1 else ""
     return scenario_of_migration(
-        name=f"migration.swap[nodes={nodes},from={source},legs={legs},pool={kind.name}]",
-        goal=f"A node of {source} is replaced by one of {target} with new disks, and clients only have to wait.",
-        method=f"The paper's steps on {nodes} nodes under recorded load and fio: off without grace, out, in{back}.",
-        run=partial(run, kind=kind, legs=legs),
+        name=f"migration.swap[nodes={topology.native},from={source},legs={legs},pool={kind.name}]",
+        goal=f"A node of {target} with new disks replaces one of {source}, and clients only have to wait.",
+        method=f"Cuts the power of one of {topology.native} nodes under recorded load and fio, removes it and adds "
+        f"the new one, as the paper does{back}.",
+        run=partial(replace_last, kind=kind, legs=legs, procedure=SWAP, replacement=swap),
         tier=tier,
         topology=topology,
     )
@@ -155,16 +141,16 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(scenario(NATIVE_5, kind, Tier.FULL, legs=2) for kind in (PAIRS, REPLICATED, EC_2_1)),
     scenario_of_migration(
         name=f"migration.swap-monitor[pool={PAIRS.name}]",
-        goal="The node with the only monitor and manager is replaced, and clients only have to wait.",
+        goal="A new node replaces the one with the only monitor and manager, and clients only have to wait.",
         method="Adds a monitor and a manager on the new node, removes the old ones, then follows the paper's steps.",
         run=partial(run_monitor, kind=PAIRS),
         expects={**EXPECTED, **MOVED},
     ),
     scenario_of_migration(
         name=f"migration.swap-all[pool={REPLICATED.name}]",
-        goal="A whole cluster, monitor and manager too, becomes one of the other architecture, and one of this again.",
-        method="Swaps three nodes one by one under recorded load and fio, each with new disks; then three back.",
-        run=partial(run_all, kind=REPLICATED),
+        goal="A whole cluster, with its monitor and manager, moves to the other architecture and back.",
+        method="Swaps three nodes one by one under recorded load and fio, each for new disks; then swaps them back.",
+        run=partial(replace_all, kind=REPLICATED, procedure=SWAP, replacement=swap),
         expects={**EXPECTED, **MOVED},
     ),
 )

@@ -1,8 +1,8 @@
-"""The frame of every migration: data from before, load throughout, steps in the history, the same verdicts."""
+"""The frame of every migration: data written before, load throughout, recorded steps, the same verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,19 +14,22 @@ from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Phase, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Node
 from cephlab.lab.telemetry.watch import watched
 from cephlab.lab.workloads.fioverify import FioVerify, Witness
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT
+from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
-from cephlab.suites.interop.scrub import deep_scrub, rados_json
+from cephlab.suites.interop.scrub import observe_copies
 from cephlab.suites.limits import no_errors, wait_until_noticed
 from cephlab.suites.migration import migrate, movement
 from cephlab.suites.migration.movement import Movement, PlacedPg
 from cephlab.suites.migration.paper import at_scale
 
 STILL = "still"
-"""The pool without writes: what is recovered in it was moved, not changed."""
+"""The pool without writes during the migration: all that is recovered in it was moved, not changed."""
 LIVE = "live"
 META = "live-meta"
 
@@ -34,32 +37,34 @@ PG_NUM = {Tier.QUICK: 8, Tier.FULL: 16}
 OBJECTS = {Tier.QUICK: 128, Tier.FULL: 512}
 OBJECT_BYTES = 64 << 10
 PASSES = 3
-"""Each object is written so often that no PG's log goes back to its beginning, as in any cluster with a past."""
+"""So many writes of each object that no PG's log reaches back to its beginning, as in any cluster with a past."""
 
 SHORT_LOGS = (("osd_min_pg_log_entries", "2"), ("osd_max_pg_log_entries", "4"), ("osd_pg_log_trim_min", "1"))
-"""A new store is filled by backfill only where the log does not go back to the PG's beginning; flags that stop backfill
-stop nothing else. With Ceph's own lengths that takes hundreds of writes to each PG."""
+"""Backfill fills a new store only where the log does not reach back to the PG's beginning, and the flags stop backfill
+alone. With Ceph's default lengths that takes hundreds of writes to each PG."""
 
 PAUSE_S = 0.02
-"""Between two operations of a worker: on two cores an unbounded load would leave nothing to the recovery."""
+"""Between two operations of a worker. Without it the load would leave recovery no time on two cores."""
 FIO_IOPS = 30
 
 PEERING_S = 3.0
-"""What peering and the first operations afterwards may take beyond noticing, before patience."""
+"""Limit of peering and the first operations after it, from the moment the loss is noticed, before patience."""
 TOLERANCE = 1.02
-"""Of moved bytes: Ceph counts what it recovered of an object, and nothing else is written to the pool."""
+"""Factor on moved bytes. Ceph counts only what it recovers, and nothing else writes to the pool."""
+HEALTHY_S = 300.0
+"""For a lab's data, some tens of megabytes, before patience."""
 
 FLAGS = ("nobackfill", "norebalance")
 
 EXPECTED = {
     r"\[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|OSDMAP_FLAGS|TOO_FEW_OSDS)\)": (
-        "Health tells of the OSDs that the scenario switched off or removed, and of the flags that it set."
+        "Health reports the OSDs that the scenario switched off or removed, and the flags that it set."
     ),
     r"mgr get_metadata_python Requested missing service osd\.\d+$": (
-        "The scenario took that OSD out of the cluster, and a module of the manager still asks for it."
+        "The scenario removed that OSD, and a module of the manager still asks for it."
     ),
     r"_scan_rollback_obs: queueing trans to clean up obsolete rollback objs$": (
-        "Scrub of an erasure-coded PG removes objects kept for a rollback that its log no longer reaches."
+        "Scrub of an erasure-coded PG removes rollback objects that its log no longer reaches."
     ),
     **DEAD_COUNT,
 }
@@ -80,7 +85,7 @@ class Trial:
     disturbed_s: float = 0.0
     moved_bytes: float = 0.0
     replaced_bytes: float = 0.0
-    """Bytes of the pool without writes that the replaced nodes held."""
+    """Bytes of the pool STILL that the replaced nodes held."""
 
     @property
     def cluster(self) -> OwnCluster:
@@ -92,23 +97,22 @@ class Trial:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """One step of the procedure, with its time."""
+        """Record one step of the procedure and its time."""
         began = SYSTEM.monotonic()
         self.recorder.step(name, Phase.BEGAN)
         yield
         self.recorder.step(name, Phase.ENDED, round(SYSTEM.monotonic() - began, 3))
 
     def disturb(self, replaced: str | None = None) -> None:
-        """From here on clients may have to wait, and the time to health counts. replaced: the node to replace."""
+        """Start the time to health: from here on clients may have to wait. replaced: the node to replace."""
         if replaced is not None:
-            numbers = set(migrate.osds_on(self.cluster, replaced))
-            self.replaced_bytes += movement.held_bytes(
-                self.before, {uuid for osd, uuid in osd_uuids(self.cluster).items() if osd in numbers}
-            )
+            uuids = osd_uuids(self.cluster)
+            stores = {uuids[osd] for osd in migrate.osds_on(self.cluster, replaced)}
+            self.replaced_bytes += movement.held_bytes(self.before, stores)
         self.disturbed_s = SYSTEM.monotonic()
 
-    def mended(self, what: str) -> None:
-        """Wait for health; note how long that took since the disturbance, and what had to move."""
+    def recovered(self, what: str) -> None:
+        """Wait for health. Note the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
         self.recorder.figure(f"healthy_s[{what}]", round(took, 3), "s")
@@ -117,23 +121,20 @@ class Trial:
         self.before = after
 
 
-HEALTHY_S = 300.0
-"""Of a lab's data, a few ten megabytes, before patience."""
-
-
 @contextmanager
 def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iterator[Trial]:
-    """Pools with data and load on them; afterwards everything is read back, compared, scrubbed and counted.
+    """Make pools, fill them and load them. Afterwards read everything back, compare, scrub and count it.
 
-    procedure: which of the paper's it is, SWAP or REUSE of `paper.py`; None for what the paper did not do.
+    procedure: the paper's, SWAP or REUSE of `paper.py`; None for one that the paper did not try.
     """
     cluster, recorder = stage.cluster, stage.recorder
-    with ExitStack() as made:
+    # The lab's default wants all copies but one. Of two copies that is one, which Ceph's own default allows.
+    options = {"min_size": "1"} if kind.size == 2 else {}
+    with ExitStack() as stack:
         for name in (STILL, LIVE):
-            pg_num = PG_NUM[stage.tier]
-            made.enter_context(pools.pool(cluster, name, kind, pg_num=pg_num, options=_options(kind)))
+            stack.enter_context(pools.pool(cluster, name, kind, pg_num=PG_NUM[stage.tier], options=options))
         if kind.erasure:
-            made.enter_context(pools.pool(cluster, META, pools.REPLICATED, pg_num=4))
+            stack.enter_context(pools.pool(cluster, META, pools.REPLICATED, pg_num=4))
         running = _trial(stage, kind)
         running.load.prepare()
         running.fio.prepare()
@@ -146,11 +147,6 @@ def trial(stage: Stage, kind: PoolKind, *, procedure: str | None = None) -> Iter
         if procedure is not None:
             note_scale(running, procedure)
         running.fio.clean()
-
-
-def _options(kind: PoolKind) -> dict[str, str]:
-    # The lab's default wants all copies but one; of two copies that is one, which Ceph's own default allows.
-    return {"min_size": "1"} if kind.size == 2 else {}
 
 
 def _trial(stage: Stage, kind: PoolKind) -> Trial:
@@ -174,24 +170,24 @@ def _trial(stage: Stage, kind: PoolKind) -> Trial:
 
 
 def client_nodes(cluster: Cluster) -> tuple[str, ...]:
-    """The machines without daemons, the native one first."""
-    bare = [node for node in cluster.spec.nodes if not (node.osds or node.mon or node.mgr)]
-    return tuple(sorted((node.name for node in bare if node.name.startswith("c")), key=lambda name: name))
+    """Names of the machines without daemons, the native one first."""
+    bare = [node.name for node in cluster.spec.nodes if not (node.osds or node.mon or node.mgr)]
+    return tuple(sorted(name for name in bare if name.startswith("c")))
 
 
 def fill(running: Trial) -> None:
-    """What is there before anything happens."""
+    """Write the objects of STILL before the migration starts."""
     stage = running.stage
     for _ in range(PASSES):
         for number in range(OBJECTS[stage.tier]):
             running.still.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
     running.cluster.settle()
     cut = sum(pg["log_start"] != "0'0" for pg in statistics(running.cluster, STILL))
-    running.recorder.witness("PGs whose log does not go back to their beginning", got=cut, least=PG_NUM[stage.tier])
+    running.recorder.witness("PGs whose log does not reach back to their beginning", got=cut, least=PG_NUM[stage.tier])
 
 
 def judge(running: Trial) -> None:
-    """Put everything into the history that the verdict rests on."""
+    """Record everything that the verdict rests on."""
     cluster, recorder = running.cluster, running.recorder
     cluster.wait_healthy(HEALTHY_S)
     running.load.verify()
@@ -199,17 +195,14 @@ def judge(running: Trial) -> None:
     for node in client_nodes(cluster):
         running.still.verify(cluster.client_on(node), recorder, f"read on {node} after the migration")
     note_movement(running)
-    scrubbed = [pg for pool in (STILL, LIVE) for pg in deep_scrub(cluster, pool)]
-    recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=2 * PG_NUM[running.stage.tier])
     for pool in (STILL, LIVE):
-        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(scrubbed))
-    no_errors(recorder, "a migration is no reason to refuse anyone anything")
+        observe_copies(running.stage, pool, f"in {pool}", least=PG_NUM[running.stage.tier])
+    no_errors(recorder, "a migration must not make Ceph refuse a client")
     wait_until_noticed(recorder, cluster, PEERING_S)
 
 
 def note_movement(running: Trial) -> None:
-    """Bytes moved in the pool without writes, against the least that the maps allow, leg by leg."""
+    """Hold the bytes moved in STILL against the least that the maps allow, leg by leg."""
     cluster, recorder = running.cluster, running.recorder
     cluster.settle()
     least = sum(leg.least_bytes for leg in running.legs)
@@ -220,14 +213,14 @@ def note_movement(running: Trial) -> None:
     recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
     recorder.figure("moved_bytes", moved, "B")
     why = (
-        f"{copies} copies or shards have new places by the maps before and after each leg, {least:.0f} bytes of "
-        f"{held}; {TOLERANCE:g} times that"
+        f"{TOLERANCE:g} times {least:.0f} of {held} bytes: by the maps before and after each leg, {copies} copies or "
+        f"shards have new places"
     )
     recorder.limit("moved_bytes", least * TOLERANCE, "B", why)
 
 
 def note_scale(running: Trial, procedure: str) -> None:
-    """How long the paper's machines would copy for what was moved here, against what the paper says it took."""
+    """Scale the moved bytes to the paper's machines and hold the time against the published one."""
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
     scaled = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
@@ -241,7 +234,7 @@ def osd_uuids(cluster: Cluster) -> dict[int, str]:
 
 
 def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[PlacedPg]:
-    """Where each PG of a pool belongs by the OSD map, computed by osdmaptool, and how much data it holds."""
+    """Where osdmaptool places each PG of a pool by the OSD map, and how much data the PG holds."""
     client = cluster.client
     number = next(entry for entry in client.mon("osd dump")["pools"] if entry["pool_name"] == pool)["pool"]
     mapped = movement.parse_mappings(migrate.replay_map(cluster, client.command("mon", "osd getmap")))
@@ -255,7 +248,7 @@ def placement(cluster: Cluster, pool: str, kind: PoolKind) -> list[PlacedPg]:
 
 
 def recovered_bytes(cluster: Cluster, pool: str) -> int:
-    """Bytes that Ceph says it recovered in a pool, ever."""
+    """Bytes that Ceph recovered in a pool since the pool was made, by its own count."""
     return sum(int(pg["stat_sum"]["num_bytes_recovered"]) for pg in statistics(cluster, pool))
 
 
@@ -265,7 +258,7 @@ def statistics(cluster: Cluster, pool: str) -> Sequence[dict[str, Any]]:
 
 @contextmanager
 def without_backfill(running: Trial) -> Iterator[None]:
-    """Backfill is disabled inside the block, as the paper has it, and enabled at its end."""
+    """Disable backfill inside the block, as the paper does, and enable it at the end."""
     with running.step("disable backfill"):
         for flag in FLAGS:
             running.cluster.client.mon("osd set", key=flag)
@@ -275,3 +268,31 @@ def without_backfill(running: Trial) -> Iterator[None]:
         with running.step("enable backfill"):
             for flag in FLAGS:
                 running.cluster.client.mon("osd unset", key=flag)
+
+
+Replacement = Callable[[Trial, Node, str], Node]
+"""Replaces a node by a machine of the other architecture with this name, and returns that machine."""
+
+
+def replace_last(stage: Stage, kind: PoolKind, legs: int, procedure: str, replacement: Replacement) -> None:
+    """Replace the last node by a machine of the other architecture; with a second leg, that one again."""
+    node = migrate.osd_nodes(stage.cluster)[-1]
+    with trial(stage, kind, procedure=procedure) as running:
+        for leg in range(legs):
+            node = replacement(running, node, f"m{leg}")
+
+
+def replace_all(stage: Stage, kind: PoolKind, procedure: str, replacement: Replacement) -> None:
+    """Replace every node, one by one, until the cluster has the other architecture; then replace every node again."""
+    cluster = stage.cluster
+    with trial(stage, kind, procedure=procedure) as running:
+        for leg, arch in (("there", other(host_arch())), ("back", host_arch())):
+            for node in migrate.osd_nodes(cluster):
+                replacement(running, node, f"{leg}{node.name[-1]}")
+            for daemon in ("mon", "mgr", "osd"):
+                archs = archs_of(cluster, daemon)
+                stage.recorder.observe(f"architectures of every {daemon}, {leg}", got=archs, wanted=[arch.value])
+
+
+def archs_of(cluster: Cluster, kind: str) -> list[str]:
+    return sorted({str(entry["arch"]) for entry in cluster.client.mon(f"{kind} metadata")})

@@ -1,4 +1,4 @@
-"""Rolling upgrades of a mixed cluster: every mix of versions serves, the newer reads what the older wrote."""
+"""Rolling upgrades of a mixed cluster: every mix of versions serves, and newer releases read older data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One daemon after the other to a newer release, under load, on both architectures."""
+"""Upgrades one daemon after the other under load, on both architectures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from cephlab.lab.ceph.status import Status
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED
-from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Host
@@ -24,47 +23,49 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.interop.scrub import observe_copies
 from cephlab.suites.limits import no_errors, wait_until_noticed
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
+from cephlab.suites.migration.trial import client_nodes
 from cephlab.suites.upgrade import upgrade
 
 PG_NUM = 8
 OBJECTS = 12
 OBJECT_BYTES = 200_000
 PAUSE_S = 0.02
-"""Between two operations of a worker: on two cores an unbounded load would leave nothing to the upgrade."""
+"""Between two operations of a worker. Without it the load would leave the upgrade no time on two cores."""
 LEAST_A_MIX = 5
-"""Operations that clients must have got done before the next daemon is touched: the mix of versions serves."""
+"""Operations that clients must complete before the next daemon is upgraded: the mix of versions serves."""
 SERVED_S = 60.0
 PEERING_S = 10.0
-"""What peering and the first operations afterwards may take once a stopped OSD is known as down, before patience."""
+"""Limit of peering and the first operations after it, once the map shows a stopped OSD as down, before patience."""
 
 HEALTHY_S = 120.0
 OLD_KEYS = "AUTH_INSECURE_"
-"""Prefix of the health codes about the type of keys, and about settings that still allow it."""
+"""Prefix of the health codes about the old type of keys, and about settings that still allow it."""
 
 POOLS = {"copies": REPLICATED, "shards": EC_2_1}
 LIVE = "live"
-"""The pool that clients work in all the time; nobody writes to the others during the upgrade."""
+"""The pool under load. Nobody writes to the others during the upgrade."""
 
 EXPECTED = {
     **HEALTH_TOLD,
     **DEAD_COUNT,
     **PEERS_MISSED,
-    r"mgr\.server reply reply \((11|16)\)": "The manager logs its answer as long as an OSD may not be stopped yet.",
-    r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A manager starts; its modules are loaded all the same.",
-    r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager tells so of each module, at error level.",
+    r"mgr\.server reply reply \((11|16)\)": "The manager logs that an OSD may not stop yet.",
+    r"mgr\[py\] Module \S+ has missing NOTIFY_TYPES member": "A starting manager loads its modules all the same.",
+    r"mgr\[py\] Loading module \S+ in main interpreter": "Tentacle's manager logs this for each module at error level.",
     r"read_superblock omap replica is missing": "Older OSDs keep one copy of the superblock; newer ones add a second.",
 }
 
 
 def rolling(stage: Stage, through: Sequence[str]) -> None:
-    """Fill pools, upgrade under load to each release in turn, and let the newest one's clients read everything."""
+    """Fill pools, upgrade under load to each release in turn, and let the newest release's clients read everything."""
     cluster, recorder = stage.cluster, stage.recorder
-    no_errors(recorder, "an upgrade is no reason to refuse anybody")
+    no_errors(recorder, "an upgrade must not make Ceph refuse a client")
     wait_until_noticed(recorder, cluster, PEERING_S)
-    for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # they go with the cluster, which is not used again
+    for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # they go with the cluster, which nobody uses again
         pools.create(cluster, name, kind, pg_num=PG_NUM)
     mirrors = [filled(stage, pool, number) for number, pool in enumerate(POOLS)]
     load = new_load(stage)
@@ -79,15 +80,12 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     cluster.wait_healthy()
     read_back(stage, targets, mirrors)
     same_placement(stage, old_map, older, targets)
-    scrubbed = [pg for pool in (*POOLS, LIVE) for pg in deep_scrub(cluster, pool)]
-    recorder.witness("PGs deep-scrubbed", got=len(scrubbed), least=PG_NUM * (len(POOLS) + 1))
     for pool in (*POOLS, LIVE):
-        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
-        recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(scrubbed))
+        observe_copies(stage, pool, f"in {pool}", least=PG_NUM)
 
 
 def filled(stage: Stage, pool: str, number: int) -> Mirror:
-    """Objects of the oldest release: content, attributes and, where the pool takes them, omap and a snapshot."""
+    """Write objects by the oldest release: content, attributes, a snapshot and, where the pool takes it, omap."""
     mirror = Mirror(stage.cluster.client, pool)
     for index in range(OBJECTS):
         name = f"o{number}-{index}"
@@ -102,14 +100,13 @@ def filled(stage: Stage, pool: str, number: int) -> Mirror:
 
 
 def new_load(stage: Stage) -> RecordedLoad:
-    """Clients of the oldest release, one of each architecture, as the documentation upgrades clients last."""
-    bare = [node.name for node in stage.cluster.spec.nodes if not (node.osds or node.mon or node.mgr)]
-    load = Load(pool=LIVE, nodes=tuple(bare), seed=stage.rng.randrange(1 << 30), pause_s=PAUSE_S)
+    """Load from clients of the oldest release, one of each architecture: the documentation upgrades clients last."""
+    load = Load(pool=LIVE, nodes=client_nodes(stage.cluster), seed=stage.rng.randrange(1 << 30), pause_s=PAUSE_S)
     return RecordedLoad(stage.cluster, stage.recorder, load)
 
 
 def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Host]:
-    """Upgrade every daemon to one release; the nodes with that release's programs."""
+    """Upgrade every daemon to one release. Returns the nodes with that release's programs."""
     cluster, recorder = stage.cluster, stage.recorder
     images = images_of(cluster, release)
 
@@ -134,36 +131,36 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
 
 
 def images_of(cluster: Cluster, release: str) -> Images:
-    """The images of a release, built where they are missing."""
+    """The images of a release. Missing ones are built."""
     store = ImageStore(cluster.run.home)
     return {arch: store.get(release, arch) for arch in cluster.spec.archs}
 
 
 def put_up_with_old_keys(stage: Stage) -> None:
-    """Mute health checks about the keys of an older release: their type changes only when they are rotated.
+    """Mute health checks about an older release's keys, whose type changes only when they are rotated.
 
-    Ceph 20.2.4 finds the keys of every earlier release insecure (CVE-2025-30156); clients of those, as the load's are
-    here, know no others. Any other health check is still waited for.
+    Ceph 20.2.4 reports the keys of every earlier release as insecure (CVE-2025-30156), and clients of those releases,
+    like the load here, know no other type. It still waits until all other health checks are gone.
     """
     cluster = stage.cluster
     status = cluster.wait(
         lambda status: status.all_up and status.clean and not others(status),
-        what="no health check but those of the keys' type",
+        what="no health check but those about the type of keys",
         timeout_s=HEALTHY_S,
     )
     muted = [check.code for check in status.checks]
     for code in muted:
         cluster.client.mon("health mute", code=code, sticky=True)
-    stage.recorder.record("muted", what="health checks of keys that the older release made", codes=muted)
+    stage.recorder.record("muted", what="health checks about the older release's keys", codes=muted)
 
 
 def others(status: Status) -> list[str]:
-    """Codes of health checks that are not about the type of keys."""
+    """Codes of the health checks about anything but the type of keys."""
     return [check.code for check in status.checks if not check.code.startswith(OLD_KEYS)]
 
 
 def read_back(stage: Stage, targets: Mapping[str, Host], mirrors: Sequence[Mirror]) -> None:
-    """Clients of the newest release on both architectures read what the oldest wrote, from primaries of both."""
+    """Read what the oldest release wrote by clients of the newest, on both architectures, from primaries of both."""
     cluster = stage.cluster
     with ExitStack() as clients:
         readers = {}
@@ -181,9 +178,9 @@ def read_back(stage: Stage, targets: Mapping[str, Host], mirrors: Sequence[Mirro
 
 
 def same_placement(stage: Stage, old_map: bytes, older: Mapping[str, Host], newer: Mapping[str, Host]) -> None:
-    """The last map of the older release means the same to both releases' tools, on both architectures.
+    """Observe that the tools of both releases and architectures place PGs alike by the older release's last map.
 
-    The newer tools also place the current map as the cluster does. Older tools need not read it: those of pacific and
+    The newer tools must also place the current map as the cluster does. Older tools need not: those of pacific and
     reef cannot read a map of tentacle.
     """
     cluster, archs = stage.cluster, stage.cluster.spec.archs
@@ -209,7 +206,7 @@ def target_of(targets: Mapping[str, Host], arch: Arch) -> Host:
     for host in targets.values():
         if host.arch is arch:
             return host
-    raise LabBroken(f"no upgraded node is of {arch}", ", ".join(targets))
+    raise LabBroken(f"no upgraded node has the architecture {arch}", ", ".join(targets))
 
 
 def scenario(first: str, through: Sequence[str], tier: Tier, *, mixed: bool = True) -> Scenario:
@@ -221,8 +218,8 @@ def scenario(first: str, through: Sequence[str], tier: Tier, *, mixed: bool = Tr
         topology = Topology(native=3, foreign=0, mons=3, lone_client=True, release=first)
     return Scenario(
         name=f"upgrade.{name}[from={first},to={through[-1]}]",
-        goal=f"{nodes} goes {path}: no error, no lost write, and the newest reads what the oldest wrote.",
-        method="Restarts every daemon in the documented order under load, and reads back on each architecture.",
+        goal=f"{nodes} goes {path}: no error, no lost write, and the newest release reads the oldest one's data.",
+        method="Restarts every daemon in the documented order under load; reads everything back on each architecture.",
         run=partial(rolling, through=through),
         check="recorded",
         tier=tier,

@@ -1,11 +1,10 @@
-"""A rolling upgrade, one daemon at a time in the order that Ceph documents: monitors, managers, OSDs."""
+"""A rolling upgrade, one daemon at a time in the order of Ceph's documentation: monitors, managers, OSDs."""
 
 from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
@@ -23,17 +21,17 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.clusterspec import Capability
 
 ORDER = ("mon", "mgr", "osd")
-"""As in https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come after."""
+"""From https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come later."""
 
 _RESTART_S = 120.0
 
 _MAY_NOT_STOP = (errno.EBUSY, errno.EAGAIN)
-"""Of `osd ok-to-stop`: data would become unavailable, or the manager has no statistics to say so by yet."""
+"""Errors of `osd ok-to-stop`: data would become unavailable, or the manager has no statistics yet."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One daemon after its restart. mix: Ceph's release -> daemons that run it."""
+    """One daemon after its restart. mix: release -> number of daemons that run it."""
 
     daemon: str
     node: str
@@ -41,47 +39,32 @@ class Step:
 
 
 def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
-    """The cluster's nodes with the programs of other images, by name; LabBroken where the provider cannot."""
+    """The cluster's nodes by name, with the programs of other images. LabBroken where the provider cannot do it."""
     lab = own(cluster).lab
     if not isinstance(lab, HoldsImages):
         what = f"the {cluster.provider_name} provider has no {Capability.SECOND_IMAGE}"
-        raise LabBroken(what, "a node of it runs the programs of one image", "use --lab local")
+        raise LabBroken(what, "its nodes run the programs of one image", "use --lab local")
     return {name: lab.with_image(name, images[host.arch]) for name, host in cluster.hosts.items()}
-
-
-def in_order(cluster: Cluster) -> list[Daemon]:
-    """Every daemon, in the order of an upgrade."""
-    return sorted(cluster.daemons.values(), key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
-
-
-@contextmanager
-def without_rebalance(cluster: Cluster) -> Iterator[None]:
-    """OSDs that are down stay in, as the documentation wants it for the time of an upgrade."""
-    cluster.client.mon("osd set", key="noout")
-    try:
-        yield
-    finally:
-        cluster.client.mon("osd unset", key="noout")
 
 
 def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     """Restart one daemon with the programs of another image, and wait until it serves.
 
-    An OSD is stopped when the cluster says that no data becomes unavailable by it; NotReached where it never does.
+    An OSD stops only when the cluster says that all data stays available. NotReached where it never says so.
     """
     old = cluster.daemon(name)
     if old.kind == "osd":
         asked = partial(cluster.client.command, "mon", "osd ok-to-stop", ids=[old.id])
-        insist(cluster, asked, _MAY_NOT_STOP, what=f"leave to stop {name}", timeout_s=_RESTART_S)
-    made = own(cluster).deployer.daemon(target, name, disks=old.disks)
+        insist(cluster, asked, _MAY_NOT_STOP, what=f"permission to stop {name}", timeout_s=_RESTART_S)
+    new = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
     cluster.stop(name)
-    own(cluster).deployment.daemons[name] = replace(made, argv=(*made.argv, *options))
+    own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
     clock.wait(
-        lambda: _seen(cluster, name),
+        lambda: _serving(cluster, name),
         lambda version: version == wanted,
         what=f"{name} serving as {wanted}",
         timeout_s=_RESTART_S * cluster.patience,
@@ -91,8 +74,8 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     return Step(name, target.name, mix(cluster))
 
 
-def _seen(cluster: Cluster, name: str) -> str:
-    """The version that the cluster reports for a daemon that serves again; else what is missing."""
+def _serving(cluster: Cluster, name: str) -> str:
+    """The version of a daemon that serves again, as the cluster reports it; else what is missing."""
     cluster.check_daemons()
     status = cluster.status()
     kind, _, ident = name.partition(".")
@@ -100,37 +83,35 @@ def _seen(cluster: Cluster, name: str) -> str:
         return f"monitors in quorum: {', '.join(status.quorum)}"
     if kind == "mgr" and not status.mgr_available:
         return "no manager is available"
-    entry = next((entry for entry in metadata(cluster, kind) if str(entry.get("name", entry.get("id"))) == ident), {})
-    return str(entry.get("ceph_version", "nothing is known of it"))
-
-
-def metadata(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
-    """What every daemon of a kind said of itself when it started."""
-    entries: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
-    return entries
+    reported: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
+    entry = next((entry for entry in reported if str(entry.get("name", entry.get("id"))) == ident), {})
+    return str(entry.get("ceph_version", "no metadata"))
 
 
 def version_of(host: Host, kind: str) -> str:
-    """A program's own word, as `ceph version 18.2.7 (...) reef (stable)`."""
+    """The version that a program prints, like `ceph version 18.2.7 (...) reef (stable)`."""
     return host.run([f"ceph-{kind}", "--version"], timeout_s=60).stdout.strip()
 
 
 def mix(cluster: Cluster) -> dict[str, int]:
-    """Ceph's release -> number of daemons that run it, by what they said when they started."""
-    versions = (str(entry.get("ceph_version", "")) for kind in ORDER for entry in metadata(cluster, kind))
+    """Release -> number of daemons that run it, as they reported when they started."""
+    versions = (
+        str(entry.get("ceph_version", "")) for kind in ORDER for entry in cluster.client.mon(f"{kind} metadata")
+    )
     # `ceph version 18.2.7 (commit) reef (stable)`
     return dict(Counter(words[4] if len(words := version.split()) > 4 else "unknown" for version in versions))
 
 
-def finish(cluster: Cluster, release: str) -> None:
-    """Forbid OSDs of older releases, which enables what only the newer one can."""
-    cluster.client.mon("osd require-osd-release", release=release)
-
-
 def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Step], None]) -> None:
-    """Upgrade every daemon; `after` is called when each of them serves again."""
+    """Upgrade every daemon. It calls `after` when each of them serves again."""
     targets = hosts_of(cluster, images)
-    with without_rebalance(cluster):
-        for daemon in in_order(cluster):
+    in_order = sorted(cluster.daemons.values(), key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
+    # OSDs that are down stay in: the documentation asks for it during an upgrade.
+    cluster.client.mon("osd set", key="noout")
+    try:
+        for daemon in in_order:
             after(upgrade_daemon(cluster, daemon.name, targets[daemon.host.name]))
-        finish(cluster, release)
+        # Forbids OSDs of older releases, and so enables the features of the newer one.
+        cluster.client.mon("osd require-osd-release", release=release)
+    finally:
+        cluster.client.mon("osd unset", key="noout")

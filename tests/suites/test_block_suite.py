@@ -184,9 +184,9 @@ def test_machines_of_the_profile_are_held_to_what_is_predicted(tmp_path: Path) -
     found = expect(stage_in(tmp_path, "ssh", "ampere-altra-4n"), SHAPES)
     rate, latency = found.bounds(1)
     assert rate.least is not None
-    assert rate.least <= found.made[1].ops / 2
+    assert rate.least <= found.predictions[1].ops / 2
     assert latency.most is not None
-    assert latency.most >= found.made[1].latency_s * 2
+    assert latency.most >= found.predictions[1].latency_s * 2
     assert "ampere-altra-4n should do" in rate.why
     assert rate.derivation[-1].startswith("limit: ")
     assert expect(stage_in(tmp_path, "local", "ampere-altra-4n"), SHAPES).bounds(1) == (NO_LIMIT, NO_LIMIT)

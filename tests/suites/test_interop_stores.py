@@ -93,7 +93,7 @@ def two_losses(quorum: FakeQuorum, scratch: Path, patch: pytest.MonkeyPatch) -> 
     patch.setattr(monitors, "monitors", lambda _: [VICTIM, "mon.n1", "mon.n2"])
     patch.setattr(monitors, "committed", lambda *_: {"paxos": next(commits)})
     stage = stage_of(quorum, scratch)
-    monitors.outages(stage, monitors.untouched, monitors.QUICK_LOSSES, monitors.agree)
+    monitors.outages(stage, monitors.QUICK_LOSSES)
     return judged(stage)
 
 
