@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
-from cephlab.tuning.tables import read_toml
+from cephlab.lab.spec.specfile import load_model
 
 SHIPPED = Path(__file__).with_name("findings")
 AXES = ("threads", "rows", "block_bytes")
@@ -88,9 +88,7 @@ for _part in (PaperFindings, PaperFinding, ComparedSide):
     # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
-_ADAPTER: TypeAdapter[PaperFindings] = TypeAdapter(PaperFindings)
-
 
 def load_findings(path: Path) -> PaperFindings:
     """Read one file; SpecError names file, key, what was got and what was wanted."""
-    return read_toml(path, _ADAPTER.validate_python, "file of findings", "docs/dmcache.md says what they are")
+    return load_model(path, PaperFindings, what="a file of findings", hint="docs/dmcache.md says what they are")

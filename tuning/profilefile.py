@@ -11,8 +11,9 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.specfile import load_model
 from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
-from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
+from cephlab.tuning.tables import Count, Text, TomlTable
 from cephlab.tuning.units import Measure, parse
 
 SHIPPED = Path(__file__).with_name("profiles")
@@ -160,7 +161,7 @@ def _once(what: str, names: Sequence[str]) -> None:
 
 def load_profile(path: Path) -> Profile:
     """Read one profile file; SpecError names file, key, what was got and what was wanted."""
-    read = read_toml(path, _Profile.model_validate, "profile", _HINT)
+    read = load_model(path, _Profile, what="a profile", hint=_HINT)
     if read.name != path.stem:
         raise SpecError(
             f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT

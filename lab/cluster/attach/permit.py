@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.inventory import Inventory, matching
-from cephlab.lab.spec.specfile import explain
+from cephlab.lab.spec.specfile import as_model, load_toml
 
 HINT = "see docs/attach.md: may-break"
 _KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"}
 
 
 @dataclass(frozen=True)
-class Disk:
-    """A disk by the machine's name in the inventory and its path there."""
+class PermittedDisk:
+    """A disk whose content may be lost. host: the machine's name in the inventory; path: of the disk there."""
 
     host: str
     path: str
 
     @property
     def name(self) -> str:
-        """What a scenario calls it: the last part of its path."""
+        """The name that scenarios use: the last part of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     def __str__(self) -> str:
@@ -46,7 +44,7 @@ class Permit:
     pools: frozenset[str] = frozenset()
     daemons: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
-    disks: frozenset[Disk] = frozenset()
+    disks: frozenset[PermittedDisk] = frozenset()
 
     @property
     def read_only(self) -> bool:
@@ -56,13 +54,13 @@ class Permit:
         """Lines to print before anything is touched."""
         if self.read_only:
             return ["read-only: no pool, daemon, disk or machine may be touched (--may-break allows some)"]
-        words = {
-            "pools that may be made, written to and deleted": sorted(self.pools),
-            "daemons that may be stopped, killed and changed": sorted(self.daemons),
-            "machines on which programs may run and write": sorted(self.hosts),
-            "disks whose content may be lost": sorted(map(str, self.disks)),
+        allowed = {
+            "pools": "pools that may be made, written to and deleted",
+            "daemons": "daemons that may be stopped, killed and changed",
+            "hosts": "machines on which programs may run and write",
+            "disks": "disks whose content may be lost",
         }
-        return [f"{what}: {', '.join(names) or 'none'}" for what, names in words.items()]
+        return [f"{allowed[key]}: {', '.join(names) or 'none'}" for key, names in self.to_json().items()]
 
     def to_json(self) -> dict[str, list[str]]:
         return {
@@ -82,22 +80,10 @@ def read_permit(given: str | None, inventory: Inventory) -> Permit:
         return Permit()
     path = Path(given).expanduser()
     listed = ":" in given and not path.exists()
-    raw, source = (_listed(given), "--may-break") if listed else (_read(path), str(path))
-    try:
-        permit = _permit(_File.model_validate(raw))
-    except ValidationError as error:
-        raise SpecError(f"{source} is not a list of what may be touched", explain(error), HINT) from None
+    raw, source = (_listed(given), "--may-break") if listed else (load_toml(path, HINT), str(path))
+    permit = _permit(as_model(raw, _File, source=source, what="a list of what may be touched", hint=HINT))
     _refuse_strangers(permit, inventory, source)
     return permit
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(f"--may-break: {path} cannot be read", str(error), HINT) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error), HINT) from error
 
 
 def _listed(given: str) -> dict[str, list[str]]:
@@ -130,8 +116,8 @@ class _File(BaseModel):
 
 
 def _permit(written: _File) -> Permit:
-    disks = (Disk(host, path) for host, _, path in (disk.partition(":") for disk in written.disks))
-    return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), frozenset(disks))
+    disks = frozenset(PermittedDisk(host, path) for host, _, path in (disk.partition(":") for disk in written.disks))
+    return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), disks)
 
 
 def _refuse_strangers(permit: Permit, inventory: Inventory, source: str) -> None:
