@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.clock import VirtualClock
 from cephlab.lab.base.errors import CommandFailed, DaemonDied, LabBroken, SpecError, Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.ceph.daemon import Wanted
@@ -22,6 +21,7 @@ from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.attach.units import FRESH_S, UnitDaemon, Units, parse_units
 from cephlab.lab.providers.host import Host
+from tests.fake_clock import VirtualClock
 
 FSID = "0f2d7cbe-9c1b-11ee-b9d1-0242ac120002"
 OTHER = "11111111-9c1b-11ee-b9d1-0242ac120002"
