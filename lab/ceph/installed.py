@@ -1,4 +1,4 @@
-"""Which Ceph a host has, as its own programs say it."""
+"""Asks a host's own programs which Ceph they are."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _LOOK_S = 60.0
 
 
 def installed(host: Host, patience: float) -> tuple[str, str]:
-    """Release and version, `squid` and `19.2.1`."""
-    # ceph-osd says the same as ceph, which takes a Python interpreter to say it.
+    """Release and version, as `squid` and `19.2.1`."""
+    # `ceph` would say the same, but it needs a Python interpreter.
     argv = ["ceph-osd", "--version"]
     said = run_tool(host, argv, timeout_s=_LOOK_S * patience).stdout
     match = _SAID.search(said)

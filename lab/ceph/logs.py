@@ -1,8 +1,9 @@
-"""Error lines of daemon logs since a mark, each against an allow-list in which every pattern has its reason."""
+"""Finds new error lines in daemon logs and compares them with an allow-list, in which each pattern has a reason."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,7 +23,7 @@ _EMULATOR = re.compile(r"^qemu: ")
 
 @dataclass(frozen=True)
 class Complaint:
-    """One line that says something is wrong. level: `error` (derr, the emulator), `ERR`, `WRN` or `SEC`."""
+    """A log line about something wrong. level: `error` (derr, the emulator), `ERR`, `WRN` or `SEC`."""
 
     daemon: str
     level: str
@@ -30,7 +31,7 @@ class Complaint:
 
 
 class When(StrEnum):
-    """When a pattern holds: always, or only after the scenario itself stopped or killed a daemon."""
+    """When a pattern counts: always, or only after the scenario itself stopped or killed a daemon."""
 
     ALWAYS = "always"
     AFTER_STOP = "after-stop"
@@ -76,7 +77,7 @@ def read_allowed(path: Path) -> tuple[Allowed, ...]:
 
 
 def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
-    """What one scenario says that it causes: pattern -> reason."""
+    """The lines that a scenario says it causes. expects: pattern -> reason."""
     return tuple(Allowed(pattern=pattern, reason=reason) for pattern, reason in expects.items())
 
 
@@ -85,20 +86,16 @@ def complaints(daemon: str, text: str) -> Iterator[Complaint]:
     for line in text.splitlines():
         if _EMULATOR.match(line):
             yield Complaint(daemon, "error", line)
-            continue
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        cluster = _CLUSTER_LOG.search(match[2])
-        if cluster is not None:
-            yield Complaint(daemon, cluster[1], match[2])
-        elif match[1] == "-1":
-            yield Complaint(daemon, "error", match[2])
+        elif match := _LINE.match(line):
+            if cluster := _CLUSTER_LOG.search(match[2]):
+                yield Complaint(daemon, cluster[1], match[2])
+            elif match[1] == "-1":
+                yield Complaint(daemon, "error", match[2])
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file that a daemon writes to. output: what it prints itself, beside its log."""
+    """A file that a daemon writes to. output: whether it is the daemon's output and not its log."""
 
     daemon: str
     host: Host
@@ -117,7 +114,7 @@ class LogFile:
 
 @dataclass(frozen=True)
 class LogMarks:
-    """How long each log was at one moment: (node, path) -> bytes, and where they were."""
+    """The logs at one moment. sizes: (node, path) -> bytes; places: the files."""
 
     sizes: Mapping[tuple[str, str], int]
     places: tuple[LogFile, ...] = ()
@@ -130,15 +127,15 @@ def mark(daemons: Iterable[Daemon]) -> LogMarks:
 
 
 def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
-    """Complaints that were written after the mark; a log that is new since then counts from its beginning.
+    """Complaints that were written after the mark. A new log counts from its beginning.
 
-    The old logs of daemons that were moved or taken away since then are read too.
+    The old logs of daemons that were moved or removed since then are read too.
     """
     written: list[Complaint] = []
     for place in {place.key: place for place in (*marks.places, *_places(daemons))}.values():
         text = place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")
         new = complaints(place.daemon, text)
-        # A daemon's own output repeats its error lines; only what is not in its log says more.
+        # A daemon's output repeats the error lines of its log. Only lines of the emulator are new there.
         written += (line for line in new if _EMULATOR.match(line.text)) if place.output else new
     return written
 
@@ -148,18 +145,18 @@ def sort_out(
 ) -> tuple[list[Complaint], dict[str, int]]:
     """(unexpected complaints, reason -> how many lines it covered)."""
     unexpected = []
-    covered: dict[str, int] = {}
+    covered: Counter[str] = Counter()
     for complaint in seen:
         entry = next((pattern for pattern in allowed if pattern.covers(complaint, stopped=stopped)), None)
         if entry is None:
             unexpected.append(complaint)
         else:
-            covered[entry.reason] = covered.get(entry.reason, 0) + 1
+            covered[entry.reason] += 1
     return unexpected, covered
 
 
 def read_logs(daemons: Iterable[Daemon]) -> dict[str, bytes]:
-    """Every daemon's log and own output by file name, as they are now; hosts that are down have none."""
+    """The logs and outputs of all daemons by file name. Hosts that are down have none."""
     contents = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
     return {name: content for name, content in contents.items() if content}
 

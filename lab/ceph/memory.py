@@ -1,4 +1,4 @@
-"""How much memory a daemon holds: by its host's kernel, and by its own accounts."""
+"""Memory of a daemon, as its host's kernel and as the daemon itself count it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Held:
-    """Bytes. resident: in pages that the kernel has given; pools: what Ceph says that it allocated, by purpose."""
+class MemoryUse:
+    """Bytes. resident: pages that the kernel gave the process; pools: Ceph's own count of allocations, by purpose."""
 
     resident: int
     pools: Mapping[str, int]
@@ -27,21 +27,19 @@ class Held:
 
     @property
     def beyond(self) -> int:
-        """Programs, stacks, what no pool counts, and what an allocator holds beyond what it was asked for."""
+        """Programs, stacks, allocations that no pool counts, and the allocator's reserve."""
         return self.resident - self.accounted
 
 
-def held(client: RadosClient, daemon: Daemon) -> Held:
-    """Memory of a running daemon. Its host has to have a kernel of its own, which knows the process by its id."""
-    if daemon.process is None:
-        raise LabBroken(f"{daemon.name} was never started")
-    pid = int(daemon.process.ref["pid"])
+def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
+    """Memory of a running daemon. Its host must have its own kernel, which knows the process by its id."""
+    pid = int(daemon.started().ref["pid"])
     status = daemon.host.run(["cat", f"/proc/{pid}/status"]).stdout
-    return Held(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
+    return MemoryUse(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
 
 
 def resident_bytes(status: str) -> int:
-    """From /proc/PID/status, see proc(5); LabBroken where it does not say it."""
+    """From /proc/PID/status, see proc(5); LabBroken if it is not there."""
     match = _RESIDENT.search(status)
     if match is None:
         raise LabBroken("the kernel does not say how much memory a process holds", status[:500])

@@ -19,7 +19,7 @@ class HealthCheck:
 
 @dataclass(frozen=True)
 class Status:
-    """What `ceph status` says, typed. pg_states: state -> count of PGs; quorum: names of monitors."""
+    """The answer of `ceph status`, typed. pg_states: state -> count of PGs; quorum: names of monitors."""
 
     health: str
     checks: tuple[HealthCheck, ...]
@@ -71,7 +71,7 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
     """Read the JSON of `ceph status` (nautilus to tentacle)."""
     pgmap = raw.get("pgmap", {})
     osdmap = raw["osdmap"]
-    # Before Octopus the counts were one level deeper; some releases still nest them.
+    # Some releases nest the counts one level deeper, as all did before Octopus.
     osdmap = osdmap.get("osdmap", osdmap)
     return Status(
         health=raw["health"]["status"],
