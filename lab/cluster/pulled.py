@@ -1,4 +1,4 @@
-"""A pulled image may be any: what a cluster made from one runs is asked of its nodes and of the engine."""
+"""Identifies a pulled image, which may be any: asks the cluster's nodes for their Ceph, and the engine for its id."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cephlab.lab.spec.arch import Arch
 
 
 def identified(cluster: OwnCluster, images: Images) -> Images:
-    """The images with what they turned out to be; the cluster's spec names their release from now on.
+    """The images with their true release, version and id. The cluster's spec gets that release too.
 
-    Images of ours are given back as they are. LabBroken when the image is of another release for each architecture.
+    Images that the lab built are returned unchanged. LabBroken if architectures differ in the release.
     """
     if cluster.spec.image is None:
         return images
@@ -39,7 +39,7 @@ def _identified(cluster: OwnCluster, image: Image) -> Image:
 
 
 def described(cluster: OwnCluster) -> dict[str, Any] | None:
-    """The pulled image of a cluster that stands: {reference, ids, digests}; None where the image is one of ours."""
+    """The pulled image of a running cluster: {reference, ids, digests}; None if the lab built the image."""
     if cluster.spec.image is None:
         return None
     identities = {arch: _identity(cluster, arch) for arch in cluster.spec.archs}
