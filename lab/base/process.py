@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
@@ -143,6 +143,10 @@ class Pipe:
 
     def __init__(self, command: Command) -> None:
         self._child = _popen(command)
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        self._stdin, self._stdout, self._stderr = self._child.stdin, self._child.stdout, self._child.stderr
         self._argv = command.shown or command.argv
         self._where = command.where
         self._lock = threading.Lock()
@@ -151,8 +155,7 @@ class Pipe:
         self._reader.start()
 
     def _drain(self) -> None:
-        stream = self._stream(self._child.stderr)
-        for line in stream:
+        for line in self._stderr:
             self._errors.append(line)
             del self._errors[:-200]
 
@@ -164,10 +167,9 @@ class Pipe:
             timer.daemon = True
             timer.start()
             try:
-                stdin = self._stream(self._child.stdin)
-                stdin.write(line + b"\n")
-                stdin.flush()
-                answer = self._stream(self._child.stdout).readline()
+                self._stdin.write(line + b"\n")
+                self._stdin.flush()
+                answer = self._stdout.readline()
             except (BrokenPipeError, ValueError):
                 answer = b""
             except BaseException:
@@ -197,9 +199,9 @@ class Pipe:
         return self._child.poll() is None
 
     def close(self) -> None:
-        """End the child: by closing its input, and by force where that does not do."""
+        """End the child by closing its input, and by force if that is not enough."""
         try:
-            self._stream(self._child.stdin).close()
+            self._stdin.close()
         except BrokenPipeError:
             self._errors.append(b"(input was already closed)\n")
         try:
@@ -208,14 +210,8 @@ class Pipe:
             kill_session(self._child)
             self._child.wait()
         self._reader.join(timeout=2)
-        self._stream(self._child.stdout).close()
-        self._stream(self._child.stderr).close()
-
-    @staticmethod
-    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-        if stream is None:
-            raise LabBroken("a pipe was opened without its streams")
-        return stream
+        self._stdout.close()
+        self._stderr.close()
 
 
 class LocalProcess:

@@ -43,19 +43,19 @@ class Agent:
 
     # Commands
 
-    def op_command(self, target, command, data="", timeout=0):
+    def op_command(self, target, command, data=""):
         inbuf = base64.b64decode(data)
         text = json.dumps(command)
         if target == "mon":
-            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.mon_command(text, inbuf)
         elif target == "mgr":
-            code, out, status = self.cluster.mgr_command(text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.mgr_command(text, inbuf)
         elif target.startswith("osd."):
-            code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf)
         elif target.startswith("pg:"):
-            code, out, status = self.cluster.pg_command(target[3:], text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.pg_command(target[3:], text, inbuf)
         else:
-            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout, target=target[4:])
+            code, out, status = self.cluster.mon_command(text, inbuf, target=target[4:])
         return {"code": code, "out": base64.b64encode(out).decode(), "status": status}
 
     def op_pgs(self, pgids):
@@ -77,12 +77,7 @@ class Agent:
         }
 
     def op_about(self):
-        return {
-            "fsid": self.cluster.get_fsid(),
-            "instance": self.cluster.get_instance_id(),
-            "python": sys.version,
-            "machine": platform.machine(),
-        }
+        return {"machine": platform.machine()}
 
     def op_clock(self):
         """This host's CLOCK_MONOTONIC, and the boot id of its kernel."""

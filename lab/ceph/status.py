@@ -9,12 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One health check. severity: HEALTH_WARN or HEALTH_ERR."""
+    """One health check, e.g. code OSD_DOWN."""
 
     code: str
-    severity: str
     message: str
-    muted: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
     return Status(
         health=raw["health"]["status"],
         checks=tuple(
-            HealthCheck(code, check["severity"], check["summary"]["message"], bool(check.get("muted")))
+            HealthCheck(code, check["summary"]["message"])
             for code, check in sorted(raw["health"].get("checks", {}).items())
         ),
         quorum=tuple(raw.get("quorum_names", ())),
