@@ -1,4 +1,4 @@
-"""What a run may touch on a cluster that exists: a file or a short list, checked before anything is contacted."""
+"""The list of what a run may touch on an existing cluster: a file or a few words, checked before any contact."""
 
 from __future__ import annotations
 
