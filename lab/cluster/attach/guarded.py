@@ -1,4 +1,4 @@
-"""Hosts that a scenario gets on an existing cluster. The guard judges every step on a machine and every Ceph command."""
+"""Hosts for scenarios on an existing cluster. The guard judges every step on a machine and every Ceph command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from cephlab.lab.cluster.attach.offered import Offered
 from cephlab.lab.providers.agent.wire import Refused
 from cephlab.lab.providers.host import Channel, Facts, Host, HostProcess, Result
 from cephlab.lab.providers.ssh.host import SshHost
-from cephlab.lab.spec.arch import Arch
 
 _RESOLVE_S = 60.0
 
@@ -59,39 +58,19 @@ class GuardedHost:
     any machine. entity: empty if the run has none.
     """
 
+    own_kernel = True
+    """See OwnKernel."""
+
     def __init__(self, host: Host, guard: Guard, entity: str = "") -> None:
+        self.name = host.name
+        self.arch = host.arch
+        self.address = host.address
+        self.directory = own_folder(host)
+        self.root = host.root
+        self.emulated = host.emulated
         self._host = host
         self._guard = guard
-        self._offered = Offered(host.name, own_folder(host), entity)
-
-    @property
-    def name(self) -> str:
-        return self._host.name
-
-    @property
-    def arch(self) -> Arch:
-        return self._host.arch
-
-    @property
-    def address(self) -> str:
-        return self._host.address
-
-    @property
-    def directory(self) -> PurePosixPath:
-        return self._offered.own
-
-    @property
-    def root(self) -> PurePosixPath:
-        return self._host.root
-
-    @property
-    def emulated(self) -> bool:
-        return self._host.emulated
-
-    @property
-    def own_kernel(self) -> bool:
-        """Always true (see OwnKernel)."""
-        return True
+        self._offered = Offered(host.name, self.directory, entity)
 
     # Programs
 

@@ -149,6 +149,9 @@ class FakeHost:
     def __init__(self, name: str) -> None:
         self.name = name
         self.arch = host_arch()
+        self.address = "192.0.2.1"
+        self.root = PurePosixPath("/")
+        self.emulated = False
         self.directory = PurePosixPath("/var/tmp/cephlab-x") / name
         self.did: list[tuple[Any, ...]] = []
 
