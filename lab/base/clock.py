@@ -27,17 +27,14 @@ class Clock(Protocol):
     """Monotonic time in seconds, and a way to let it pass."""
 
     def monotonic(self) -> float: ...
-    def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float, /) -> None: ...
 
 
 class SystemClock:
     """The machine's own monotonic clock."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
 
 
 SYSTEM: Clock = SystemClock()

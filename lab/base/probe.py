@@ -99,7 +99,7 @@ def crc32c_bytes_s(run: Run = run_here) -> float:
 
 
 def parse_crc(text: str) -> float:
-    """Bytes a second of fio's line `crc32c: 8181.53 MiB/sec`; LabBroken where there is none."""
+    """Bytes a second, from fio's line `crc32c: 8181.53 MiB/sec`; LabBroken if there is none."""
     rate = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
     if not rate or float(rate[1]) <= 0:
         raise LabBroken("fio printed no CRC-32C rate", text[-500:])
@@ -231,7 +231,7 @@ class NetworkFigures:
 
 
 def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PORT) -> NetworkFigures:
-    """Measure the network to a machine on which `iperf3 -s` runs; Unavailable where none answers."""
+    """Measure the network to a machine on which `iperf3 -s` runs; Unavailable if it does not answer."""
     argv = ["iperf3", "-c", peer, "-p", str(port), "--connect-timeout", f"{_CONNECT_S * 1000:g}"]
     argv += ["-t", f"{seconds:g}", "-P", "4", "-J"]
     try:
@@ -269,7 +269,7 @@ def iperf_error(text: str) -> str:
 
 
 def parse_iperf(text: str) -> float:
-    """Bytes a second that arrived; LabBroken where there is no such figure."""
+    """Bytes a second that arrived; LabBroken if iperf3 printed no such figure."""
     try:
         rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
     except (ValueError, KeyError, TypeError) as error:

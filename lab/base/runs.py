@@ -98,10 +98,9 @@ class Run:
     def owner(self) -> dict[str, Any]:
         """{pid, birth, kept, provider, at}; at: seconds since the epoch. Empty if the run died while it was made."""
         try:
-            owner: dict[str, Any] = json.loads(self._owner_file.read_text())
+            return dict(json.loads(self._owner_file.read_text()))
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
-        return owner
 
     def claim(self, *, provider: str, kept: bool = False) -> None:
         """Make this process the run's owner. A kept run outlives it until `down`."""

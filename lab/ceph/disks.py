@@ -52,12 +52,8 @@ def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[
 def parse_label(shown: str) -> Label:
     """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
     label = next(iter(json.loads(shown[shown.index("{") :]).values()))
-    return Label(
-        osd_uuid=str(label["osd_uuid"]),
-        role=str(label.get("description", "")),
-        osd_id=str(label.get("whoami", "")),
-        cluster=str(label.get("ceph_fsid", "")),
-    )
+    role, osd_id, fsid = (str(label.get(key, "")) for key in ("description", "whoami", "ceph_fsid"))
+    return Label(str(label["osd_uuid"]), role, osd_id, fsid)
 
 
 def refuse_used(

@@ -142,12 +142,7 @@ class Cluster(ABC):
             daemon.check()
 
     def wait(
-        self,
-        ready: Callable[[Status], bool],
-        *,
-        what: str,
-        timeout_s: float = _HEALTHY_S,
-        interval_s: float = 0.1,
+        self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = _HEALTHY_S, interval_s: float = 0.1
     ) -> Status:
         """Poll the status until `ready`. A dead daemon ends the wait at once. timeout_s: before patience."""
         return clock.wait(self.status, ready, what=what, timeout_s=timeout_s * self.patience, interval_s=interval_s)

@@ -114,9 +114,8 @@ def primaries(cluster: Cluster, name: str) -> dict[str, int]:
 
 
 def locate(cluster: Cluster, name: str, object_name: str) -> dict[str, Any]:
-    """Where an object lives: {pgid, up, up_primary, acting, acting_primary}."""
-    mapping: dict[str, Any] = cluster.client.mon("osd map", pool=name, object=object_name)
-    return mapping
+    """Where an object is: {pgid, up, up_primary, acting, acting_primary}."""
+    return dict(cluster.client.mon("osd map", pool=name, object=object_name))
 
 
 def primary_on(cluster: Cluster, arch: Arch, name: str) -> AbstractContextManager[None]:

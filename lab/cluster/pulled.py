@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.ceph.installed import installed
+from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.images.image import Image, Pulled
 from cephlab.lab.providers.base import HoldsPulled, Images
 from cephlab.lab.spec.arch import Arch
+
+_VERSION = re.compile(r"ceph version (\S+) \(\w+\) (\w+)")
+_LOOK_S = 60.0
 
 
 def identified(cluster: OwnCluster, images: Images) -> Images:
@@ -23,8 +27,8 @@ def identified(cluster: OwnCluster, images: Images) -> Images:
     known = {arch: _identified(cluster, image) for arch, image in images.items()}
     releases = sorted({image.release for image in known.values()})
     if len(releases) > 1:
-        said = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in known.items())
-        raise LabBroken(f"{cluster.spec.image} is not one release", said, "choose another --image")
+        versions = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in known.items())
+        raise LabBroken(f"{cluster.spec.image} is not one release", versions, "choose another --image")
     cluster.spec = replace(cluster.spec, release=releases[0])
     cluster.deployer = replace(cluster.deployer, spec=cluster.spec)
     cluster.save()
@@ -33,9 +37,14 @@ def identified(cluster: OwnCluster, images: Images) -> Images:
 
 def _identified(cluster: OwnCluster, image: Image) -> Image:
     host = next(host for host in cluster.hosts.values() if host.arch is image.arch)
-    release, version = installed(host, cluster.patience)
+    # `ceph` would say the same, but it needs a Python interpreter.
+    argv = ["ceph-osd", "--version"]
+    printed = run_tool(host, argv, timeout_s=_LOOK_S * cluster.patience).stdout
+    match = _VERSION.search(printed)
+    if match is None:
+        raise LabBroken(f"{host.name} does not say which Ceph it has", f"{' '.join(argv)}: {printed.strip()}")
     key, digests = _identity(cluster, image.arch)
-    return replace(image, release=release, pulled=Pulled(version, key, digests))
+    return replace(image, release=match[2], pulled=Pulled(match[1], key, digests))
 
 
 def described(cluster: OwnCluster) -> dict[str, Any] | None:

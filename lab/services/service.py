@@ -72,8 +72,7 @@ class Service:
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         """Every daemon of the kind that the cluster knows."""
-        entries: Sequence[Metadata] = client.mon(f"{self.kind} metadata")
-        return entries
+        return list(client.mon(f"{self.kind} metadata"))
 
 
 def silent_http(daemon: str, host: Host, port: int) -> str:

@@ -58,8 +58,7 @@ def as_model(raw: Any, model: type[_Model], *, source: object, what: str, hint: 
 
 def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
     """A spec as JSON values."""
-    dumped: dict[str, Any] = _ADAPTER.dump_python(spec, mode="json")
-    return dumped
+    return dict(_ADAPTER.dump_python(spec, mode="json"))
 
 
 def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
@@ -68,7 +67,7 @@ def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
         hint = "see docs/adding.md for the keys"
         return as_model(raw, ClusterSpec, source=source, what="a cluster spec", hint=hint)
     except Misfit as error:
-        raise in_file(source, error) from None
+        raise SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file) from None
 
 
 def load_spec(path: Path) -> ClusterSpec:
@@ -78,16 +77,8 @@ def load_spec(path: Path) -> ClusterSpec:
         _refuse_release(path, raw)
         raw["release"] = UNKNOWN_RELEASE
     spec = spec_from_json(raw, str(path))
-    try:
-        _refuse_small_disks(spec)
-    except Misfit as error:
-        raise in_file(str(path), error) from None
+    _refuse_small_disks(path, spec)
     return spec
-
-
-def in_file(source: str, error: Misfit) -> SpecError:
-    """A misfit as an error about a file: it names the file and the key, and the hint says what to write there."""
-    return SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file)
 
 
 def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
@@ -99,15 +90,15 @@ def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_small_disks(spec: ClusterSpec) -> None:
+def _refuse_small_disks(path: Path, spec: ClusterSpec) -> None:
     for number, node in enumerate(spec.nodes):
         for index, disk in enumerate(node.disks):
             if disk.size_bytes < MIN_DISK_BYTES:
-                raise Misfit(
-                    f"disk {disk.name} is too small for an OSD",
-                    f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more",
+                wanted = f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more"
+                raise SpecError(
+                    f"{path}: disk {disk.name} is too small for an OSD",
+                    f"nodes.{number}.disks.{index}.size_bytes: {wanted}",
                     "leave it out for 10 GiB: disks are sparse, a large one takes no more room than its data",
-                    key=f"nodes.{number}.disks.{index}.size_bytes",
                 )
 
 
@@ -126,7 +117,7 @@ def explain(error: ValidationError) -> str:
 
 def _line(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    said = problem["msg"].removeprefix("Value error, ")
+    wanted = problem["msg"].removeprefix("Value error, ")
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):
@@ -135,5 +126,5 @@ def _line(problem: ErrorDetails) -> str:
     if isinstance(given, Mapping) and set(given) == {"value", "source"}:
         given = given["value"]
     if isinstance(given, Mapping | list | tuple):
-        return f"{key}: {said}" if key else said
-    return f"{key}: got {given!r}, wanted: {said}"
+        return f"{key}: {wanted}" if key else wanted
+    return f"{key}: got {given!r}, wanted: {wanted}"

@@ -224,8 +224,8 @@ def _limited(client: RadosClient, hosts: Sequence[Host], permit: Permit, name: s
         return
     caps = [f"allow rwx pool={pool}" for pool in sorted(permit.pools)]
     wanted = ["mon", "profile rbd", "mgr", "allow r", "osd", ", ".join(caps)]
-    made = client.mon("auth get-or-create", entity=name, caps=wanted)
-    keys = keyring.Entity(name, str(made[0]["key"]), {})
+    granted = client.mon("auth get-or-create", entity=name, caps=wanted)
+    keys = keyring.Entity(name, str(granted[0]["key"]), {})
     try:
         for host in hosts:
             where = host.directory / "keyring"

@@ -91,10 +91,8 @@ def _listed(given: str) -> dict[str, list[str]]:
     for word in given.split(","):
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
-            wanted = "pool:NAME, daemon:KIND.ID, host:NAME or disk:HOST:/dev/NAME"
-            raise SpecError(
-                f"--may-break: {word.strip()!r} names nothing", f"got {word.strip()!r}, wanted: {wanted}", HINT
-            )
+            wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME or disk:HOST:/dev/NAME"
+            raise SpecError(f"--may-break: {word.strip()!r} names nothing", wanted, HINT)
         names.setdefault(_KINDS[kind], []).append(name)
     return names
 
@@ -124,8 +122,7 @@ def _refuse_strangers(permit: Permit, inventory: Inventory, source: str) -> None
     known = {machine.name for machine in inventory.machines}
     named = [("hosts", host) for host in sorted(permit.hosts)]
     named += [("disks", disk.host) for disk in sorted(permit.disks, key=str)]
-    wrong = [
-        f"{key}: got {name!r}, wanted: one of {', '.join(sorted(known))}" for key, name in named if name not in known
-    ]
+    wanted = f"wanted: one of {', '.join(sorted(known))}"
+    wrong = [f"{key}: got {name!r}, {wanted}" for key, name in named if name not in known]
     if wrong:
         raise SpecError(f"{source} names a machine that {inventory.source.name} does not have", "\n".join(wrong), HINT)

@@ -151,18 +151,16 @@ def obstacle(host: Host) -> Unavailable | None:
     """Why MicroCeph cannot be installed on a host, or None. Changes nothing."""
     hint = "install and start snapd there, or leave --deploy out: packages need no snapd"
     try:
-        said = host.run(("snap", "version"), timeout_s=_SHORT_S).stdout
+        version = host.run(("snap", "version"), timeout_s=_SHORT_S).stdout
         as_root(host)
     except Unavailable as reason:
         return reason
     except LabError as error:
         return Unavailable(f"{host.name} has no snap", error.what, hint)
-    if "unavailable" in said:
-        return Unavailable(f"{host.name} has snap without its daemon", said.strip(), hint)
+    if "unavailable" in version:
+        return Unavailable(f"{host.name} has snap without its daemon", version.strip(), hint)
     if host.run(("snap", "list", SNAP), check=False, timeout_s=_SHORT_S).code == 0:
-        return Unavailable(
-            f"{host.name} has a MicroCeph already", "the lab leaves it alone", f"snap remove {SNAP} --purge"
-        )
+        return Unavailable(f"{host.name} has a MicroCeph already", "it is left alone", f"snap remove {SNAP} --purge")
     return None
 
 
@@ -178,14 +176,11 @@ class MicroCeph:
         if not hosts:
             raise SpecError("MicroCeph needs a host")
         self._hosts = tuple(hosts)
+        self._first = self._hosts[0]
         self._source = source
         self._progress = progress
         self._installed: list[Host] = []
         self._before: dict[str, tuple[str, ...]] = {}
-
-    @property
-    def first(self) -> Host:
-        return self._hosts[0]
 
     def deploy(self, disks: Mapping[str, Sequence[str]], *, rgw: Mapping[str, int] | None = None) -> None:
         """Make a cluster of hosts without Ceph. disks: host -> arguments of `disk add`; rgw: host -> port.
@@ -235,14 +230,14 @@ class MicroCeph:
 
     def bootstrap(self) -> None:
         """Make a cluster of the first host, on its address in the lab."""
-        address = self.first.address
-        self._microceph(self.first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
-        self._progress(f"{self.first.name} is a cluster")
+        address = self._first.address
+        self._microceph(self._first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
+        self._progress(f"{self._first.name} is a cluster")
 
     def join(self, host: Host) -> None:
         """Add a host under its own host name, as MicroCeph demands."""
         name = host.run(("hostname",), timeout_s=_SHORT_S).stdout.strip()
-        token = parse_token(self._microceph(self.first, "cluster", "add", name).stdout, name)
+        token = parse_token(self._microceph(self._first, "cluster", "add", name).stdout, name)
         try:
             self._microceph(host, "cluster", "join", token, "--microceph-ip", host.address)
         except (CommandFailed, CommandTimedOut) as error:
@@ -267,15 +262,15 @@ class MicroCeph:
 
     def members(self) -> tuple[Member, ...]:
         """The machines of the cluster."""
-        return parse_status(self._microceph(self.first, "status").stdout)
+        return parse_status(self._microceph(self._first, "status").stdout)
 
     def disks(self) -> tuple[ConfiguredDisk, ...]:
         """The OSDs of the cluster."""
-        return parse_disks(self._microceph(self.first, "disk", "list", "--json").stdout)
+        return parse_disks(self._microceph(self._first, "disk", "list", "--json").stdout)
 
     def access(self) -> tuple[bytes, bytes]:
         """The snap's ceph.conf and keyring of the administrator."""
-        conf, keyring = (self._root(self.first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
+        conf, keyring = (self._root(self._first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
         return conf, keyring
 
     def remove(self) -> list[str]:

@@ -27,8 +27,6 @@ _LOOK_S = 0.25
 _MGR_BEACON_GRACE_S = 30.0
 """Ceph's own mon_mgr_beacon_grace."""
 
-Abort = Callable[[], None]
-
 
 @dataclass(frozen=True)
 class Deployment:
@@ -56,7 +54,7 @@ class Deployer:
     identities: Mapping[str, str] = field(default_factory=dict)
     """Hosts that took the place of another: name -> name in Ceph."""
 
-    def deploy(self, deployment: Deployment | None = None, *, abort: Abort | None = None) -> RadosClient:
+    def deploy(self, deployment: Deployment | None = None, *, abort: Callable[[], None] | None = None) -> RadosClient:
         """Start every daemon of the spec; returns the lab's client once all have been started.
 
         deployment: gets the daemons as they are made. abort: called when a step fails or is interrupted; it should end
@@ -205,9 +203,7 @@ class Deployer:
         daemon = self.daemon(host, f"mon.{node.name}")
         run_tool(host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, log=daemon.log)
         host.remove(seed)
-        deployment.daemons[daemon.name] = daemon
-        daemon.start()
-        self.progress(f"{daemon.name} started")
+        self._start(deployment, daemon)
 
     def confine_managers(self, client: RadosClient) -> None:
         """Bind the managers' modules to their node's address. By default they listen on every address."""
@@ -228,9 +224,7 @@ class Deployer:
         if service.caps:
             host.push(keyring.render([entities[service.entity(ident)]]), data / "keyring", mode=0o600)
         daemon = self.daemon(host, name)
-        deployment.daemons[daemon.name] = daemon
-        daemon.start()
-        self.progress(f"{daemon.name} started")
+        self._start(deployment, daemon)
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
         """A daemon on a host, not started. Puts files onto the host that it needs beside its directory."""
@@ -272,8 +266,12 @@ class Deployer:
 
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()
-        deployment.daemons[plan.name].start()
-        self.progress(f"{plan.name} started")
+        self._start(deployment, deployment.daemons[plan.name])
+
+    def _start(self, deployment: Deployment, daemon: Daemon) -> None:
+        deployment.daemons[daemon.name] = daemon
+        daemon.start()
+        self.progress(f"{daemon.name} started")
 
 
 @dataclass(frozen=True)
