@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import ConfigDict, with_config
 
-from cephlab.tuning.tables import read_toml
+from cephlab.lab.spec.specfile import load_model
 
 SHIPPED = Path(__file__).with_name("findings")
 AXES = ("threads", "rows", "block_bytes")
@@ -85,9 +85,6 @@ class PaperFindings:
     note: str = ""
 
 
-_ADAPTER: TypeAdapter[PaperFindings] = TypeAdapter(PaperFindings)
-
-
 def load_findings(path: Path) -> PaperFindings:
     """Read one file; SpecError names file, key, got and wanted."""
-    return read_toml(path, _ADAPTER.validate_python, "file of findings", "docs/dmcache.md says what they are")
+    return load_model(path, PaperFindings, what="a file of findings", hint="docs/dmcache.md says what they are")

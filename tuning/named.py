@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.specfile import load_model
 from cephlab.lab.tunables.settings import Kind, Setting
-from cephlab.tuning.tables import Text, TomlTable, read_toml, refuse_twice
+from cephlab.tuning.tables import Text, TomlTable, refuse_twice
 
 FOLDER = Path(__file__).with_name("tunings")
 
@@ -101,7 +102,7 @@ def load(name: str, folder: Path = FOLDER) -> Tuning:
 
 def read(path: Path) -> Tuning:
     """Read a tuning file; SpecError names file, key, got and wanted."""
-    file = read_toml(path, _TuningFile.model_validate, "tuning", "see docs/tuning.md for the keys")
+    file = load_model(path, _TuningFile, what="a tuning", hint="see docs/tuning.md for the keys")
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", path.stem):
         raise SpecError(f"{path.stem!r} cannot name a tuning", "wanted: a-z, 0-9 and -", "rename the file")
     return Tuning(path.stem, file.title, file.paper, tuple(setting.frozen() for setting in file.settings))

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.specfile import load_model
 from cephlab.tuning.profile import MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
-from cephlab.tuning.tables import Count, Text, TomlTable, read_toml, refuse_twice
+from cephlab.tuning.tables import Count, Text, TomlTable, refuse_twice
 
 SHIPPED = Path(__file__).with_name("profiles")
 THIS_MACHINE = "this-machine"
@@ -60,7 +61,7 @@ class _Profile(TomlTable):
 
 def load_profile(path: Path) -> Profile:
     """Read one profile file; SpecError names file, key, got and wanted."""
-    read = read_toml(path, _Profile.model_validate, "profile", _HINT)
+    read = load_model(path, _Profile, what="a profile", hint=_HINT)
     if read.name != path.stem:
         raise SpecError(
             f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT

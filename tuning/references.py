@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
-from cephlab.tuning.tables import Count, Text, TomlTable, read_toml
+from cephlab.lab.spec.specfile import load_model
+from cephlab.tuning.tables import Count, Text, TomlTable
 from cephlab.tuning.units import Measure, parse
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 
@@ -142,7 +143,7 @@ class _Reference(TomlTable):
 
 def load_reference(path: Path) -> Publication:
     """Read one reference file; SpecError names file, key, got and wanted."""
-    read = read_toml(path, _Reference.model_validate, "reference", "docs/model.md shows a whole one")
+    read = load_model(path, _Reference, what="a reference", hint="docs/model.md shows a whole one")
     return Publication(name=path.stem, **vars(read))
 
 

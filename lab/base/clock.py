@@ -1,11 +1,11 @@
-"""The only place that sleeps or polls: deadlines and one `wait`, over a clock that tests can replace."""
+"""The only place that sleeps or polls: deadlines and `wait`. Tests can replace the clock."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cephlab.lab.base.errors import LabError, NotReached
@@ -13,49 +13,29 @@ from cephlab.lab.base.errors import LabError, NotReached
 T = TypeVar("T")
 
 TimedOut = Callable[[str, float, T], LabError]
-"""Makes the error of a wait that timed out, from what was waited for, the time in seconds, and the last value."""
-
-
-def not_reached(what: str, timeout_s: float, last: object) -> NotReached:
-    """The usual error, with the last value as text."""
-    return NotReached(what, timeout_s, str(last))
+"""Makes the error of a wait that timed out. Gets what was waited for, the timeout in seconds, and the last value."""
 
 
 def not_reached_with(show: Callable[[T], str]) -> TimedOut[T]:
-    """The usual error, with the last value as `show` puts it."""
+    """The usual error of a wait. show: turns the last value into text."""
     return lambda what, timeout_s, last: NotReached(what, timeout_s, show(last))
+
+
+not_reached: TimedOut[object] = not_reached_with(str)
 
 
 class Clock(Protocol):
     """Monotonic time in seconds, and a way to let it pass."""
 
     def monotonic(self) -> float: ...
-    def sleep(self, seconds: float) -> None: ...
+    def sleep(self, seconds: float, /) -> None: ...
 
 
 class SystemClock:
     """The machine's own monotonic clock."""
 
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
-@dataclass
-class VirtualClock:
-    """A clock for tests: sleeping moves it at once and is recorded."""
-
-    now: float = 0.0
-    slept: list[float] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
+    monotonic = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)
 
 
 SYSTEM: Clock = SystemClock()
@@ -79,9 +59,9 @@ def watched(*watchers: Watcher) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A point in monotonic time; made once, handed down, so that nested waits share one budget.
+    """A point in monotonic time. It is made once and handed down, so that nested waits share one budget.
 
-    after_s: how long from its making, for messages.
+    after_s: the whole budget, for messages.
     """
 
     at: float
@@ -113,9 +93,8 @@ class Deadline:
     ) -> T:
         """Call `probe` until `ready` accepts its value, and return that value.
 
-        probe may raise a LabError to end the wait early (a dead daemon, a dead host). It runs at least once, and once
-        more at the deadline.
-        Raises what `timed_out(what, after_s, last value)` makes when the time is over.
+        probe runs at least once, and once more at the deadline. It may raise a LabError to end the wait early (a dead
+        daemon, a dead host). At the deadline the error of `timed_out(what, after_s, last value)` is raised.
         """
         while True:
             last_chance = self.passed()
@@ -138,6 +117,5 @@ def wait(
     interval_s: float = 0.1,
     timed_out: TimedOut[T] = not_reached,
 ) -> T:
-    """`Deadline.wait` with a deadline of its own, by the machine's clock."""
-    deadline = Deadline.after(timeout_s)
-    return deadline.wait(probe, ready, what=what, interval_s=interval_s, timed_out=timed_out)
+    """`Deadline.wait` with a new deadline, by this machine's clock."""
+    return Deadline.after(timeout_s).wait(probe, ready, what=what, interval_s=interval_s, timed_out=timed_out)

@@ -1,4 +1,4 @@
-"""The one error tree of the lab: what went wrong, the evidence, and what to do about it.
+"""All errors of the lab: what went wrong, the evidence, and what to do about it.
 
 LabError
 ├── SpecError        the user's input cannot be served; nothing was started        (exit 2)
@@ -6,11 +6,11 @@ LabError
 │   └── NotInstalled     programs are missing here, and one command installs them  (exit 3)
 ├── LabBroken        the lab itself failed: engine, disk, network                  (exit 3)
 │   ├── CommandFailed    a command on a host or on this machine ended non-zero
-│   ├── CommandTimedOut  a command did not end in its time
+│   ├── CommandTimedOut  a command did not end in time and was killed
 │   └── CleanupFailed    something could not be undone; the rest was
 └── CephTrouble      Ceph did something wrong while the lab worked                 (exit 1)
     ├── DaemonDied       a daemon ended that nobody stopped
-    └── NotReached       a state was not reached in its time; carries the last one seen
+    └── NotReached       a state was not reached in time; carries the last one seen
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PAGE = re.compile(r"(?<![\w/.-])docs/[\w/-]+\.md")
 
 
 def page_paths(hint: str, package: Path = _PACKAGE) -> str:
-    """The hint, its pages (docs/NAME.md) by their paths where cephlab is installed; a checkout's reader knows docs/."""
+    """The hint with whole paths to its pages (docs/NAME.md) where cephlab is installed. A checkout has docs/ itself."""
     if (package / "docs").is_symlink():
         return hint
     return _PAGE.sub(lambda page: str(package / page[0]) if (package / page[0]).exists() else page[0], hint)
@@ -36,9 +36,8 @@ def page_paths(hint: str, package: Path = _PACKAGE) -> str:
 class LabError(Exception):
     """Root of every error that cephlab raises on purpose.
 
-    what: one sentence naming what went wrong.
-    detail: the evidence (output, paths, values); may be empty.
-    hint: what the reader can do next; may be empty.
+    what: one sentence that says what went wrong. detail: the evidence (output, paths, values), may be empty.
+    hint: what the reader can do next, may be empty.
     """
 
     exit_code: ClassVar[int] = 3
@@ -50,12 +49,8 @@ class LabError(Exception):
         self.hint = page_paths(hint)
 
     def __str__(self) -> str:
-        parts = [self.what]
-        if self.detail:
-            parts.append(self.detail)
-        if self.hint:
-            parts.append(f"hint: {self.hint}")
-        return "\n".join(parts)
+        hint = f"hint: {self.hint}" if self.hint else ""
+        return "\n".join(part for part in (self.what, self.detail, hint) if part)
 
 
 class SpecError(LabError):
@@ -71,7 +66,7 @@ class Unavailable(LabError):
 
 
 class NotInstalled(Unavailable):
-    """Programs of this machine that are missing, all at once. missing: program -> the Debian package that has it."""
+    """Names every program that this machine lacks. missing: program -> the Debian package that has it."""
 
     exit_code = 3
 
@@ -94,8 +89,7 @@ class CommandFailed(LabBroken):
         self.code = code
         self.stdout = stdout
         self.stderr = stderr
-        detail = f"command: {' '.join(argv)}\nstdout: {_tail(stdout)}\nstderr: {_tail(stderr)}"
-        super().__init__(f"{argv[0]} ended with status {code} on {where}", detail)
+        super().__init__(f"{argv[0]} ended with status {code} on {where}", _printed(argv, stdout, stderr))
 
 
 class CommandTimedOut(LabBroken):
@@ -106,8 +100,7 @@ class CommandTimedOut(LabBroken):
         self.timeout_s = timeout_s
         self.stdout = stdout
         self.stderr = stderr
-        detail = f"command: {' '.join(argv)}\nstdout: {_tail(stdout)}\nstderr: {_tail(stderr)}"
-        super().__init__(f"{argv[0]} did not end within {timeout_s:g} s on {where}", detail)
+        super().__init__(f"{argv[0]} did not end within {timeout_s:g} s on {where}", _printed(argv, stdout, stderr))
 
 
 class CleanupFailed(LabBroken):
@@ -123,7 +116,7 @@ class CleanupFailed(LabBroken):
 
 
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The interruption that an error comes of: when one ends a scenario, its clean-up may fail and hide it."""
+    """The KeyboardInterrupt behind an error, if any. When it ends a scenario, a failed clean-up may hide it."""
     seen: list[BaseException] = []
     ahead = [error]
     while ahead:
@@ -136,7 +129,7 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def prefer_interruption(error: BaseException) -> None:
-    """Raise the interruption that an error comes of, with the error as a note; return when it comes of none."""
+    """Raise the KeyboardInterrupt behind an error, with the error as a note. Return if there is none."""
     stopped = interruption(error)
     if stopped is not None and stopped is not error:
         stopped.add_note(f"and after that: {getattr(error, 'what', error)}")
@@ -144,7 +137,7 @@ def prefer_interruption(error: BaseException) -> None:
 
 
 def unwritable(path: object, error: OSError) -> LabBroken:
-    """What to raise when a file of the lab cannot be written; a full disk has its remedy."""
+    """The error to raise when a file of the lab cannot be written. A full disk gets a hint."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     what = f"the disk of {path} is full" if full else f"{path} cannot be written"
     return LabBroken(what, str(error), "free some space, e.g. `cephlab prune`, `cephlab image rm`" if full else "")
@@ -170,11 +163,15 @@ class DaemonDied(CephTrouble):
 
 
 class NotReached(CephTrouble):
-    """A state did not come about in time; `detail` holds the last state seen."""
+    """A state was not reached in time; `detail` has the last state seen."""
 
     def __init__(self, what: str, timeout_s: float, last: str) -> None:
         self.last = last
         super().__init__(f"{what} was not reached within {timeout_s:.1f} s", f"last state: {last}")
+
+
+def _printed(argv: Sequence[str], stdout: str, stderr: str) -> str:
+    return f"command: {' '.join(argv)}\nstdout: {_tail(stdout)}\nstderr: {_tail(stderr)}"
 
 
 def _tail(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Where cephlab keeps everything: one folder, which CEPHLAB_HOME moves."""
+"""The folder in which cephlab keeps everything. CEPHLAB_HOME moves it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Home:
 
 
 def default_home() -> Home:
-    """CEPHLAB_HOME where set, else the user's cache folder; SpecError when Ceph could not run from it."""
+    """CEPHLAB_HOME if set, else the user's cache folder; SpecError when Ceph could not run from it."""
     chosen = os.environ.get(HOME_VARIABLE)
     if chosen is not None:
         return home_at(chosen, HOME_VARIABLE)
@@ -75,7 +75,7 @@ def default_home() -> Home:
 
 
 def home_at(named: str, source: str) -> Home:
-    """The home in a folder that was named; SpecError when Ceph could not run from it. source: what named it."""
+    """The home in a given folder; SpecError when Ceph could not run from it. source: the variable or option."""
     refuse_odd(named, source)
     home = Home(Path(named).expanduser().absolute())
     refuse_odd(str(home.path), source)
@@ -83,10 +83,10 @@ def home_at(named: str, source: str) -> Home:
 
 
 def refuse_odd(path: str, source: str) -> None:
-    """SpecError for a path that daemons cannot be given. source: the variable or option that it comes from.
+    """SpecError for a path that daemons cannot use. source: the variable or option that it comes from.
 
-    `#`, `;`, `$`, a backslash and a line's end mean something in ceph.conf, a comma parts its keyrings, a colon or a
-    space the libraries of a loader.
+    `#`, `;`, `$`, backslash and newline have a meaning in ceph.conf. A comma separates keyrings there; a colon or a
+    space separates the loader's libraries.
     """
     if not path or _ODD.search(path):
         raise SpecError(
@@ -97,12 +97,12 @@ def refuse_odd(path: str, source: str) -> None:
 
 
 def standard_home() -> Home:
-    """The one in the user's cache folder, whatever the environment says."""
+    """The home in the user's cache folder. CEPHLAB_HOME does not matter."""
     return Home(Path(platformdirs.user_cache_dir("cephlab")).absolute())
 
 
 def require_space(home: Home, needed_bytes: int, purpose: str) -> None:
-    """Refuse before starting when the folder's disk lacks room."""
+    """SpecError when the disk of the home lacks room."""
     free = home.free_bytes()
     if free < needed_bytes:
         raise SpecError(

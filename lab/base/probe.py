@@ -1,4 +1,4 @@
-"""Measures this machine as a profile describes it: core speed, memory, checksums, a disk and the network."""
+"""Measures the figures of a machine profile on this machine: core speed, memory, checksums, a disk, the network."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from shutil import disk_usage, which
 
 import psutil
 
-from cephlab.lab.base import process
+from cephlab.lab.base import clock, process
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavailable
 
 Run = Callable[[Sequence[str], float], str]
-"""Runs a command within so many seconds and gives its standard output."""
+"""Runs a command with a timeout in seconds and returns its standard output."""
 
 SEVEN_ZIP = ("7z", "7zz", "7za")
 MIPS_PER_POINT = 816.0
@@ -99,7 +99,7 @@ def crc32c_bytes_s(run: Run = run_here) -> float:
 
 
 def parse_crc(text: str) -> float:
-    """Bytes a second of fio's line `crc32c: 8181.53 MiB/sec`; LabBroken where there is none."""
+    """Bytes a second, from fio's line `crc32c: 8181.53 MiB/sec`; LabBroken if there is none."""
     rate = re.search(r"crc32c:\s*([0-9.]+) MiB/sec", text)
     if not rate or float(rate[1]) <= 0:
         raise LabBroken("fio printed no CRC-32C rate", text[-500:])
@@ -118,7 +118,7 @@ def memory_copy_bytes_s() -> float:
 
 @contextmanager
 def scratch(target: Path, size_bytes: int, *, destroy: bool) -> Iterator[Path]:
-    """What fio may write to, for the length of a block: a new file in a folder, removed afterwards, or a device.
+    """The file or device that fio may write to inside the block. A file is made in a folder and removed afterwards.
 
     Raises SpecError for a device without `destroy`, a file in use, a folder that cannot be written or lacks room.
     """
@@ -173,7 +173,7 @@ def disk(path: Path, size_bytes: int, seconds: float, say: Callable[[str], None]
         return parse_fio(run([*argv, *more], seconds + _FIO_OVERHEAD_S), "read" in pattern)
 
     timed = (f"--runtime={seconds:g}", "--time_based")
-    # The whole of it is written first: reading what was never written is no measurement.
+    # The whole file is written first: reading blocks that were never written measures nothing.
     fio("write", "1M", 16)
     write, read = fio("write", "1M", 16, *timed), fio("read", "1M", 16, *timed)
     sync = fio("write", "4K", 1, "--sync=1", *timed)
@@ -191,16 +191,16 @@ def parse_fio(text: str, reads: bool) -> dict[str, float]:
     """iops, bytes_s and latency_s of fio's JSON; LabBroken when nothing was done."""
     try:
         job = json.loads(text[text.index("{") :])["jobs"][0]["read" if reads else "write"]
-        made = {
+        figures = {
             "iops": float(job["iops"]),
             "bytes_s": float(job["bw_bytes"]),
             "latency_s": float(job["lat_ns"]["mean"]) / 1e9,
         }
     except (ValueError, KeyError, IndexError, TypeError) as error:
         raise LabBroken("fio printed no result", text[-500:]) from error
-    if not all(value > 0 for value in made.values()):
+    if not all(value > 0 for value in figures.values()):
         raise LabBroken("fio did nothing", text[-500:])
-    return made
+    return figures
 
 
 def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
@@ -222,16 +222,16 @@ def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
-    """The network to another machine: bytes a second of four TCP streams, the round trip of a handshake, its MTU."""
+class NetworkFigures:
+    """The network to another machine: bytes a second of four TCP streams, round trip of a handshake, path MTU."""
 
     bytes_s: float
     rtt_s: float
     mtu_bytes: int
 
 
-def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PORT) -> Line:
-    """Measure the network to a machine on which `iperf3 -s` runs; Unavailable where none answers."""
+def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PORT) -> NetworkFigures:
+    """Measure the network to a machine on which `iperf3 -s` runs; Unavailable if it does not answer."""
     argv = ["iperf3", "-c", peer, "-p", str(port), "--connect-timeout", f"{_CONNECT_S * 1000:g}"]
     argv += ["-t", f"{seconds:g}", "-P", "4", "-J"]
     try:
@@ -241,14 +241,13 @@ def line_to(peer: str, seconds: float, run: Run = run_here, port: int = IPERF_PO
     refused = iperf_error(text)
     if refused:
         raise Unavailable(f"no iperf3 answers on {peer}", refused, f"run `iperf3 -s` there and let port {port} through")
-    # After the run, because a server that is busy with a handshake refuses the run.
+    # Handshakes come after the run, because a server that is busy with one refuses the run.
     rtt, mtu = zip(*(_handshake(peer, port) for _ in range(_HANDSHAKES)), strict=True)
-    return Line(parse_iperf(text), sorted(rtt)[_HANDSHAKES // 2], min(mtu))
+    return NetworkFigures(parse_iperf(text), sorted(rtt)[_HANDSHAKES // 2], min(mtu))
 
 
 def _handshake(peer: str, port: int) -> tuple[float, int]:
     """(seconds of a handshake's round trip, path MTU) as the kernel has them: tcp(7), TCP_INFO, linux/tcp.h."""
-    from cephlab.lab.base import clock
 
     def answered() -> bytes:
         # Between two clients iperf3 closes its port for a moment.
@@ -262,7 +261,7 @@ def _handshake(peer: str, port: int) -> tuple[float, int]:
 
 
 def iperf_error(text: str) -> str:
-    """What iperf3 says kept it from measuring, empty where nothing did. Its status may still be 0, as in 3.12."""
+    """iperf3's own error message, else empty. Its exit status may be 0 all the same, as in 3.12."""
     try:
         return str(json.loads(text).get("error", ""))
     except (ValueError, AttributeError):
@@ -270,7 +269,7 @@ def iperf_error(text: str) -> str:
 
 
 def parse_iperf(text: str) -> float:
-    """Bytes a second that arrived; LabBroken where there is no such figure."""
+    """Bytes a second that arrived; LabBroken if iperf3 printed no such figure."""
     try:
         rate = float(json.loads(text)["end"]["sum_received"]["bits_per_second"]) / 8
     except (ValueError, KeyError, TypeError) as error:
@@ -281,21 +280,17 @@ def parse_iperf(text: str) -> float:
 
 
 def _await_port(port: int) -> None:
-    """Until something listens there. Not by connecting: `iperf3 -s -1` would end after it."""
-    from cephlab.lab.base import clock
-
+    """Wait until something listens on a port. Connecting to it is no way to see that: `iperf3 -s -1` ends after one."""
     line = f":{port:04X} 00000000:0000 0A"
-    clock.wait(
-        lambda: line in Path("/proc/net/tcp").read_text(),
-        bool,
-        what="iperf3 listening",
-        timeout_s=5,
-        interval_s=0.05,
-    )
+
+    def listens() -> bool:
+        return line in Path("/proc/net/tcp").read_text()
+
+    clock.wait(listens, bool, what="iperf3 listening", timeout_s=5, interval_s=0.05)
 
 
 def loopback_rtt_s() -> float:
-    """Seconds of one byte and its answer over TCP on the loopback: the median of many."""
+    """Median seconds of a round trip of one byte over TCP on the loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         echo = threading.Thread(target=_echo, args=(server,), daemon=True)
         echo.start()
@@ -315,5 +310,5 @@ def _echo(server: socket.socket) -> None:
     line, _ = server.accept()
     with line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while got := line.recv(1):
-            line.sendall(got)
+        while byte := line.recv(1):
+            line.sendall(byte)

@@ -1,4 +1,4 @@
-"""The only place that starts processes on this machine; hosts, providers and image tools all come here."""
+"""The only place that starts processes on this machine. Hosts, providers and image tools use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
@@ -27,7 +27,7 @@ _ENDED = ("Z", "X")
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended. Output is decoded as UTF-8; bytes that are not become U+FFFD. Its alarms are heard."""
+    """How a command ended. Text is UTF-8; invalid bytes become U+FFFD. Its alarms are heard."""
 
     argv: tuple[str, ...]
     code: int
@@ -54,9 +54,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Command:
-    """A program to start. env: the whole of its environment; cwd: None is this process's own directory.
+    """A program to start. env: its whole environment; cwd: None for this process's own directory.
 
-    where, shown: the machine and the command that errors name (a provider's wrapping is noise to the reader).
+    where, shown: the machine and the command that errors name, without the wrapping of a provider.
     """
 
     argv: tuple[str, ...]
@@ -75,14 +75,15 @@ def run(
     cwd: Path | None = None,
     check: bool = True,
 ) -> Result:
-    """Run a program of this machine to its end; see `run_command`. env: added to this process's environment."""
+    """Run a program on this machine; see `run_command`. env: added to this process's environment."""
     return run_command(Command(tuple(argv), with_ours(env), cwd), timeout_s=timeout_s, stdin=stdin, check=check)
 
 
 def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b"", check: bool = True) -> Result:
-    """Run a command in a session of its own to its end; CommandTimedOut once that session was killed.
+    """Run a command in its own session and wait for it.
 
-    CommandFailed when check and the status is not 0, Unavailable where there is no such program.
+    Raises CommandFailed if check is set and the status is not 0, CommandTimedOut after killing the whole session,
+    Unavailable if the program does not exist.
     """
     shown = command.shown or command.argv
     child = _popen(command)
@@ -103,7 +104,7 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
 
 
 def kill_session(child: subprocess.Popen[bytes]) -> None:
-    """SIGKILL the child and all that it started in its session."""
+    """SIGKILL the child and everything it started in its session."""
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -111,17 +112,17 @@ def kill_session(child: subprocess.Popen[bytes]) -> None:
 
 
 def with_ours(env: Mapping[str, str] | None) -> dict[str, str]:
-    """Variables beside those of this process's own environment."""
+    """This process's environment with more variables."""
     return {**os.environ, **(env or {})}
 
 
 def start_detached(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> LocalProcess:
-    """Start a process that outlives this one, in its own session, outputs appended to `log`. env: added to ours."""
+    """As `start_command`. env: added to this process's environment."""
     return start_command(Command(tuple(argv), with_ours(env)), log)
 
 
 def start_command(command: Command, log: Path) -> LocalProcess:
-    """As `start_detached`."""
+    """Start a process that outlives this one, in its own session. Its output and errors are appended to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as sink, _refusals(command.argv):
         pid = os.posix_spawnp(
@@ -142,10 +143,14 @@ def start_command(command: Command, log: Path) -> LocalProcess:
 
 
 class Pipe:
-    """A child to talk to line by line; it ends when this process does, because its stdin closes."""
+    """A child process to talk to line by line. It ends with this process, because its stdin closes."""
 
     def __init__(self, command: Command) -> None:
         self._child = _popen(command)
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        assert self._child.stderr is not None
+        self._stdin, self._stdout, self._stderr = self._child.stdin, self._child.stdout, self._child.stderr
         self._argv = command.shown or command.argv
         self._where = command.where
         self._lock = threading.Lock()
@@ -154,23 +159,21 @@ class Pipe:
         self._reader.start()
 
     def _drain(self) -> None:
-        stream = self._stream(self._child.stderr)
-        for line in stream:
+        for line in self._stderr:
             self._errors.append(line)
             del self._errors[:-200]
 
     def ask(self, line: bytes, *, timeout_s: float) -> bytes:
-        """Send one line, return the next one. The child is killed when it does not answer in time."""
+        """Send a line and return the answer's line. The child is killed if it does not answer in time."""
         with self._lock:
             expired = threading.Event()
             timer = threading.Timer(timeout_s, self._expire, [expired])
             timer.daemon = True
             timer.start()
             try:
-                stdin = self._stream(self._child.stdin)
-                stdin.write(line + b"\n")
-                stdin.flush()
-                answer = self._stream(self._child.stdout).readline()
+                self._stdin.write(line + b"\n")
+                self._stdin.flush()
+                answer = self._stdout.readline()
             except (BrokenPipeError, ValueError):
                 answer = b""
             except BaseException:
@@ -200,9 +203,9 @@ class Pipe:
         return self._child.poll() is None
 
     def close(self) -> None:
-        """End the child: by closing its input, and by force where that does not do."""
+        """End the child by closing its input, and by force if that is not enough."""
         try:
-            self._stream(self._child.stdin).close()
+            self._stdin.close()
         except BrokenPipeError:
             self._errors.append(b"(input was already closed)\n")
         try:
@@ -211,21 +214,14 @@ class Pipe:
             kill_session(self._child)
             self._child.wait()
         self._reader.join(timeout=2)
-        self._stream(self._child.stdout).close()
-        self._stream(self._child.stderr).close()
-
-    @staticmethod
-    def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-        if stream is None:
-            raise LabBroken("a pipe was opened without its streams")
-        return stream
+        self._stdout.close()
+        self._stderr.close()
 
 
 class LocalProcess:
-    """A process on this machine, named by pid and birth so that a reused pid is never taken for it.
+    """A process on this machine, by pid and birth, so that a reused pid is not mistaken for it.
 
-    birth: as `birth_of` gives it. ours: this very process started it, so it has to be reaped here and its status is
-    known.
+    birth: see `birth_of`. ours: this process started it, so it must be reaped here and its status is known.
     """
 
     def __init__(self, pid: int, birth: str, *, ours: bool = False) -> None:
@@ -237,7 +233,7 @@ class LocalProcess:
 
     @property
     def ref(self) -> dict[str, int | str]:
-        """What a later cephlab process needs to find this one again (`recall`)."""
+        """A later cephlab process finds it again with this (`recall`)."""
         return {"pid": self.pid, "birth": self.birth}
 
     def alive(self) -> bool:
@@ -251,7 +247,7 @@ class LocalProcess:
         with self._lock:
             if not self._ours:
                 return
-            # Another thread of this process has reaped it already: it is gone.
+            # Another thread of this process may have reaped it already.
             with suppress(ChildProcessError):
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
                 if not pid:
@@ -261,23 +257,20 @@ class LocalProcess:
             _CHILDREN.pop(self.pid, None)
 
     def exit_code(self) -> int | None:
-        """Status once ended (negative: the signal); None while alive, and when another process started it."""
+        """Status after its end (negative: the signal). None while alive, or if another process started it."""
         self.alive()
         return self._exit_code
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and its children; nothing happens when it has ended."""
-        if not self.alive():
-            return
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:
-            return
+        """Send a signal to it and its children. Nothing happens if it has ended."""
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL this one process, whichever session it is in."""
+        """SIGKILL this process alone, whichever session it is in."""
         if self.alive():
-            # It may end by itself between the two lines, which is as good.
+            # It may end by itself between the two lines.
             with suppress(psutil.NoSuchProcess):
                 psutil.Process(self.pid).kill()
 
@@ -292,17 +285,17 @@ class LocalProcess:
 
 
 _CHILDREN: dict[int, LocalProcess] = {}
-"""Detached processes that this one started and has not reaped: a clean-up that finds them by their marks reaps them."""
+"""Detached processes that this one started and has not reaped. A clean-up finds them by their marks and reaps them."""
 
 
 def find_marked(marks: Mapping[str, str], *, of_all: bool = False) -> list[LocalProcess]:
-    """Processes of this user, or of all, whose environment has all of the marks, whoever started them."""
+    """Processes whose environment has all marks, whoever started them. of_all: of other users too."""
     listed = environments(of_all=of_all)
     return [candidate for candidate, environment in listed if marks.items() <= environment.items()]
 
 
 def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[str, str]]]:
-    """Every process of this user, or of all, but this one, with its environment, in which anything may be written."""
+    """Every other process with its environment, which is not to be trusted. of_all: of other users too."""
     for candidate in psutil.process_iter():
         try:
             if candidate.pid != os.getpid() and (of_all or candidate.uids().real == os.getuid()):
@@ -313,11 +306,11 @@ def environments(*, of_all: bool = False) -> Iterator[tuple[LocalProcess, dict[s
 
 
 def run_attached(argv: Sequence[str]) -> int:
-    """Run a command on this process's own terminal and streams; returns its status as a shell would.
+    """Run a command on this process's terminal and streams. Returns its status as a shell does.
 
-    An interrupt from the keyboard reaches the command, which decides what it means; this process waits on.
+    Ctrl-C reaches the command, which decides what it means. This process goes on waiting.
     """
-    # A handler, not SIG_IGN: the command would inherit that.
+    # A handler and not SIG_IGN, which the command would inherit.
     before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         with _refusals(argv):
@@ -328,18 +321,18 @@ def run_attached(argv: Sequence[str]) -> int:
 
 
 def birth_of(pid: int) -> str:
-    """When a process began, as this boot's id and clock ticks since it, which no step of the clock moves.
+    """Start of a process: the boot's id and clock ticks since the boot, which a clock step does not change.
 
-    Empty when there is no such process. See proc(5), /proc/PID/stat, field 22.
+    Empty if there is no such process. See proc(5), /proc/PID/stat, field 22.
     """
     return _state_and_birth(pid)[1]
 
 
 def recall(record: Mapping[str, Any]) -> LocalProcess:
-    """The process that `LocalProcess.ref` described.
+    """The process that a `LocalProcess.ref` describes.
 
-    A record of cephlab 0.1 has a `start_time` in its place, in seconds since the epoch: the process that has the pid is
-    taken for it when it began within a second of that.
+    A record of cephlab 0.1 has no birth but `start_time`, in seconds since the epoch. It means the process with that
+    pid, if that started within a second of it.
     """
     pid = int(record["pid"])
     if "birth" in record:
@@ -356,10 +349,10 @@ def _state_and_birth(pid: int) -> tuple[str, str]:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return "", ""
-    # The name before it is in parentheses, and may hold spaces and parentheses itself.
+    # The process name comes first, in parentheses. It may hold spaces and parentheses itself.
     fields = text.rpartition(")")[2].split()
-    # A first thread that ended before the others is shown as a zombie. So it is for a moment when another thread
-    # executes a program, as managers do that begin anew: execve(2) ends all others and then takes the process's pid.
+    # A first thread that ended before the others is shown as a zombie. This happens for a moment when another thread
+    # executes a program, as a manager does that restarts itself: execve(2) ends all others and takes over the pid.
     state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
     return state, f"{_boot()}/{fields[19]}"
 
@@ -371,7 +364,7 @@ def _boot() -> str:
 
 @contextmanager
 def _refusals(argv: Sequence[str]) -> Iterator[None]:
-    """Turn the operating system's refusal to start a program into a LabError."""
+    """Raise a LabError where the operating system refuses to start a program."""
     try:
         yield
     except FileNotFoundError:
@@ -385,7 +378,7 @@ def _refusals(argv: Sequence[str]) -> Iterator[None]:
 
 
 def _popen(command: Command) -> subprocess.Popen[bytes]:
-    """With pipes as its streams."""
+    """Start a command with pipes as its streams."""
     with _refusals(command.argv):
         return subprocess.Popen(
             list(command.argv),

@@ -1,4 +1,4 @@
-"""Takes keys out of what is kept of a run: Ceph's own by their form, S3 keys by what they are called or once known."""
+"""Removes keys from files that are kept of a run: cephx keys by their form, S3 keys by their name or once known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTHS = {1: 16, 2: 32}
 """Type of a cephx key -> bytes of its secret: AES, and AES-256 from tentacle on."""
 _NANOSECONDS = 10**9
 _LEAST = 16
-"""Characters of a known secret: a shorter one would be found in ordinary words."""
+"""Characters of a known secret. A shorter one could be part of ordinary words."""
 
 _BYTE = rb"[0-9A-Fa-f]{2}"
 _ESCAPE = re.compile(
@@ -24,20 +24,17 @@ _ESCAPE = re.compile(
 )
 """One character as URLs, JSON, C and HTML write it: `%3D`, `\\u003d`, `\\x3d`, `&#x3d;`, `&#61;`, `\\/`.
 
-This pattern and the others begin with a set of characters where they can: so much faster is Python's search then.
+This pattern and the others begin with a set of characters where they can: that makes Python's search much faster.
 """
 
 
 def _char(chars: str) -> bytes:
     """A pattern for one of these characters, plain or escaped."""
     values = "|".join(_hex(char.encode()) for char in chars)
-    escaped = rf"%(?:25)*(?:{values})|\\+u00(?:{values})|\\+x(?:{values})|&#x(?:{values});|&#(?:{_decimal(chars)});"
+    decimal = "|".join(str(ord(char)) for char in chars)
+    escaped = rf"%(?:25)*(?:{values})|\\+u00(?:{values})|\\+x(?:{values})|&#x(?:{values});|&#(?:{decimal});"
     slash = r"|\\+/" if "/" in chars else ""
     return f"(?>[{re.escape(chars)}]|{escaped}{slash})".encode()
-
-
-def _decimal(chars: str) -> str:
-    return "|".join(str(ord(char)) for char in chars)
 
 
 def _hex(value: bytes, between: str = "") -> str:
@@ -76,12 +73,12 @@ _KNOWN: set[bytes] = set()
 
 
 def remember(*secrets: str) -> None:
-    """From now on take these out too, however they are encoded: what S3 keys look like says nothing about them."""
+    """From now on remove these too, in any encoding. S3 keys cannot be told by their form."""
     _KNOWN.update(secret.encode() for secret in secrets if len(secret) >= _LEAST)
 
 
 def without_secrets(content: bytes) -> bytes:
-    """The same bytes with every cephx key, every S3 key with its name, and every remembered secret taken out."""
+    """The same bytes without cephx keys, named S3 keys and remembered secrets."""
     for secret in sorted(_held(content), key=len, reverse=True):
         content = _forms(secret).sub(_REMOVED, content)
     content = _without(content, _BASE64_KEY, lambda found: _is_key(_from_base64(_unescaped(found))))
@@ -93,7 +90,7 @@ def without_secrets(content: bytes) -> bytes:
 
 
 def _without(content: bytes, pattern: re.Pattern[bytes], is_key: Callable[[bytes], bool]) -> bytes:
-    """Also where a key begins within what only looked like one."""
+    """Remove every match that is a key, also one that begins inside a match that is none."""
     kept, start, place = [], 0, 0
     while found := pattern.search(content, place):
         place = found.start() + 1
@@ -112,7 +109,7 @@ def _is_key(raw: bytes) -> bool:
 
 
 def _from_base64(text: bytes) -> bytes:
-    plain = text.rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
+    plain = _plain64(text.rstrip(b"="))
     try:
         return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
     except binascii.Error:
@@ -136,7 +133,7 @@ def _unescaped(text: bytes) -> bytes:
 
 
 def _base64_parts(secret: bytes) -> list[str]:
-    """What is sure to be in the base64 of anything that holds it, at whichever of the three places it begins."""
+    """Texts of which one is in the base64 of anything that holds the secret: one for each place modulo 3."""
     parts = []
     for before in range(3):
         whole = base64.b64encode(bytes(before) + secret).decode()
@@ -145,7 +142,7 @@ def _base64_parts(secret: bytes) -> list[str]:
 
 
 def _held(content: bytes) -> list[bytes]:
-    """The known secrets that it may hold: a quick look, so that slow patterns run only where they find something."""
+    """The known secrets that the content may hold. This quick look saves most runs of slow patterns."""
     if not _KNOWN:
         return []
     text = _plain64(content + b"\n" + _unescaped(content))
@@ -164,7 +161,7 @@ def _plain64(text: bytes) -> bytes:
 
 @cache
 def _forms(secret: bytes) -> re.Pattern[bytes]:
-    """Everything that a secret may be written as."""
+    """A pattern for every encoding of a secret."""
     either = {"+": "+-", "/": "/_"}
     forms = [b"".join(_char(chr(byte)) for byte in secret), _hex(secret, "[ :]?").encode()]
     forms += [b"".join(_char(either.get(char, char)) for char in part) for part in _base64_parts(secret)]

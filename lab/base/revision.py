@@ -1,4 +1,4 @@
-"""Which commit of this project is running, where the files are a checkout without changes."""
+"""The commit of this project that is running, if its files are an unchanged checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TIMEOUT_S = 10.0
 
 
 def commit_of(root: Path) -> str | None:
-    """The commit of the checkout at root, 40 hexadecimal digits; None where it was changed or is no checkout."""
+    """The commit of the checkout at root, 40 hexadecimal digits. None if it has changes or is no checkout."""
     if shutil.which("git") is None or not (root / ".git").exists():
         return None
     git = ("git", "-C", str(root), "-c", f"safe.directory={root}")

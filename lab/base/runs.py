@@ -1,4 +1,4 @@
-"""Runs on disk: who owns one, what it is called, and which of them were left behind by a killed process."""
+"""Runs on disk: their names and owners, and which of them a killed process left behind."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from cephlab.lab.base.errors import LabBroken, SpecError, unwritable
 from cephlab.lab.base.home import Home
 
 RUN_VARIABLE = "CEPHLAB_RUN"
-"""Environment variable that marks every process of a run, so that a killed run can be found again."""
+"""Environment variable that marks every process of a run, so that a killed run is found again."""
 
 HOME_MARK = "CEPHLAB_RUN_HOME"
-"""Environment variable with the home of the run, because two homes may each have a run of the same name."""
+"""Environment variable with the home of the run, because two homes may have runs of the same name."""
 
 LABEL = "cephlab.run"
 """Label on every container, network, volume and instance of a run."""
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
 class RunId(str):
-    """A run's id, which becomes part of paths; SpecError for every text that cannot be one."""
+    """A run's id, which becomes part of paths. SpecError for a text that cannot be one."""
 
     __slots__ = ()
 
@@ -48,12 +48,12 @@ class RunId(str):
 
 
 def run_ids(texts: Iterable[str]) -> frozenset[RunId]:
-    """Those that can be ids. Environments, labels and links are written by anybody: what cannot is not ours."""
+    """The texts that can be ids. The others are not ours: anybody can write environments, labels and links."""
     return frozenset(RunId(text) for text in texts if _NAME.fullmatch(text))
 
 
 def ours(path: Path, kind: Callable[[int], bool]) -> bool:
-    """Whether a path itself is of a kind, such as stat.S_ISDIR, and this user's. No link is followed."""
+    """Whether a path is of a kind, such as stat.S_ISDIR, and belongs to this user. Links are not followed."""
     try:
         status = path.lstat()
     except OSError:
@@ -62,20 +62,20 @@ def ours(path: Path, kind: Callable[[int], bool]) -> bool:
 
 
 def taken(path: Path, wanted: str) -> LabBroken:
-    """What to raise when somebody else's thing is where this user's should be. wanted: what that is."""
+    """The error for a path that is not this user's, or not of the right kind. wanted: what should be there."""
     try:
         status = path.lstat()
-        found = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+        present = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
     except OSError as error:
-        found = str(error)
+        present = str(error)
     if path.is_symlink():
-        found += f", to {path.readlink()}"
-    return LabBroken(f"{path} is taken", f"got: {found}; wanted: {wanted}", f"look at it, and remove it: {path}")
+        present += f", to {path.readlink()}"
+    return LabBroken(f"{path} is taken", f"got: {present}; wanted: {wanted}", f"look at it, and remove it: {path}")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its id is on everything that it creates. directory: state, disks and logs, mode 0700."""
+    """A run. Its id is on everything that it creates. directory: state, disks and logs, mode 0700."""
 
     id: RunId
     directory: Path
@@ -85,7 +85,6 @@ class Run:
 
     @property
     def home(self) -> Home:
-        """The home that the run is in."""
         return Home(self.directory.parent.parent)
 
     @property
@@ -97,40 +96,28 @@ class Run:
         return self.directory / "cluster.json"
 
     def owner(self) -> dict[str, Any]:
-        """{pid, birth, kept, provider, at}; at: seconds since the epoch.
-
-        Empty when the run died while it was being made.
-        """
+        """{pid, birth, kept, provider, at}; at: seconds since the epoch. Empty if the run died while it was made."""
         try:
-            owner: dict[str, Any] = json.loads(self._owner_file.read_text())
+            return dict(json.loads(self._owner_file.read_text()))
         except (FileNotFoundError, json.JSONDecodeError):
             return {}
-        return owner
 
     def claim(self, *, provider: str, kept: bool = False) -> None:
-        """Say that this process owns the run; kept runs outlive it until `down`."""
-        write_json(
-            self._owner_file,
-            {
-                "pid": os.getpid(),
-                "birth": process.birth_of(os.getpid()),
-                "kept": kept,
-                "provider": provider,
-                "at": time.time(),
-            },
-        )
+        """Make this process the run's owner. A kept run outlives it until `down`."""
+        us = {"pid": os.getpid(), "birth": process.birth_of(os.getpid())}
+        write_json(self._owner_file, {**us, "kept": kept, "provider": provider, "at": time.time()})
 
     @property
     def kept(self) -> bool:
         return bool(self.owner().get("kept"))
 
     def abandoned(self) -> bool:
-        """Whether nobody will clean this run up: its owner is gone and it was not meant to stay."""
+        """Whether the run is not kept and its owner is gone, so that nobody will clean it up."""
         owner = self.owner()
         if owner.get("kept"):
             return False
         if not owner:
-            # Another process may be between making the directory and claiming it.
+            # Another process may just have made the directory and not claimed it yet.
             return not self.directory.exists() or time.time() - self.directory.stat().st_mtime > _CLAIM_S
         return not process.recall(owner).alive()
 
@@ -142,7 +129,7 @@ class Runs:
         self.home = home
 
     def create(self, provider: str, name: str | None = None) -> Run:
-        """Make a run's directory; SpecError when the name is taken or not a name."""
+        """Make a run's directory; SpecError if the name is taken or invalid."""
         run_id = RunId(name or f"r{secrets.token_hex(3)}")
         self.home.ensure()
         run = Run(run_id, self.home.runs / run_id)
@@ -150,7 +137,7 @@ class Runs:
             run.directory.mkdir(mode=0o700)
         except FileExistsError:
             raise SpecError(
-                f"there is a cluster called {run_id!r} already",
+                f"a cluster called {run_id!r} exists already",
                 str(run.directory),
                 f"choose another --name, or remove it: cephlab down {run_id}",
             ) from None
@@ -160,18 +147,17 @@ class Runs:
     def all(self) -> Iterator[Run]:
         """Every run of this user on disk, by name."""
         for directory in self._folders():
-            if ours(directory, stat.S_ISDIR):
-                for run_id in run_ids([directory.name]):
-                    yield Run(run_id, directory)
+            if ours(directory, stat.S_ISDIR) and _NAME.fullmatch(directory.name):
+                yield Run(RunId(directory.name), directory)
 
     def others(self) -> list[Path]:
-        """Folders among the runs, and links to some, that are no runs of this user. Nothing ever touches them."""
+        """Folders and links among the runs that are no runs of this user. Nothing ever touches them."""
         known = {run.directory for run in self.all()}
         return [directory for directory in self._folders() if directory not in known]
 
     def _folders(self) -> list[Path]:
-        found = sorted(self.home.runs.iterdir()) if self.home.runs.is_dir() else []
-        return [path for path in found if path.is_symlink() or path.is_dir()]
+        paths = sorted(self.home.runs.iterdir()) if self.home.runs.is_dir() else []
+        return [path for path in paths if path.is_symlink() or path.is_dir()]
 
     def get(self, name: str) -> Run:
         """The run of that name; SpecError lists those that exist."""
@@ -191,11 +177,11 @@ class Runs:
 
 
 def remove_tree(directory: Path) -> list[str]:
-    """Remove a directory with all that is in it, whatever goes away meanwhile; what could not be, in words."""
+    """Remove a directory with its content. Returns what could not be removed, in words."""
     errors: list[str] = []
 
     def note(_function: object, path: str, raised: tuple[type, BaseException, object]) -> None:
-        if not isinstance(raised[1], FileNotFoundError):
+        if not isinstance(raised[1], FileNotFoundError):  # something else may remove files meanwhile
             errors.append(f"{path}: {raised[1]}")
 
     shutil.rmtree(directory, onerror=note)
@@ -203,14 +189,14 @@ def remove_tree(directory: Path) -> list[str]:
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace a file in one step: nobody sees half of it, nor reads it while its mode is another, old or new.
+    """Replace a file in one step. Nobody sees half of it, and it has its mode from the start.
 
-    Raises LabBroken, naming the file, when it cannot be written.
+    LabBroken names a file that cannot be written.
     """
-    # Threads of one process may save at once; each needs a scratch file of its own.
+    # Threads of one process may save at once, so each has its own scratch file.
     scratch = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        scratch.unlink(missing_ok=True)  # of a process that was killed and had this one's id
+        scratch.unlink(missing_ok=True)  # left by a killed process that had this one's id
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(descriptor, "wb") as sink:
             os.fchmod(descriptor, mode)  # which the umask may have narrowed

@@ -1,4 +1,4 @@
-"""Threads that do several things at once, and do not delay the end of an interrupted run."""
+"""A thread pool that does not delay the end of an interrupted run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from types import TracebackType
 
 
 class Workers(ThreadPoolExecutor):
-    """A pool of threads that is left at once when its block is interrupted.
+    """A thread pool whose block ends at once when it is interrupted.
 
-    A plain one waits for what its threads are at, which may be a test program of an hour. Here nobody waits for them:
-    they end when the machines are removed, which is next.
+    A plain pool waits for its threads, and one may run a test program of an hour. Here nobody waits: the threads end
+    when the machines are removed, which is the next step.
     """
 
     def __exit__(

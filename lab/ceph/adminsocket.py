@@ -1,4 +1,4 @@
-"""A daemon's own answers: by Ceph's network where its release gives them there, else by its admin socket."""
+"""Asks a daemon itself: over Ceph's network if its release answers there, else through its admin socket."""
 
 from __future__ import annotations
 
@@ -31,9 +31,8 @@ sys.stdout.write(stream.read(length).decode())
 def tell(client: RadosClient, daemons: Mapping[str, Daemon], name: str, prefix: str) -> Any:
     """The JSON answer of a daemon to one of its own commands.
 
-    Before Octopus a daemon takes most of its commands by its admin socket only. So a command that is refused with
-    EINVAL is tried there, if the daemon is one of `daemons`. Raises CephCommandFailed with the first refusal when the
-    socket gives no answer either.
+    Before Octopus a daemon takes most commands through its admin socket only. So a command that is refused with EINVAL
+    is tried there, if the daemon is in `daemons`. CephCommandFailed has the first refusal if the socket fails too.
     """
     try:
         return client.tell(name, prefix)
@@ -48,7 +47,7 @@ def tell(client: RadosClient, daemons: Mapping[str, Daemon], name: str, prefix: 
 
 
 def ask_socket(host: Host, socket: PurePosixPath, command: str, *, patience: float = 1.0) -> Any:
-    """The answer to a command of an admin socket on a host; such a daemon answers without any quorum."""
+    """The answer to a command through an admin socket on a host. It needs no quorum."""
     answer = host.run(["python3", "-c", _ASK, str(socket), command], timeout_s=_SOCKET_S * patience)
     try:
         return json.loads(answer.stdout)

@@ -1,7 +1,7 @@
-"""Runs on a host, under the image's Python: one JSON request a line in, one answer a line out, over librados.
+"""Runs on a host, under the image's Python: reads a JSON request a line and prints an answer a line, over librados.
 
-It lives as long as its standard input, needs only the image's own `rados` and `rbd` modules, and must run on every
-Python that a supported Debian suite ships (3.11 and later).
+It ends with its standard input, needs only the image's own `rados` and `rbd` modules, and must run on every Python that
+a supported Debian suite ships (3.11 and later).
 """
 
 import base64
@@ -43,24 +43,24 @@ class Agent:
 
     # Commands
 
-    def op_command(self, target, command, data="", timeout=0):
+    def op_command(self, target, command, data=""):
         inbuf = base64.b64decode(data)
         text = json.dumps(command)
         if target == "mon":
-            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.mon_command(text, inbuf)
         elif target == "mgr":
-            code, out, status = self.cluster.mgr_command(text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.mgr_command(text, inbuf)
         elif target.startswith("osd."):
-            code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.osd_command(int(target[4:]), text, inbuf)
         elif target.startswith("pg:"):
-            code, out, status = self.cluster.pg_command(target[3:], text, inbuf, timeout=timeout)
+            code, out, status = self.cluster.pg_command(target[3:], text, inbuf)
         else:
-            code, out, status = self.cluster.mon_command(text, inbuf, timeout=timeout, target=target[4:])
+            code, out, status = self.cluster.mon_command(text, inbuf, target=target[4:])
         return {"code": code, "out": base64.b64encode(out).decode(), "status": status}
 
     def op_pgs(self, pgids):
         """[{pgid, state, epoch, acting, acting_primary}]; a PG that gives no answer has epoch 0 and says why."""
-        # By an older map the question goes to a PG's last primary, which sends it back until it is too late to answer.
+        # With an older map the question goes to a PG's former primary, which sends it back until time is up.
         self.cluster.wait_for_latest_osdmap()
         return [self._pg(pgid) for pgid in pgids]
 
@@ -77,15 +77,10 @@ class Agent:
         }
 
     def op_about(self):
-        return {
-            "fsid": self.cluster.get_fsid(),
-            "instance": self.cluster.get_instance_id(),
-            "python": sys.version,
-            "machine": platform.machine(),
-        }
+        return {"machine": platform.machine()}
 
     def op_clock(self):
-        """This host's CLOCK_MONOTONIC, and which kernel's it is."""
+        """This host's CLOCK_MONOTONIC, and the boot id of its kernel."""
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text()
         return {"boot": boot.strip(), "monotonic_s": time.monotonic()}
 
@@ -116,7 +111,7 @@ class Agent:
         return base64.b64encode(ioctx.read(name, length, offset)).decode()
 
     def op_digest(self, pool, name, snap=None):
-        """{size, sha256, xattrs, omap} of one object; content is hashed here, so that it need not travel."""
+        """{size, sha256, xattrs, omap} of one object. It is hashed here, so that it need not travel."""
         ioctx = self._at(self.io(pool), snap)
         size, _ = ioctx.stat(name)
         digest = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""A long-lived librados client on one host, spoken to by lines of JSON; it replaces 0.24 s of CPU a `ceph` call."""
+"""A long-lived librados client on a host, which takes lines of JSON. It saves the 0.24 s of CPU of each `ceph` call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cephlab.lab.providers.host import Channel, Host
 
 AGENT_SOURCE = Path(__file__).with_name("agent.py")
 Started = tuple[PurePosixPath, Channel]
-"""The agent's program on a host, and the way to it."""
+"""The agent's program on a host, and the channel to it."""
 
 _PATIENCE_S = 150.0
-"""Beyond Ceph's own op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error and not the lab's."""
+"""Longer than Ceph's own op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error, not the lab's."""
 
 
 class RadosError(CephTrouble):
-    """librados refused or failed an operation. errno: positive; 0 where there is none."""
+    """librados refused or failed an operation. errno: positive; 0 if there is none."""
 
     def __init__(self, operation: str, kind: str, errno: int, message: str) -> None:
         self.kind = kind
@@ -53,7 +53,7 @@ class RadosClient:
     ) -> None:
         """patience: factor on every timeout, for emulated hosts. options: ceph options of this client only.
 
-        start: starts the agent with its arguments, where that is not the host's own doing.
+        start: starts the agent with its arguments, if `start_agent` cannot.
         """
         self.host = host
         self._patience = patience
@@ -80,9 +80,9 @@ class RadosClient:
     def command(
         self, target: str, prefix: str, *, payload: bytes = b"", timeout_s: float = _PATIENCE_S, **arguments: Any
     ) -> bytes:
-        """Send a command to `mon`, `mgr`, `mon.ID`, `osd.ID` or `pg:PGID`; its output as it came.
+        """Send a command to `mon`, `mgr`, `mon.ID`, `osd.ID` or `pg:PGID`; returns its raw output.
 
-        Raises CephCommandFailed with the status text when Ceph refuses it.
+        Raises CephCommandFailed with the status text if Ceph refuses it.
         """
         command = {"prefix": prefix, **arguments}
         answer = self.call(
@@ -93,7 +93,7 @@ class RadosClient:
         return base64.b64decode(answer["out"])
 
     def mon(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
-        """A monitor command with JSON output, parsed; None where the command prints nothing."""
+        """A monitor command with JSON output, parsed; None if it prints nothing."""
         return self.tell("mon", prefix, timeout_s=timeout_s, **arguments)
 
     def mgr(self, prefix: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
@@ -107,7 +107,7 @@ class RadosClient:
         return json.loads(text) if text else None
 
     def pgs(self, pgids: Sequence[str]) -> tuple[Pg, ...]:
-        """Placement groups as their primaries see them now; waits for a PG that has no primary."""
+        """Placement groups as their primaries see them now. Waits for a PG that has no primary."""
         return parse_pgs(self.call("pgs", pgids=list(pgids)))
 
     # Objects
@@ -167,13 +167,7 @@ class RadosClient:
         self.call("rbd_write", pool=pool, image=image, data=_text(data), offset=offset, encryption=encryption)
 
     def rbd_digest(
-        self,
-        pool: str,
-        image: str,
-        length: int,
-        *,
-        snap: str | None = None,
-        encryption: tuple[str, str] | None = None,
+        self, pool: str, image: str, length: int, *, snap: str | None = None, encryption: tuple[str, str] | None = None
     ) -> str:
         """sha256 of the first `length` bytes as this client reads them."""
         digest = self.call("rbd_digest", pool=pool, image=image, length=length, snap=snap, encryption=encryption)
@@ -187,7 +181,7 @@ class RadosClient:
         self.call("rbd_clone", pool=pool, image=image, snap=snap, child=child)
 
     def rbd_encrypt(self, pool: str, image: str, encryption: tuple[str, str], *, timeout_s: float = 300.0) -> None:
-        """Format an image; what it held is lost."""
+        """Format an image. Its content is lost."""
         self.call("rbd_encrypt", pool=pool, image=image, encryption=encryption, timeout_s=timeout_s)
 
 

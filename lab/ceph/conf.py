@@ -1,4 +1,4 @@
-"""ceph.conf for a small lab: the options that differ from Ceph's defaults, each with its reason."""
+"""ceph.conf for a small lab: options that differ from Ceph's defaults, each with its reason."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cephlab.lab.providers.host import Host
-
-MIB = 1 << 20
-GIB = 1 << 30
+from cephlab.lab.spec.clusterspec import GIB, MIB
 
 UNUSED_MGR_MODULES = (
     "alerts cephadm cli_api dashboard diskprediction_local feedback hello influx insights iostat k8sevents localpool "
@@ -21,7 +19,7 @@ UNUSED_MGR_MODULES = (
 
 @dataclass(frozen=True)
 class Sizing:
-    """Memory per daemon in bytes and threads, chosen from the machine, and why in one sentence."""
+    """Memory in bytes and threads of each OSD, chosen for the machine. reason: why, in one sentence."""
 
     osd_memory_target: int
     osd_cache_bytes: int
@@ -32,9 +30,9 @@ class Sizing:
 def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0) -> Sizing:
     """Fit the OSDs into a quarter of the machine's memory.
 
-    memory_bytes, cores: of the machine that carries the lab; osds: all of them; emulated: those under an emulator.
-    Ceph refuses an osd_memory_target below 896 MiB (osd_memory_target_min in its options), so on a small
-    machine the cache shrinks and the target stays.
+    memory_bytes, cores: of the lab's machine; osds: all of them; emulated: those under an emulator.
+    Ceph refuses an osd_memory_target below 896 MiB (osd_memory_target_min in its options), so on a small machine only
+    the cache shrinks.
     """
     share = memory_bytes // 4 // max(1, osds)
     target = min(4 * GIB, max(896 * MIB, share))
@@ -52,22 +50,31 @@ def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0
 
 
 def cluster_options(sizing: Sizing, *, hosts: int, patience: float) -> dict[str, str]:
-    """Options that every daemon shares. hosts: those with OSDs; patience: factor for emulated daemons."""
-    return {**safe_options(hosts), **_quick_options(patience), **_sized_options(sizing)}
+    """Options that every daemon shares. hosts: number of hosts with OSDs; patience: factor for emulated daemons."""
+    sized = {
+        "osd_memory_target": str(sizing.osd_memory_target),
+        "bluestore_cache_autotune": "false",
+        "bluestore_cache_size": str(sizing.osd_cache_bytes),
+        "osd_op_num_shards": str(sizing.shards),
+        "osd_op_num_threads_per_shard": "2",
+        "osd_max_pg_log_entries": "2000",
+        "ms_async_op_threads": "2",
+    }
+    return {**safe_options(hosts), **_quick_options(patience), **sized}
 
 
 def safe_options(hosts: int) -> dict[str, str]:
-    """What any lab of this size needs to become healthy, at Ceph's own pace."""
+    """Options that a lab of this size needs to become healthy, at Ceph's own pace."""
     size = max(1, min(3, hosts))
     return {
         # What a careful administrator sets.
         "auth_allow_insecure_global_id_reclaim": "false",
         "ms_bind_msgr1": "false",
         "mon_allow_pool_delete": "true",
-        # A lab lives in a corner of somebody's disk: the monitor's own free-space warning is about that disk.
+        # The lab shares somebody's disk, and the monitor would warn about that disk's free space.
         "mon_data_avail_warn": "2",
         "mon_data_avail_crit": "1",
-        # And one slow write would be a warning for a day, in releases that count them (tentacle; 86400 s).
+        # One slow write would be a warning for a day, in releases that count them (tentacle; 86400 s).
         "bluestore_slow_ops_warn_lifetime": "10",
         # Pools sized to the lab.
         "osd_pool_default_size": str(size),
@@ -85,7 +92,7 @@ def safe_options(hosts: int) -> dict[str, str]:
 
 
 def _quick_options(patience: float) -> dict[str, str]:
-    """Decisions in tenths of seconds instead of seconds: nothing else uses these daemons."""
+    """Decisions in tenths of seconds instead of seconds."""
     return {
         "paxos_propose_interval": "0.1",
         "paxos_min_wait": "0.01",
@@ -93,48 +100,36 @@ def _quick_options(patience: float) -> dict[str, str]:
         "mgr_tick_period": "1",
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",
-        # Under an emulator Ceph's own defaults are short enough to matter and long enough to hold.
+        # Under an emulator these are Ceph's own defaults.
         "mon_election_timeout": "5" if patience > 1 else "2",
         "osd_heartbeat_interval": "2",
         "osd_heartbeat_grace": "20" if patience > 1 else "10",
-        # In milliseconds; 0 is a twentieth of the grace. How soon an emulated daemon answers is no question of health.
+        # Milliseconds; 0 means a twentieth of the grace. An emulated daemon may answer slowly and be healthy.
         "mon_warn_on_slow_ping_time": "20000" if patience > 1 else "0",
         "mon_osd_min_down_reporters": "1",
         "mon_osd_down_out_interval": "600",
         "osd_mon_report_interval": "1",
-        # Pacific leaves it to the peers to notice that an OSD was stopped; the last one has none.
+        # In Pacific only peers notice that an OSD was stopped, and the last OSD has no peers.
         "osd_fast_shutdown_notify_mon": "true",
-        # An OSD that is called down more than 5 times in 10 minutes ends itself; a lab does that on purpose.
+        # An OSD that was marked down more than 5 times in 10 minutes ends itself. A lab marks it down on purpose.
         "osd_max_markdown_count": "1000",
-        # A scrub that was asked for otherwise waits until a roll of dice allows it: 4 PGs took 8 to 16 s.
+        # Otherwise a requested scrub waits for a random decision: 4 PGs took 8 to 16 s.
         "osd_scrub_backoff_ratio": "0",
-        # The store was made a moment ago; checking it doubles the CPU of an emulated mkfs (measured: 6.8 to 4.2 s).
+        # Checking the new store costs an emulated mkfs 6.8 instead of 4.2 s of CPU (measured).
         "bluestore_fsck_on_mkfs": "false",
-        # Measuring the disk at first start takes seconds and the answer is noise here.
+        # Measuring the disk at the first start takes seconds, and the result is noise here.
         "osd_mclock_skip_benchmark": "true",
-        # A wrong answer must be an error within a test's patience, never a hang.
+        # A hang must become an error while the test still waits.
         "rados_mon_op_timeout": "60",
         "rados_osd_op_timeout": "120",
     }
 
 
-def _sized_options(sizing: Sizing) -> dict[str, str]:
-    return {
-        "osd_memory_target": str(sizing.osd_memory_target),
-        "bluestore_cache_autotune": "false",
-        "bluestore_cache_size": str(sizing.osd_cache_bytes),
-        "osd_op_num_shards": str(sizing.shards),
-        "osd_op_num_threads_per_shard": "2",
-        "osd_max_pg_log_entries": "2000",
-        "ms_async_op_threads": "2",
-    }
-
-
 def host_options(host: Host, identity: str | None = None, *, pulled: bool = False) -> dict[str, str]:
-    """Options that differ from host to host: its address, its directories, where its image's plugins are.
+    """Options of one host: its address, its directories, the places of its image's plugins.
 
-    identity: the name that Ceph knows the host by, where it took the place of another. pulled: whether its image was
-    not built here: its Ceph knows best where its plugins are, as another distribution's has them elsewhere.
+    identity: the host's name in Ceph, if it took the place of another. pulled: whether its image was not built here.
+    A pulled image keeps its own plugin paths, because other distributions have other ones.
     """
     name = identity or host.name
     base = host.directory
@@ -160,9 +155,9 @@ def host_options(host: Host, identity: str | None = None, *, pulled: bool = Fals
 
 
 def image_options(host: Host) -> dict[str, str]:
-    """Where the plugins of an image that was built here are.
+    """Plugin paths of an image that was built here.
 
-    Also where that image is the host's own root: Debian's own settings are relative to it, and a daemon is not.
+    They are needed even if the image is the host's root: Debian's own settings are relative to it, and a daemon is not.
     """
     library = host.root / "usr/lib" / host.arch.triplet
     return {
@@ -175,18 +170,25 @@ def image_options(host: Host) -> dict[str, str]:
 
 def render_client(fsid: str, mon_addresses: Mapping[str, str], keyring: str) -> bytes:
     """A ceph.conf for a client outside the lab's hosts. keyring: path of the administrator's."""
+    return _lines([*_global(fsid, mon_addresses), f"keyring = {keyring}"])
+
+
+def _global(fsid: str, mon_addresses: Mapping[str, str]) -> list[str]:
     hosts = ",".join(f"[v2:{address}:3300]" for address in mon_addresses.values())
-    lines = ["[global]", f"fsid = {fsid}", f"mon_host = {hosts}", f"keyring = {keyring}"]
+    return ["[global]", f"fsid = {fsid}", f"mon_host = {hosts}"]
+
+
+def _lines(lines: list[str]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
 def conf_path(host: Host) -> PurePosixPath:
-    """Where a host's ceph.conf is."""
+    """Path of a host's ceph.conf."""
     return host.directory / "ceph.conf"
 
 
 def socket_path(host: Host, name: str) -> PurePosixPath:
-    """Where the admin socket of a daemon, by its name as in `osd.0`, is."""
+    """Path of a daemon's admin socket. name: as in `osd.0`."""
     return host.directory / "run" / f"{name}.asok"
 
 
@@ -196,20 +198,13 @@ Sections = Mapping[str, Mapping[str, str]]
 
 def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, str], sections: Sections) -> bytes:
     """A ceph.conf. mon_addresses: name -> IPv4 address; sections: those of `global` win over options."""
-    lines = [
-        "[global]",
-        f"fsid = {fsid}",
-        f"mon_host = {','.join(f'[v2:{address}:3300]' for address in mon_addresses.values())}",
-        f"mon_initial_members = {','.join(mon_addresses)}",
-    ]
+    lines = [*_global(fsid, mon_addresses), f"mon_initial_members = {','.join(mon_addresses)}"]
     lines += [f"{key} = {value}" for key, value in {**options, **sections.get("global", {})}.items()]
-    # A client's own keyring and log must not be a daemon's: daemons find theirs in their data directory.
-    lines += ["[mon]", "keyring = $mon_data/keyring"]
-    lines += ["[osd]", "keyring = $osd_data/keyring"]
-    lines += ["[mgr]", "keyring = $mgr_data/keyring"]
-    lines += ["[mds]", "keyring = $mds_data/keyring"]
+    # A client must not use a daemon's keyring and log. Daemons find their keyring in their data directory.
+    for kind in ("mon", "osd", "mgr", "mds"):
+        lines += [f"[{kind}]", f"keyring = ${kind}_data/keyring"]
     lines += ["[client]", "admin_socket =", "log_file ="]
     for name, own in sections.items():
         if name != "global" and own:
             lines += [f"[{name}]", *(f"{key} = {value}" for key, value in own.items())]
-    return ("\n".join(lines) + "\n").encode()
+    return _lines(lines)

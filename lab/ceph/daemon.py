@@ -1,4 +1,4 @@
-"""One Ceph daemon on one host: how it was started, whether it should be running, and what it left when it died."""
+"""A Ceph daemon on a host: how it is started, whether it should be running, and its crash records."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from cephlab.lab.base.errors import DaemonDied, LabBroken
+from cephlab.lab.ceph.offline import TAIL_LINES, last_lines
 from cephlab.lab.providers.host import Host, HostProcess, preloading
 
-_TAIL_LINES = 25
 _STOP_PATIENCE_S = 30.0
 
 
 class Wanted(StrEnum):
-    """What the lab last asked of a daemon."""
+    """The state that the lab last asked of a daemon."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -27,7 +27,7 @@ class Wanted(StrEnum):
 
 @dataclass
 class Daemon:
-    """name: as Ceph spells it (`osd.0`, `mon.n0`). argv: the command that starts it on its host."""
+    """A daemon. name: as Ceph spells it (`osd.0`, `mon.n0`). argv: the command that starts it on its host."""
 
     name: str
     host: Host
@@ -52,21 +52,20 @@ class Daemon:
 
     @property
     def output(self) -> PurePosixPath:
-        """What it printed itself; a loader's or emulator's complaint ends up here."""
+        """The file with its standard output and errors. Complaints of a loader or emulator are here."""
         return self.host.directory / "log" / f"{self.name}.out"
 
     def start(self) -> None:
-        """Start it; it is expected to run from now on."""
-        if self.process is not None and self.process.alive():
-            return
-        self.process = self.host.spawn(self.argv, log=self.output, env=preloading(self.preload, self.env))
-        self.wanted = Wanted.RUNNING
+        """Start it. From now on it is expected to run."""
+        if not self.alive():
+            self.process = self.host.spawn(self.argv, log=self.output, env=preloading(self.preload, self.env))
+            self.wanted = Wanted.RUNNING
 
     def stop(self, *, patience: float = 1.0) -> None:
-        """Send SIGTERM and wait for the end; LabBroken when it does not come. A paused daemon is resumed for it."""
+        """Send SIGTERM and wait for its end; LabBroken if it does not end. A paused daemon is resumed for this."""
         paused = self.wanted is Wanted.PAUSED
         self.wanted = Wanted.STOPPED
-        process = self._process()
+        process = self.started()
         process.signal(signal.SIGTERM)
         if paused:
             process.signal(signal.SIGCONT)
@@ -74,30 +73,30 @@ class Daemon:
             raise LabBroken(f"{self.name} did not stop on SIGTERM", self.log_tail())
 
     def kill(self) -> None:
-        """SIGKILL, as when the process crashes: nothing is flushed."""
+        """SIGKILL, as in a crash: nothing is flushed."""
         self.wanted = Wanted.STOPPED
-        process = self._process()
+        process = self.started()
         process.signal(signal.SIGKILL)
         process.wait(_STOP_PATIENCE_S)
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nothing."""
+        """SIGSTOP: it keeps its connections and answers nothing."""
         self.wanted = Wanted.PAUSED
-        self._process().signal(signal.SIGSTOP)
+        self.started().signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         self.wanted = Wanted.RUNNING
-        self._process().signal(signal.SIGCONT)
+        self.started().signal(signal.SIGCONT)
 
     def alive(self) -> bool:
         return self.process is not None and self.process.alive()
 
     def accounted(self) -> HostProcess | None:
-        """The process that its costs are accounted to; None where nobody knows it."""
+        """The process whose costs are the daemon's; None if nobody knows it."""
         return self.process
 
     def check(self) -> None:
-        """Raise DaemonDied, with its last words, when it should be running and is not."""
+        """Raise DaemonDied, with its last log lines, if it should be running and is not."""
         if self.wanted is Wanted.STOPPED or self.alive():
             return
         raise DaemonDied(
@@ -109,17 +108,12 @@ class Daemon:
             self.process.exit_code() if self.process is not None else None,
         )
 
-    def log_tail(self, lines: int = _TAIL_LINES) -> str:
-        """The ends of its log and of its own output."""
-        parts = []
-        for path in (self.log, self.output):
-            if self.host.exists(path):
-                text = self.host.read(path).decode(errors="replace").strip().splitlines()
-                parts += text[-lines:]
-        return "\n".join(parts)
+    def log_tail(self, lines: int = TAIL_LINES) -> str:
+        """The last lines of its log and of its output."""
+        return "\n".join(line for path in (self.log, self.output) for line in last_lines(self.host, path, lines))
 
     def crashes(self) -> list[str]:
-        """Crash records that it wrote, as `ID: ASSERTION or SIGNAL`."""
+        """Its crash records, as `ID: ASSERTION or SIGNAL`."""
         return [
             f"{record['crash_id']}: {crash_cause(record)}"
             for record in crash_records(self.host)
@@ -138,14 +132,15 @@ class Daemon:
             "disks": list(self.disks),
         }
 
-    def _process(self) -> HostProcess:
+    def started(self) -> HostProcess:
+        """Its process; LabBroken if it was never started."""
         if self.process is None:
             raise LabBroken(f"{self.name} was never started")
         return self.process
 
 
 def daemon_from_json(raw: dict[str, Any], host: Host) -> Daemon:
-    """Find a daemon again from what `to_json` gave."""
+    """The daemon that `Daemon.to_json` described."""
     return Daemon(
         name=raw["name"],
         host=host,
@@ -161,8 +156,8 @@ def daemon_from_json(raw: dict[str, Any], host: Host) -> Daemon:
 def crash_records(host: Host) -> list[dict[str, Any]]:
     """The crash records of every daemon on a host (crash_dir/*/meta), each with its `crash_id`.
 
-    A daemon writes it while it dies. A record that is not whole has only `crash_id` and `unreadable`, the reason.
-    Records that a manager writes at each start about modules without NOTIFY_TYPES are left out: nothing died.
+    A dying daemon writes its record itself. A broken record has only `crash_id` and `unreadable`, the reason.
+    Managers also write records at each start, about modules without NOTIFY_TYPES. These are left out: nothing died.
     """
     argv = ["python3", "-c", _LIST_CRASHES, str(host.directory / "crash")]
     records = json.loads(host.run(argv, timeout_s=60).stdout)
@@ -170,7 +165,7 @@ def crash_records(host: Host) -> list[dict[str, Any]]:
 
 
 def forget_emptied_crashes(host: Host) -> None:
-    """Remove crash records of length 0, which is what a power cut makes of those that had not reached the disk."""
+    """Remove empty crash records: those that had not reached the disk before a power cut."""
     argv = ["find", str(host.directory / "crash"), "-mindepth", "2", "-name", "meta", "-empty", "-delete"]
     host.run(argv, timeout_s=60)
 
@@ -182,7 +177,7 @@ def _only_module(record: Mapping[str, Any]) -> bool:
 
 
 def crash_cause(record: Mapping[str, Any]) -> str:
-    """What a crash record says of the cause, in a line: the assertion, else the top of the stack."""
+    """The cause by a crash record, in a line: the assertion, else the top of the stack."""
     if "unreadable" in record:
         return f"its record is not whole ({record['unreadable']})"
     stack = record.get("backtrace") or ["without a backtrace"]

@@ -1,4 +1,4 @@
-"""Disks for OSDs: read the label of a used disk, refuse a disk that carries data, wipe a disk and check it."""
+"""Disks for OSDs: read a used disk's label, refuse a disk with data, wipe a disk and check it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ LABEL_BYTES = 4096
 _MAGIC = b"bluestore block device\n"
 _TOOL_S = 60.0
 _WHOLE_S = 300.0
-"""Reading 10 GiB of holes takes 4 s natively; a disk that is full takes as long as the machine's own disk."""
+"""Reading 10 GiB of holes takes 4 s natively; a full disk takes as long as the machine's own disk needs."""
 
 
 class DiskInUse(SpecError):
-    """A disk carries data, whose owner is named."""
+    """A disk carries data. The error names its owner."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """What BlueStore wrote at the beginning of a device. role: `main`, `bluefs db` or `bluefs wal`; "" where unsaid."""
+    """BlueStore's label of a device. role: `main`, `bluefs db` or `bluefs wal`; empty if the label has none."""
 
     osd_uuid: str
     role: str
@@ -40,7 +40,7 @@ class Label:
 
 
 def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[PurePosixPath] = ()) -> Label | None:
-    """The label of a disk by ceph-bluestore-tool; None where its first block has none."""
+    """The label of a disk by ceph-bluestore-tool; None if its first block is no label."""
     device = host.disk(disk)
     if not _first_block(host, disk).startswith(_MAGIC):
         return None
@@ -52,18 +52,14 @@ def label_of(host: Host, disk: str, *, patience: float = 1.0, preload: Sequence[
 def parse_label(shown: str) -> Label:
     """Read what `ceph-bluestore-tool show-label` prints: JSON of one device."""
     label = next(iter(json.loads(shown[shown.index("{") :]).values()))
-    return Label(
-        osd_uuid=str(label["osd_uuid"]),
-        role=str(label.get("description", "")),
-        osd_id=str(label.get("whoami", "")),
-        cluster=str(label.get("ceph_fsid", "")),
-    )
+    role, osd_id, fsid = (str(label.get(key, "")) for key in ("description", "whoami", "ceph_fsid"))
+    return Label(str(label["osd_uuid"]), role, osd_id, fsid)
 
 
 def refuse_used(
     host: Host, disks: Sequence[str], *, patience: float = 1.0, preload: Sequence[PurePosixPath] = ()
 ) -> None:
-    """DiskInUse when a disk carries an OSD's label or anything else in its first block. Changes nothing."""
+    """DiskInUse if the first block of a disk is not empty. Changes nothing."""
     for disk in disks:
         label = label_of(host, disk, patience=patience, preload=preload)
         if label or _first_block(host, disk).strip(b"\0"):
@@ -76,7 +72,7 @@ def refuse_used(
 
 
 def wipe(host: Host, disk: str, *, patience: float = 1.0) -> int:
-    """Erase a whole disk and read all of it back; bytes checked. LabBroken, naming the place, where it is not zero."""
+    """Erase a whole disk and read it back; returns the bytes checked. LabBroken names a place that is not zero."""
     device = str(host.disk(disk))
     size = int(host.run(["python3", "-c", _WIPE, device], timeout_s=_WHOLE_S * patience).stdout)
     require_zero(host, disk, size, patience=patience)
@@ -84,7 +80,7 @@ def wipe(host: Host, disk: str, *, patience: float = 1.0) -> int:
 
 
 def require_zero(host: Host, disk: str, size_bytes: int, *, patience: float = 1.0) -> None:
-    """Read a whole disk; LabBroken with the first offset that is not zero, or where it is shorter than it must be."""
+    """Read a whole disk; LabBroken has the first offset that is not zero, or says that the disk is too short."""
     argv = ["cmp", f"--bytes={size_bytes}", str(host.disk(disk)), "/dev/zero"]
     compared = host.run(argv, timeout_s=_WHOLE_S * patience, check=False)
     if compared.code != 0:
@@ -95,7 +91,7 @@ def _first_block(host: Host, disk: str) -> bytes:
     return host.run(["head", "-c", str(LABEL_BYTES), str(host.disk(disk))]).stdout_bytes
 
 
-# A file becomes one hole. Every block of a block device is overwritten.
+# A file is made one hole. On a block device every block is overwritten.
 _WIPE = """
 import os, stat, sys
 

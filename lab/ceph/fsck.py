@@ -15,7 +15,7 @@ _FSCK_S = 120.0
 
 @dataclass(frozen=True)
 class Fsck:
-    """What `ceph-bluestore-tool fsck` found. said: its output, or why it could not even open the store."""
+    """Result of `ceph-bluestore-tool fsck`. said: its output, or why it could not open the store."""
 
     osd: str
     clean: bool
@@ -23,9 +23,9 @@ class Fsck:
 
 
 def fsck(daemon: Daemon, *, deep: bool = False, patience: float = 1.0) -> Fsck:
-    """Check an OSD's store on its host. deep: every checksum of data too, after replaying deferred writes to the disk.
+    """Check an OSD's store on its host. deep: check all data too, after replaying deferred writes to the disk.
 
-    Without `deep` nothing is written (BlueStore::_fsck opens the store for reading alone).
+    Without `deep` nothing is written: BlueStore::_fsck opens the store read-only.
     """
     data = daemon.host.directory / daemon.name
     argv = ["ceph-bluestore-tool", "fsck", "--path", str(data), "--deep", "1" if deep else "0"]

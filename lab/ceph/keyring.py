@@ -1,4 +1,4 @@
-"""cephx keys and keyrings, made here so that no daemon has to wait for another to hand them out."""
+"""Makes cephx keys and keyrings, so that no daemon has to wait for a monitor to hand them out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _HEADER = "<HIIH"
 def new_key(sample: str) -> str:
     """A fresh cephx key of the sample's type and length, in base64.
 
-    sample: any key that the release's own ceph-authtool made. Releases differ (AES with 16 bytes up to reef, AES-256
-    with 32 in tentacle), and a monitor refuses the other's.
+    sample: any key from the release's own ceph-authtool. Releases differ (AES with 16 bytes up to reef, AES-256 with
+    32 in tentacle), and a monitor refuses a key of the other type.
     """
     kind, _, _, length = struct.unpack_from(_HEADER, base64.b64decode(sample))
     now = time.time()

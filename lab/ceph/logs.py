@@ -1,8 +1,9 @@
-"""Error lines of daemon logs since a mark, each against an allow-list in which every pattern has its reason."""
+"""Finds new error lines in daemon logs and compares them with an allow-list, in which each pattern has a reason."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,7 +41,7 @@ class Complaint:
 
 
 class When(StrEnum):
-    """When a pattern holds: always, or only after the scenario itself stopped or killed a daemon."""
+    """When a pattern counts: always, or only after the scenario itself stopped or killed a daemon."""
 
     ALWAYS = "always"
     AFTER_STOP = "after-stop"
@@ -86,7 +87,7 @@ def read_allowed(path: Path) -> tuple[Allowed, ...]:
 
 
 def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
-    """What one scenario says that it causes: pattern -> reason."""
+    """The lines that a scenario says it causes. expects: pattern -> reason."""
     return tuple(Allowed(pattern=pattern, reason=reason) for pattern, reason in expects.items())
 
 
@@ -109,7 +110,7 @@ def complaints(daemon: str, text: str) -> Iterator[Complaint]:
 
 @dataclass(frozen=True)
 class LogFile:
-    """One file that a daemon writes to. output: what it prints itself, beside its log."""
+    """A file that a daemon writes to. output: whether it is the daemon's output and not its log."""
 
     daemon: str
     host: Host
@@ -128,7 +129,7 @@ class LogFile:
 
 @dataclass(frozen=True)
 class LogMarks:
-    """How long each log was at one moment: (node, path) -> bytes, and where they were."""
+    """The logs at one moment. sizes: (node, path) -> bytes; places: the files."""
 
     sizes: Mapping[tuple[str, str], int]
     places: tuple[LogFile, ...] = ()
@@ -141,9 +142,9 @@ def mark(daemons: Iterable[Daemon]) -> LogMarks:
 
 
 def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
-    """Complaints that were written after the mark; a log that is new since then counts from its beginning.
+    """Complaints that were written after the mark. A new log counts from its beginning.
 
-    The old logs of daemons that were moved or taken away since then are read too.
+    The old logs of daemons that were moved or removed since then are read too.
     """
     places = {place.key: place for place in (*marks.places, *_places(daemons))}.values()
     texts = [(place, place.read()[marks.sizes.get(place.key, 0) :].decode(errors="replace")) for place in places]
@@ -176,18 +177,18 @@ def sort_out(
 ) -> tuple[list[Complaint], dict[str, int]]:
     """(unexpected complaints, reason -> how many lines it covered)."""
     unexpected = []
-    covered: dict[str, int] = {}
+    covered: Counter[str] = Counter()
     for complaint in seen:
         entry = next((pattern for pattern in allowed if pattern.covers(complaint, stopped=stopped)), None)
         if entry is None:
             unexpected.append(complaint)
         else:
-            covered[entry.reason] = covered.get(entry.reason, 0) + 1
+            covered[entry.reason] += 1
     return unexpected, covered
 
 
 def read_logs(daemons: Iterable[Daemon]) -> dict[str, bytes]:
-    """Every daemon's log and own output by file name, as they are now; hosts that are down have none."""
+    """The logs and outputs of all daemons by file name. Hosts that are down have none."""
     contents = {f"{place.host.name}-{place.path.name}": place.read() for place in _places(daemons)}
     return {name: content for name, content in contents.items() if content}
 

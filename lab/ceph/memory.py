@@ -27,8 +27,8 @@ class Footprint:
 
 
 @dataclass(frozen=True)
-class Held:
-    """Bytes. resident: in pages that the kernel has given; pools: what Ceph says that it allocated, by purpose."""
+class MemoryUse:
+    """Bytes. resident: pages that the kernel gave the process; pools: Ceph's own count of allocations, by purpose."""
 
     resident: int
     pools: Mapping[str, int]
@@ -39,26 +39,23 @@ class Held:
 
     @property
     def beyond(self) -> int:
-        """Programs, stacks, what no pool counts, and what an allocator holds beyond what it was asked for."""
+        """Programs, stacks, allocations that no pool counts, and the allocator's reserve."""
         return self.resident - self.accounted
 
 
-def held(client: RadosClient, daemon: Daemon) -> Held:
-    """Memory of a running daemon. Its host has to have a kernel of its own, which knows the process by its id."""
-    if daemon.process is None:
-        raise LabBroken(f"{daemon.name} was never started")
-    pid = int(daemon.process.ref["pid"])
+def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
+    """Memory of a running daemon. Its host must have its own kernel, which knows the process by its id."""
+    pid = int(daemon.started().ref["pid"])
     status = daemon.host.run(["cat", f"/proc/{pid}/status"]).stdout
-    return Held(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
+    return MemoryUse(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
 
 
 def footprint(daemon: Daemon) -> Footprint:
     """Of a running daemon; an emulated program's is its emulator's. LabBroken where no kernel can be asked for it."""
-    if daemon.process is None:
-        raise LabBroken(f"{daemon.name} was never started")
-    if daemon.process.pid:  # a process of this machine, whatever its host is; some are started by a shell, which stays
+    process = daemon.started()
+    if process.pid:  # on this machine, whatever its host is; some are started by a shell, which stays
         try:
-            started = psutil.Process(daemon.process.pid)
+            started = psutil.Process(process.pid)
             family = [started, *started.children(recursive=True)]
             return Footprint(
                 resident=sum(member.memory_info().rss for member in family),
@@ -67,7 +64,7 @@ def footprint(daemon: Daemon) -> Footprint:
             )
         except psutil.Error as error:
             raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
-    pid = int(daemon.process.ref["pid"])
+    pid = int(process.ref["pid"])
     said = daemon.host.run(["sh", "-c", f"ls /proc/{pid}/fd | wc -l; cat /proc/{pid}/status"]).stdout
     files, _, status = said.partition("\n")
     threads = _THREADS.search(status)
@@ -75,7 +72,7 @@ def footprint(daemon: Daemon) -> Footprint:
 
 
 def resident_bytes(status: str) -> int:
-    """From /proc/PID/status, see proc(5); LabBroken where it does not say it."""
+    """From /proc/PID/status, see proc(5); LabBroken if it is not there."""
     match = _RESIDENT.search(status)
     if match is None:
         raise LabBroken("the kernel does not say how much memory a process holds", status[:500])

@@ -17,7 +17,7 @@ _TOOL_S = 120.0
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """What a stopped OSD holds. patience: factor on timeouts."""
+    """The store of a stopped OSD. patience: factor on timeouts."""
 
     daemon: Daemon
     patience: float = 1.0
@@ -40,12 +40,12 @@ class ObjectStore:
         )
         return result.stdout_bytes
 
-    # An object is named by its PG and name; the tool takes tenths of seconds natively and many seconds emulated.
+    # The tool takes tenths of a second natively and many seconds emulated.
 
     def set_bytes(self, pgid: str, name: str, data: bytes) -> None:
-        """Replace the content, with new checksums of the store itself: only a comparison of copies can tell."""
+        """Replace an object's content. The store's checksums match it, so only a comparison of copies can tell."""
         self.tool("--pgid", pgid, name, "set-bytes", stdin=data)
 
     def dump(self, pgid: str, name: str) -> dict[str, Any]:
-        """Everything the store knows of an object: info, onode with extents, blobs and their checksums."""
+        """The store's record of an object: info, onode with extents, blobs and their checksums."""
         return dict(json.loads(self.tool("--pgid", pgid, name, "dump")))

@@ -1,4 +1,4 @@
-"""Ceph's own programs that run to an end on a host: when one fails or hangs, Ceph is in trouble, not the lab."""
+"""Runs Ceph's own programs on a host. If one fails or hangs, Ceph is in trouble, not the lab."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cephlab.lab.base.errors import CephTrouble, CommandFailed, CommandTimedOut
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers.host import Host
 
-_TAIL_LINES = 25
+TAIL_LINES = 25
 _NOT_STARTED = (126, 127)
 _KILLED = (-SIGKILL, 128 + SIGKILL)
-"""A host says either. No program of Ceph's ends so by itself: its host died, or memory ran out."""
+"""A host reports one or the other. It means that the host died or memory ran out: no program of Ceph's ends so."""
 
 
 def run_tool(
@@ -25,23 +25,23 @@ def run_tool(
     env: Mapping[str, str] | None = None,
     log: PurePosixPath | None = None,
 ) -> Result:
-    """Run a program of Ceph's to its end. timeout_s: with patience; log: the file that it logs to, where it does.
+    """Run one of Ceph's programs to its end. timeout_s: includes patience; log: its log file, if any.
 
-    Raises CephTrouble, with what it printed and its last log lines, when it fails or hangs; what the host raises when
-    the program could not be started or was killed from outside.
+    Raises CephTrouble, with its output and last log lines, if it fails or hangs. The host's own error is raised if the
+    program could not be started or was killed from outside.
     """
     try:
         return host.run(argv, timeout_s=timeout_s, stdin=stdin, env=env)
-    except CommandTimedOut as error:
-        raise CephTrouble(error.what, error.detail + _last_lines(host, log)) from error
-    except CommandFailed as error:
-        if error.code in (*_NOT_STARTED, *_KILLED):
+    except (CommandFailed, CommandTimedOut) as error:
+        if isinstance(error, CommandFailed) and error.code in (*_NOT_STARTED, *_KILLED):
             raise
-        raise CephTrouble(error.what, error.detail + _last_lines(host, log)) from error
+        logged = last_lines(host, log) if log is not None and host.up() else []
+        detail = "\n".join([error.detail, "last log lines:", *logged]) if logged else error.detail
+        raise CephTrouble(error.what, detail) from error
 
 
-def _last_lines(host: Host, log: PurePosixPath | None) -> str:
-    if log is None or not host.up() or not host.exists(log):
-        return ""
-    lines = host.read(log).decode(errors="replace").strip().splitlines()
-    return "\n".join(["", "last log lines:", *lines[-_TAIL_LINES:]])
+def last_lines(host: Host, path: PurePosixPath, count: int = TAIL_LINES) -> list[str]:
+    """The last lines of a file on a host; none if there is no such file."""
+    if not host.exists(path):
+        return []
+    return host.read(path).decode(errors="replace").strip().splitlines()[-count:]

@@ -1,4 +1,4 @@
-"""Placement groups as their primaries report them, so that no answer is older than the question."""
+"""Placement groups as their primaries report them, so that no state is older than the question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pg:
-    """One PG as its primary sees it. epoch: of the OSD map that it works by; 0 where it gave no answer."""
+    """A PG as its primary sees it. epoch: of the primary's OSD map; 0 if the primary did not answer."""
 
     pgid: str
     state: str
@@ -18,13 +18,13 @@ class Pg:
     acting_primary: int = -1
 
     def clean_at(self, epoch: int) -> bool:
-        """Whether it is active+clean by that map or a newer one, scrubbing or not."""
+        """Whether it is active+clean with that map or a newer one, scrubbing or not."""
         return self.epoch >= epoch and {"active", "clean"} <= set(self.state.split("+"))
 
 
 @dataclass(frozen=True)
 class Placement:
-    """All PGs at one moment. epoch: the map that they have to have; waiting_for: OSDs that must come up first."""
+    """All PGs at one moment. epoch: of the map that they must have; waiting_for: OSDs that must come up first."""
 
     epoch: int
     pgs: tuple[Pg, ...]
@@ -51,7 +51,7 @@ def pgids(pool: Mapping[str, Any]) -> list[str]:
 
 
 def parse_pgs(rows: Sequence[Mapping[str, Any]]) -> tuple[Pg, ...]:
-    """Read the answer of the agent's `pgs`."""
+    """The PGs in an answer of the agent's `pgs`."""
     return tuple(
         Pg(row["pgid"], row["state"], int(row["epoch"]), tuple(row["acting"]), int(row["acting_primary"]))
         for row in rows

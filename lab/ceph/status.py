@@ -9,17 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """One health check. severity: HEALTH_WARN or HEALTH_ERR."""
+    """One health check, e.g. code OSD_DOWN."""
 
     code: str
-    severity: str
     message: str
-    muted: bool = False
 
 
 @dataclass(frozen=True)
 class Status:
-    """What `ceph status` says, typed. pg_states: state -> count of PGs; quorum: names of monitors."""
+    """The answer of `ceph status`, typed. pg_states: state -> count of PGs; quorum: names of monitors."""
 
     health: str
     checks: tuple[HealthCheck, ...]
@@ -71,12 +69,12 @@ def parse_status(raw: Mapping[str, Any]) -> Status:
     """Read the JSON of `ceph status` (nautilus to tentacle)."""
     pgmap = raw.get("pgmap", {})
     osdmap = raw["osdmap"]
-    # Before Octopus the counts were one level deeper; some releases still nest them.
+    # Some releases nest the counts one level deeper, as all did before Octopus.
     osdmap = osdmap.get("osdmap", osdmap)
     return Status(
         health=raw["health"]["status"],
         checks=tuple(
-            HealthCheck(code, check["severity"], check["summary"]["message"], bool(check.get("muted")))
+            HealthCheck(code, check["summary"]["message"])
             for code, check in sorted(raw["health"].get("checks", {}).items())
         ),
         quorum=tuple(raw.get("quorum_names", ())),

@@ -1,4 +1,4 @@
-"""A running cluster: hosts, a typed view of Ceph, daemon verbs, and a `wait` that notices a dead daemon at once."""
+"""A running cluster: its hosts, its status, verbs for daemons, and a `wait` that notices a dead daemon at once."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _DOWN_S = 30.0
 
 @dataclass
 class Cluster(ABC):
-    """What can be seen and done on any cluster: one that the lab made, or one that was there before.
+    """Any cluster: one that the lab made (see `lab/cluster/own.py`), or an existing one.
 
-    Its methods may be used from several threads. `lab/cluster/own.py` has what only a cluster of the lab's own can do.
+    Its methods may be called from several threads.
     """
 
     run: Run
@@ -42,8 +42,6 @@ class Cluster(ABC):
     provider: Provider
     clients: dict[str, RadosClient] = field(default_factory=dict, kw_only=True)
     _clients_lock: threading.Lock = field(default_factory=threading.Lock, repr=False, kw_only=True)
-
-    # What there is
 
     @property
     def name(self) -> str:
@@ -64,7 +62,7 @@ class Cluster(ABC):
     @property
     @abstractmethod
     def patience(self) -> float:
-        """Factor on timeouts: 1 where everything runs natively, else as measured for the emulator."""
+        """Factor on timeouts: 1 if everything runs natively, else as measured for the emulator."""
 
     def host_of(self, daemon: str) -> Host:
         return self.daemon(daemon).host
@@ -75,12 +73,12 @@ class Cluster(ABC):
         return self.daemons[name]
 
     def osd_ids(self, arch: Arch | None = None) -> list[int]:
-        """Ids of the OSDs, of one architecture where given."""
+        """Ids of the OSDs. arch: only those of this architecture."""
         osds = [d for d in self.daemons.values() if d.kind == "osd" and (arch is None or d.host.arch is arch)]
         return sorted(int(osd.id) for osd in osds)
 
     def host_with(self, arch: Arch) -> Host:
-        """The first host of an architecture; SpecError where there is none."""
+        """The first host of an architecture; SpecError if there is none."""
         for host in self.hosts.values():
             if host.arch is arch:
                 return host
@@ -90,11 +88,11 @@ class Cluster(ABC):
 
     @property
     def client(self) -> RadosClient:
-        """The client that the lab itself uses."""
+        """The lab's own client."""
         return self.client_on(self.load_nodes()[0])
 
     def client_on(self, node: str) -> RadosClient:
-        """The long-lived client of one host; started at its first use and again when it has ended."""
+        """The long-lived client of a host. It is started at its first use, and again if it has ended."""
         with self._clients_lock:
             known = self.clients.get(node)
             if known is not None and known.alive():
@@ -127,15 +125,15 @@ class Cluster(ABC):
         return [program, "-c", str(conf.conf_path(self.hosts[node])), *entity, *args]
 
     def tool(self, node: str, program: str, *args: str, timeout_s: float = 150.0, stdin: bytes = b"") -> str:
-        """Run one of Ceph's own tools (`rbd`, `rados`, ...) on a host; its standard output.
+        """Run one of Ceph's own tools (`rbd`, `rados`, ...) on a host; returns its standard output.
 
-        timeout_s: before patience; beyond Ceph's own of 120 s. Raises CephTrouble when the tool fails or hangs.
+        timeout_s: before patience; longer than Ceph's own 120 s. Raises CephTrouble if the tool fails or hangs.
         """
         argv = self.ceph_argv(node, *args, program=program)
         return run_tool(self.hosts[node], argv, timeout_s=timeout_s * self.patience, stdin=stdin).stdout
 
     def status(self) -> Status:
-        """The status now. DaemonDied when a daemon has ended that was not stopped on purpose."""
+        """The status now. DaemonDied if a daemon has ended that was not stopped on purpose."""
         self.check_daemons()
         return parse_status(self.client.mon("status"))
 
@@ -144,20 +142,15 @@ class Cluster(ABC):
             daemon.check()
 
     def wait(
-        self,
-        ready: Callable[[Status], bool],
-        *,
-        what: str,
-        timeout_s: float = _HEALTHY_S,
-        interval_s: float = 0.1,
+        self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = _HEALTHY_S, interval_s: float = 0.1
     ) -> Status:
-        """Poll the status until `ready`; a dead daemon ends the wait at once. timeout_s is before patience."""
+        """Poll the status until `ready`. A dead daemon ends the wait at once. timeout_s: before patience."""
         return clock.wait(self.status, ready, what=what, timeout_s=timeout_s * self.patience, interval_s=interval_s)
 
     def settle(self, timeout_s: float = _HEALTHY_S) -> None:
-        """Wait until every running OSD has today's map and the monitors have its PG statistics.
+        """Wait until every running OSD has the newest map and the monitors have its PG statistics.
 
-        Without this, a status right after a change still shows the old, clean state. The same two steps as
+        Without this, the status right after a change still shows the old, clean state. These are the two steps of
         `flush_pg_stats` in Ceph's qa/standalone/ceph-helpers.sh.
         """
         running = [osd for osd in self.up_osds() if self.daemon(f"osd.{osd}").wanted is Wanted.RUNNING]
@@ -170,7 +163,7 @@ class Cluster(ABC):
         self.wait(lambda status: status.pgs == pgs, what=f"statistics of {pgs} PGs", timeout_s=timeout_s)
 
     def wait_map(self, osds: Sequence[int], timeout_s: float = _HEALTHY_S) -> None:
-        """Wait until these OSDs have the map that is the newest at this call."""
+        """Wait until these OSDs have the map that is newest at this call."""
         epoch = int(self.client.mon("osd dump")["epoch"])
         for osd in osds:
             _wait_for(self, partial(newest_map, self, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
@@ -180,7 +173,7 @@ class Cluster(ABC):
         return [int(osd["osd"]) for osd in self.client.mon("osd dump")["osds"] if osd["up"]]
 
     def wait_healthy(self, timeout_s: float = _HEALTHY_S) -> Status:
-        """HEALTH_OK, every OSD up, every service serving, every PG active+clean, by statistics newer than this call."""
+        """Wait until HEALTH_OK, OSDs up, services serving, and PGs active+clean by statistics newer than this call."""
         self.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
         clock.wait(
             partial(_missing_services, self),
@@ -205,7 +198,7 @@ class Cluster(ABC):
         self.daemons_changed()
 
     def stop(self, name: str) -> None:
-        """Stop a daemon. An OSD is down in the map afterwards, so that its next start is seen as one."""
+        """Stop a daemon. An OSD is down in the map afterwards, so that its next start can be seen there."""
         daemon = self.daemon(name)
         daemon.stop(patience=self.patience)
         self.daemons_changed()
@@ -232,7 +225,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def daemons_changed(self) -> None:
-        """Called after daemons were started, stopped or killed, so that other processes learn of it."""
+        """Called after a daemon was started, stopped or killed, so that other processes learn of it."""
 
     def close_clients(self) -> None:
         with self._clients_lock:
@@ -242,7 +235,7 @@ class Cluster(ABC):
 
 
 def newest_map(cluster: Cluster, osd: int) -> int:
-    """Epoch of the newest map that an OSD has; 0 when it is down or goes down during the question."""
+    """Epoch of an OSD's newest map; 0 if it is down or goes down meanwhile."""
     try:
         return int(tell(cluster.client, cluster.daemons, f"osd.{osd}", "status")["newest_map"])
     except CephCommandFailed as error:
@@ -252,7 +245,7 @@ def newest_map(cluster: Cluster, osd: int) -> int:
 
 
 def _number(client: RadosClient, target: str, prefix: str, **arguments: Any) -> int:
-    """The number that a command prints; 0 where it prints nothing because it does not know yet."""
+    """The number that a command prints; 0 if it prints nothing, because it does not know yet."""
     return int(client.command(target, prefix, **arguments).strip() or 0)
 
 
@@ -265,7 +258,7 @@ def _wait_for(cluster: Cluster, probe: Callable[[], int], least: int, what: str,
 
 
 def _missing_services(cluster: Cluster) -> list[str]:
-    """What is missing until every service beyond the core serves that should be running."""
+    """Why services beyond the core do not serve that should, in words."""
     cluster.check_daemons()
     services = [daemon for daemon in cluster.daemons.values() if daemon.kind not in CORE]
     wanted = [daemon for daemon in services if daemon.wanted is Wanted.RUNNING]

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for a lab: each need, present or missing, with the exact remedy."""
+"""Lists what a lab needs of this machine: each need, present or missing, with the exact remedy."""
 
 from __future__ import annotations
 
@@ -36,19 +36,15 @@ ROOM_BYTES = len(Arch) * IMAGE_BYTES + 3 * OSD_DISK_BYTES
 """An image for each architecture, with what building it takes, and a small cluster."""
 
 AIO_PER_OSD = 2048
-"""What fs.aio-nr rose by for each native OSD: bdev_aio_max_queue_depth, 1024, which the kernel doubles."""
+"""Each native OSD raised fs.aio-nr by this: bdev_aio_max_queue_depth, 1024, which the kernel doubles."""
 
 OPEN_FILES = 1024
-"""The usual soft limit of a login. A daemon of a fresh small cluster held 73; the rest is room for its data."""
+"""The usual soft limit of a login. A daemon of a fresh small cluster had 73 open; the rest is room for its data."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """One thing a lab wants of this machine.
-
-    detail: what was found. remedy: what to do when it is missing; empty when present.
-    unlocks: what works with it, and does not without.
-    """
+    """One need of a lab. detail: the state here; remedy: what to do, empty if present; unlocks: what needs it."""
 
     name: str
     present: bool
@@ -59,9 +55,9 @@ class Need:
 
 @dataclass(frozen=True)
 class Tool:
-    """A program or file by its proof, the Debian package that has it, and what it is for.
+    """A program or file, the Debian package that has it, and what it is for.
 
-    others: further names that the program may have and is started by all the same.
+    file: what proves it, if not the program's name; others: further names of the program.
     """
 
     name: str
@@ -72,11 +68,11 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class Machine:
-    """Facts, gathered once. Sizes in bytes.
+class MachineFacts:
+    """Facts about this machine. Sizes in bytes.
 
-    memory_limit: which control group allows no more, in words; empty for none. aio_free: requests left system-wide,
-    None where the kernel does not say.
+    memory_limit: the control group that limits memory, in words; empty for none. aio_free: AIO requests left
+    system-wide; None if the kernel does not say.
     """
 
     arch: Arch
@@ -93,42 +89,36 @@ class Machine:
 
 
 def tools(arch: Arch) -> tuple[Tool, ...]:
-    """The programs that a lab on a machine of that architecture starts, wherever they come from."""
-    foreign = next(other for other in Arch if other is not arch)
-    compiler = f"{foreign.triplet}-gcc"
+    """The programs and files that a lab needs on a machine of that architecture."""
+    foreign = arch.other
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     headers = Path(f"/usr/{foreign.triplet}/include/stdio.h")
+    shim = f"BlueStore on emulated {foreign} nodes"
     return (
         Tool("mmdebstrap", "mmdebstrap", "building images"),
         Tool("Debian's archive keys", "debian-archive-keyring", "building images", keyring),
         Tool("mke2fs", "e2fsprogs", "images as ext4 disks"),
-        Tool(compiler, f"gcc-{foreign.triplet.replace('_', '-')}", f"BlueStore on emulated {foreign} nodes"),
-        Tool(
-            f"{foreign} C headers",
-            f"libc6-dev-{foreign.debian}-cross",
-            f"BlueStore on emulated {foreign} nodes",
-            headers,
-        ),
+        Tool(f"{foreign.triplet}-gcc", f"gcc-{foreign.triplet.replace('_', '-')}", shim),
+        Tool(f"{foreign} C headers", f"libc6-dev-{foreign.debian}-cross", shim, headers),
         Tool(foreign.qemu_user, "qemu-user-static", f"{foreign} nodes", others=foreign.qemu_user_names[1:]),
     )
 
 
 def needs(home: Home) -> tuple[Need, ...]:
-    """Everything a lab wants of this machine, present or missing. Changes nothing; asks the engines that exist."""
-    machine = look(home)
-    return (*machine_needs(machine), *provider_needs([make() for make in PROVIDERS.values()]))
+    """All needs of a lab on this machine. Changes nothing; asks the engines that exist."""
+    return (*machine_needs(look(home)), *provider_needs([make() for make in PROVIDERS.values()]))
 
 
-def look(home: Home) -> Machine:
-    """Gather the facts of this very machine."""
+def look(home: Home) -> MachineFacts:
+    """Gather the facts of this machine."""
     arch = host_arch()
     memory_here = memory()
     nearest = next(path for path in (home.path, *home.path.parents) if path.exists())
-    return Machine(
+    return MachineFacts(
         arch=arch,
         python=sys.version_info[:2],
         tools=frozenset(tool.name for tool in tools(arch) if _found(tool)),
-        binfmt_obstacle=binfmt.obstacle(next(other for other in Arch if other is not arch)),
+        binfmt_obstacle=binfmt.obstacle(arch.other),
         home=home.path,
         home_writable=nearest.is_dir() and os.access(nearest, os.W_OK),
         free_bytes=shutil.disk_usage(nearest).free,
@@ -139,55 +129,45 @@ def look(home: Home) -> Machine:
     )
 
 
-def machine_needs(machine: Machine) -> tuple[Need, ...]:
-    """Judge the facts: a pure function of them."""
-    return (
-        _python(machine),
-        *(_tool_need(machine, tool) for tool in tools(machine.arch)),
-        _binfmt_need(machine),
-        *_sizes(machine),
-    )
+def machine_needs(machine: MachineFacts) -> tuple[Need, ...]:
+    """Judge the facts alone."""
+    return tuple(_machine_needs(machine))
 
 
 def provider_needs(providers: Sequence[Provider]) -> tuple[Need, ...]:
-    """One need for each provider, in its own words."""
+    """A need for each provider, in the provider's own words."""
     needed = []
     for provider in sorted(providers, key=lambda provider: provider.cost):
         reason = provider.unavailable()
         can = ", ".join(sorted(provider.capabilities())) or "the basics"
         detail = "ready" if reason is None else " - ".join(part for part in (reason.what, reason.detail) if part)
-        remedy = "" if reason is None else reason.hint
-        needed.append(
-            Need(f"provider {provider.name}", reason is None, detail, remedy, f"--lab {provider.name}: {can}")
-        )
+        needed.append(_obstructed(f"provider {provider.name}", reason, detail, f"--lab {provider.name}: {can}"))
     return tuple(needed)
+
+
+def _obstructed(name: str, reason: Unavailable | None, detail: str, unlocks: str) -> Need:
+    return Need(name, reason is None, detail, "" if reason is None else reason.hint, unlocks)
 
 
 def _need(name: str, present: bool, detail: str, remedy: str, unlocks: str) -> Need:
     return Need(name, present, detail, "" if present else remedy, unlocks)
 
 
-def _python(machine: Machine) -> Need:
+def _machine_needs(machine: MachineFacts) -> Iterator[Need]:
     got, wanted = (".".join(map(str, version)) for version in (machine.python, PYTHON))
     remedy = f"install Python {wanted} or newer, then run `ci/bootstrap install`"
-    return _need("python", machine.python >= PYTHON, got, remedy, "everything")
-
-
-def _tool_need(machine: Machine, tool: Tool) -> Need:
-    present = tool.name in machine.tools
-    detail = "found" if present else "not found"
-    return _need(tool.name, present, detail, f"apt-get install {tool.package}", tool.unlocks)
-
-
-def _binfmt_need(machine: Machine) -> Need:
-    foreign = next(other for other in Arch if other is not machine.arch)
-    reason = machine.binfmt_obstacle
+    yield _need("python", machine.python >= PYTHON, got, remedy, "everything")
+    for tool in tools(machine.arch):
+        present = tool.name in machine.tools
+        detail = "found" if present else "not found"
+        yield _need(tool.name, present, detail, f"apt-get install {tool.package}", tool.unlocks)
+    foreign, reason = machine.arch.other, machine.binfmt_obstacle
     detail = "registered, or will be at its first use" if reason is None else reason.what
-    remedy = "" if reason is None else reason.hint
-    return Need(f"binfmt for {foreign}", reason is None, detail, remedy, f"{foreign} nodes in containers")
+    yield _obstructed(f"binfmt for {foreign}", reason, detail, f"{foreign} nodes in containers")
+    yield from _sizes(machine)
 
 
-def _sizes(machine: Machine) -> Iterator[Need]:
+def _sizes(machine: MachineFacts) -> Iterator[Need]:
     yield _need(
         "cache folder",
         machine.home_writable,

@@ -1,4 +1,4 @@
-"""How much slower an emulated host is: measured once per image, the factor on every deadline there."""
+"""Measures once per image how much slower an emulated host is. Every timeout there is longer by this factor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ print(time.process_time() - began)
 
 
 def patience_for(images: Images, hosts: Iterable[Host], home: Path) -> float:
-    """1.0 when every host is native, else the largest measured factor of the emulated ones.
+    """1.0 if every host is native, else the largest factor of the emulated ones.
 
-    The figure is the ratio of one interpreter loop's CPU time, emulated over native, and is remembered beside the
-    image because it is a property of the machine and the image. An interpreter is the worst case for an emulator:
-    daemons were measured at 4 to 10 times (mkfs, boot), so the factor is kept between 2 and 10.
+    The factor is the CPU time of an interpreter loop, emulated over native. It is stored beside the images, because it
+    depends on the machine and the image. An interpreter is the worst case for an emulator: daemons were measured at 4
+    to 10 times (mkfs, boot), so the factor is kept between 2 and 10.
     """
     native = [host for host in hosts if not host.emulated]
     emulated = {host.arch: host for host in hosts if host.emulated}
@@ -38,21 +38,18 @@ def patience_for(images: Images, hosts: Iterable[Host], home: Path) -> float:
         return 1.0
     factors = []
     for arch, host in emulated.items():
-        # A whole machine is emulated otherwise than a single program.
+        # An emulated machine has another factor than an emulated program.
         kind = "patience" if lacks_aio(host) else "patience-machine"
         store = home / "images" / f"{kind}-{images[arch].key[:16]}.json"
-        if store.is_file():
-            factors.append(float(json.loads(store.read_text())["factor"]))
-            continue
-        baseline = loop_s(native[0]) if native else _own_loop_s()
-        factor = loop_s(host) / baseline
-        write_json(store, {"factor": factor})
-        factors.append(factor)
+        if not store.is_file():
+            baseline = loop_s(native[0]) if native else _own_loop_s()
+            write_json(store, {"factor": loop_s(host) / baseline})
+        factors.append(float(json.loads(store.read_text())["factor"]))
     return min(MAX_FACTOR, max(MIN_FACTOR, *factors))
 
 
 def loop_s(host: Host) -> float:
-    """CPU seconds that a fixed interpreter loop takes on a host, start-up not counted."""
+    """CPU seconds of a fixed interpreter loop on a host, without the interpreter's start."""
     return float(host.run(["python3", "-c", _LOOP], timeout_s=300).stdout)
 
 

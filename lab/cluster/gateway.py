@@ -1,4 +1,4 @@
-"""A RADOS gateway of a cluster with a user and pools of its own, for the length of a block."""
+"""Runs a RADOS gateway in a cluster, with its own user and pools."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _START_S = 90.0
 
 @dataclass(frozen=True)
 class Gateway:
-    """A gateway that answers, and its user."""
+    """A running gateway and its user."""
 
     daemon: Daemon
     access_key: str
@@ -39,7 +39,6 @@ class Gateway:
 
     @property
     def name(self) -> str:
-        """As Ceph's tools call it."""
         return self.daemon.name
 
     @property
@@ -64,16 +63,16 @@ class Gateway:
 
 @contextmanager
 def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Iterator[Gateway]:
-    """Run a gateway on a node, its objects in a pool of that kind; all of it is removed afterwards.
+    """Run a gateway on a node, with its objects in a pool of that kind. Everything is removed afterwards.
 
-    Raises DaemonDied, with the gateway's last words, when it ends; NotReached when it never answers.
+    Raises DaemonDied, with the last log lines, if the gateway ends; NotReached if it never answers.
     """
     with ExitStack() as undo:
         yield _begin(own(cluster), node, data, pg_num, undo)
 
 
 def lasting_gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Gateway:
-    """The same until the cluster goes, which takes the gateway with it; nothing is left where it does not answer."""
+    """Run a gateway until the cluster is removed. If it does not answer, everything is removed at once."""
     with ExitStack() as undo:
         lasting = _begin(own(cluster), node, data, pg_num, undo)
         undo.pop_all()
@@ -81,7 +80,7 @@ def lasting_gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int 
 
 
 def _begin(cluster: OwnCluster, node: str, data: PoolKind, pg_num: int, undo: ExitStack) -> Gateway:
-    """Start one. undo: gets what removes it."""
+    """Start a gateway. undo: gets the callbacks that remove it."""
     undo.callback(_remove_pools, cluster)
     pools.create(cluster, INDEX_POOL, PoolKind("replicated", min(3, data.size)), pg_num=pg_num)
     pools.create(cluster, DATA_POOL, data, pg_num=pg_num)
@@ -104,7 +103,7 @@ def _missing(cluster: Cluster, daemon: Daemon) -> str:
 
 
 def _user(cluster: Cluster, node: str) -> dict[str, str]:
-    """A user with keys that the gateway's own tool makes up, so that no secret is on a command line."""
+    """A user. The gateway's own tool chooses the keys, so that no command line shows a secret."""
     argv = ("user", "create", "--uid", "cephlab", "--display-name", "cephlab", "--format", "json")
     keys: dict[str, str] = json.loads(cluster.tool(node, "radosgw-admin", *argv))["keys"][0]
     remember(keys["access_key"], keys["secret_key"])
@@ -112,7 +111,7 @@ def _user(cluster: Cluster, node: str) -> dict[str, str]:
 
 
 def emptied(cluster: Cluster, node: str) -> None:
-    """Throw away what all objects hold, but not their names: buckets list them as before and cannot give them."""
+    """Remove the data of all objects. Buckets still list them, but they cannot be read."""
     cluster.tool(node, "rados", "purge", DATA_POOL, "--yes-i-really-really-mean-it")
 
 

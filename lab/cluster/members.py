@@ -1,4 +1,4 @@
-"""Services that join a running cluster, and leave it."""
+"""Adds services to a running cluster and removes them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from cephlab.lab.spec.clusterspec import Node
 
 
 def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
-    """Start a service on a node, as `rgw`; it does not serve yet, see `Cluster.wait_healthy`."""
-    known = next(each for each in cluster.spec.nodes if each.name == node)
-    wider = replace(known, services=(*known.services, service))
-    cluster.respec([wider if each is known else each for each in cluster.spec.nodes])
-    *_, name = daemons_on(wider)
+    """Start a service on a node, as `rgw`. It does not serve yet, see `Cluster.wait_healthy`."""
+    before = next(each for each in cluster.spec.nodes if each.name == node)
+    after = replace(before, services=(*before.services, service))
+    cluster.respec([after if each is before else each for each in cluster.spec.nodes])
+    *_, name = daemons_on(after)
     service_of(name).prepare(cluster.client)
     deployer, deployment = cluster.deployer, cluster.deployment
     entity = deployer.new_entity(deployment, name)
     if entity.caps:
         cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
     deployer.push_conf(deployment, cluster.hosts[node])
-    deployer.start_service(deployment, wider, name, {entity.name: entity})
+    deployer.start_service(deployment, after, name, {entity.name: entity})
     cluster.save()
     return cluster.daemon(name)
 
 
 def remove_service(cluster: OwnCluster, name: str) -> None:
-    """Stop a service and take away its directory, its key and its place in the spec; it may be dead."""
+    """Stop a service, which may be dead, and remove its directory, its key and its place in the spec."""
     daemon, service = cluster.daemon(name), service_of(name)
     if daemon.alive():
         daemon.stop(patience=cluster.patience)

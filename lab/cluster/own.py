@@ -1,4 +1,4 @@
-"""A cluster that the lab made: its machines and daemons come and go, and another process finds it again."""
+"""A cluster that the lab made. Machines and daemons can be added and removed, and another process finds it again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CARRIED = ("keyring", "crush_device_class")  # files of an OSD's directory that
 
 @dataclass
 class OwnCluster(Cluster):
-    """What only a cluster has that the lab made: it can be added to, taken apart, kept and saved."""
+    """A cluster that the lab made, with what an attached one cannot do: it can be extended, taken apart and kept."""
 
     lab: Lab
     deployment: Deployment
@@ -46,7 +46,7 @@ class OwnCluster(Cluster):
         return self.deployment.patience
 
     def load_nodes(self) -> list[str]:
-        """One host, as all of them share one machine."""
+        """One host, because all hosts share this machine."""
         return [self.deployer.client_host().name]
 
     def new_client(self, node: str, *, options: Mapping[str, str] | None = None) -> RadosClient:
@@ -63,7 +63,7 @@ class OwnCluster(Cluster):
     # Machines, OSDs and daemons
 
     def add_node(self, node: Node) -> Host:
-        """Raise a machine and, where the spec gives it OSDs, add and start them."""
+        """Raise a machine, then add and start its OSDs, if any."""
         host = self.lab.add_node(node)
         self.respec((*self.spec.nodes, node))
         self.deployer = replace(self.deployer, hosts=self.lab.hosts, shims=self.shims_with(host))
@@ -74,12 +74,12 @@ class OwnCluster(Cluster):
         return host
 
     def respec(self, nodes: Sequence[Node]) -> None:
-        """Change the spec to these nodes; SpecError where they make no valid cluster."""
+        """Change the spec to these nodes; SpecError if they make no valid cluster."""
         self.spec = replace(self.spec, nodes=tuple(nodes))
         self.deployer = replace(self.deployer, spec=self.spec)
 
     def shims_with(self, host: Host) -> Mapping[str, Path]:
-        """The shims for a cluster with one more host. An emulated host gets the shim of its architecture."""
+        """The shims with one more host. An emulated host gets the shim of its architecture."""
         shims = self.deployer.shims
         if not lacks_aio(host):
             return shims
@@ -96,7 +96,7 @@ class OwnCluster(Cluster):
         return max(self.osd_ids(), default=-1) + 1
 
     def move_osd(self, osd_id: int, target: str) -> Daemon:
-        """Put a stopped OSD's disks into another node and start it there, identity and data kept."""
+        """Put a stopped OSD's disks into another node and start it there with its identity and data."""
         old = self.daemon(f"osd.{osd_id}")
         if old.alive():
             raise LabBroken(f"{old.name} is running", "its disks cannot be pulled out", f"stop {old.name} first")
@@ -116,14 +116,14 @@ class OwnCluster(Cluster):
         return daemon
 
     def forget_daemon(self, name: str) -> None:
-        """Take a stopped daemon off the lab's list."""
+        """Remove a stopped daemon from the lab's list."""
         self.deployment.daemons.pop(name)
         self.save()
 
     # State
 
     def save(self) -> None:
-        """Write what another cephlab process needs to find this cluster."""
+        """Write the state from which another cephlab process finds this cluster."""
         deployment = self.deployment
         write_json(
             self.run.state_file,
@@ -162,15 +162,15 @@ class OwnCluster(Cluster):
         write_private(path, conf.render_client(self.deployment.fsid, self.deployment.mon_addresses, str(keys)))
 
     def power_off(self) -> None:
-        """Switch every machine off at once, so that nothing runs on it and nothing can be started."""
+        """Switch every machine off at once, so that nothing runs and nothing can be started."""
         for name in list(self.hosts):
-            # Closing the lab tries again, and reports what it cannot kill.
+            # Closing the lab tries again and reports errors.
             with suppress(LabError):
                 self.lab.kill_node(name)
 
 
 def own(cluster: Cluster) -> OwnCluster:
-    """The cluster as one that the lab made; NotPermitted where it is attached."""
+    """The cluster as one that the lab made; NotPermitted if it is attached."""
     if not isinstance(cluster, OwnCluster):
         raise NotPermitted("this needs the machines, disks and keys of a cluster that the lab made")
     return cluster

@@ -1,4 +1,4 @@
-"""Pools of a cluster: made, deleted, and steered so that their primaries sit on a chosen architecture."""
+"""Makes and deletes pools, and puts their primaries on a chosen architecture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SETTLE_S = 60.0
 
 @dataclass(frozen=True)
 class PoolKind:
-    """How a pool keeps its data. k is 0 for replication; size counts copies, or shards k+m."""
+    """How a pool keeps its data. k: 0 for replication; size: number of copies, or of shards, k+m."""
 
     name: str
     size: int
@@ -91,7 +91,7 @@ def pool(
 
 @contextmanager
 def none_left(cluster: Cluster) -> Iterator[None]:
-    """Removes the pools that a block has left. Ceph's own stay, and tiers, which Ceph does not let anyone remove."""
+    """Removes the pools that a block leaves behind, except Ceph's own and tiers, which Ceph does not remove."""
     before = set(cluster.client.mon("osd pool ls"))
     try:
         yield
@@ -114,9 +114,8 @@ def primaries(cluster: Cluster, name: str) -> dict[str, int]:
 
 
 def locate(cluster: Cluster, name: str, object_name: str) -> dict[str, Any]:
-    """Where an object lives: {pgid, up, up_primary, acting, acting_primary}."""
-    mapping: dict[str, Any] = cluster.client.mon("osd map", pool=name, object=object_name)
-    return mapping
+    """Where an object is: {pgid, up, up_primary, acting, acting_primary}."""
+    return dict(cluster.client.mon("osd map", pool=name, object=object_name))
 
 
 def primary_on(cluster: Cluster, arch: Arch, name: str) -> AbstractContextManager[None]:
@@ -127,21 +126,21 @@ def primary_on(cluster: Cluster, arch: Arch, name: str) -> AbstractContextManage
 def primary_is(cluster: Cluster, osd: int, name: str) -> AbstractContextManager[None]:
     """Inside the block every PG of a pool has this OSD as its primary.
 
-    The pool's copies or shards must be as many as the OSDs: a PG without the OSD cannot be led by it.
+    The pool must have as many copies or shards as there are OSDs, because the OSD can lead only PGs that it holds.
     """
     return _led_by(cluster, [osd], name)
 
 
 def led_by(cluster: Cluster, arch: Arch) -> AbstractContextManager[None]:
-    """As `primary_on`, for every pool there is and for those that are made inside the block."""
+    """As `primary_on`, for all pools, also those that are made inside the block."""
     return _led_by(cluster, cluster.osd_ids(arch))
 
 
 @contextmanager
 def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[None]:
-    """By primary affinity: 0 for all other OSDs, 1 again afterwards. Works for erasure-coded pools too.
+    """Sets the primary affinity of all other OSDs to 0, and to 1 afterwards. Works for erasure-coded pools too.
 
-    names: pools that are waited for until the OSDs lead all of their PGs.
+    names: pools to wait for until the leaders lead all their PGs.
     """
     others = [osd for osd in cluster.osd_ids() if osd not in leaders]
     try:
@@ -162,10 +161,10 @@ def _led_by(cluster: Cluster, leaders: Sequence[int], *names: str) -> Iterator[N
 
 
 def wait_clean(cluster: Cluster, timeout_s: float = _SETTLE_S) -> Placement:
-    """Every OSD up and every PG active+clean by the map that was newest at this call; warnings are not looked at.
+    """Wait until every OSD is up and every PG active+clean with the map that is newest at this call. Ignores warnings.
 
-    The PGs' primaries are asked themselves: the monitors' statistics are up to two seconds older, and show the clean
-    state from before a change that was just made.
+    The PGs' primaries are asked, because the monitors' statistics are up to two seconds old and may show the clean
+    state from before a change.
     """
     return clock.wait(
         partial(_placement, cluster),
@@ -186,7 +185,7 @@ def _placement(cluster: Cluster) -> Placement:
 
 
 def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
-    """OSDs that are not up, or that the lab stopped and the map has not missed yet."""
+    """OSDs that are not up, or that the lab stopped and the map still has as up."""
     for osd in dump["osds"]:
         name = f"osd.{osd['osd']}"
         daemon = cluster.daemons.get(name)
@@ -197,7 +196,7 @@ def _absent(cluster: Cluster, dump: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _behind(cluster: Cluster, dump: Mapping[str, Any], epoch: int) -> Iterator[str]:
-    """OSDs that have not heard of the map yet. One that was killed and started answers when it has booted again."""
+    """OSDs that do not have the map yet. An OSD that was killed and started answers once it has booted."""
     for osd in dump["osds"]:
         newest = newest_map(cluster, osd["osd"])
         if newest < epoch:

@@ -1,4 +1,4 @@
-"""Refuses a cluster that this machine cannot hold, before anything starts, and sizes the daemons of one it can."""
+"""Refuses a cluster that does not fit this machine, before anything starts, and chooses the daemons' sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EMULATED_OSD_RESIDENT_BYTES = 700 << 20
 """The same under an emulator, whose translated code counts too."""
 
 OSD_DISK_BYTES = 256 << 20
-"""What an empty OSD's sparse disk takes, with room for a quick tier's data."""
+"""Space of an empty OSD's sparse disk, with room for a quick tier's data."""
 
 BASE_BYTES = 600 << 20
 """Monitors and manager."""
@@ -31,9 +31,9 @@ BASE_BYTES = 600 << 20
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory for this process and the ones that it starts, in bytes: in all, and free now.
+    """Memory for this process and its children in bytes: in all, and available now.
 
-    limited_by: folder of the control group that allows less than the machine has; empty where none does.
+    limited_by: folder of the control group that allows less than the machine has; empty if none does.
     """
 
     total_bytes: int
@@ -46,10 +46,10 @@ class Memory:
 
 
 def memory(proc: Path = Path("/proc/self")) -> Memory:
-    """The machine's memory, or what the control groups of this process leave of it, of either version.
+    """The machine's memory, or the part that this process's control groups (version 1 or 2) allow.
 
-    A page of a file that is not in use counts as available, as the kernel drops it first: see `memory.stat` in the
-    kernel's cgroup-v2.rst and cgroup-v1/memory.rst.
+    Inactive file pages count as available, because the kernel drops them first: see `memory.stat` in the kernel's
+    cgroup-v2.rst and cgroup-v1/memory.rst.
     """
     machine = psutil.virtual_memory()
     measured = Memory(machine.total, machine.available)
@@ -75,7 +75,7 @@ _Files = tuple[tuple[str, str], ...]
 
 
 def _control_groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
-    """Folders of the groups that this process is in, innermost first, and where their figures are."""
+    """Folders of this process's control groups, innermost first, and the files with their figures."""
     paths = {}
     for line in (proc / "cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -92,7 +92,7 @@ def _control_groups(proc: Path) -> Iterator[tuple[Path, _Files]]:
 
 
 def _upwards(mount_point: str, root: str, path: str) -> Iterator[Path]:
-    # In a container the mount may begin at the container's own group, or beside it.
+    # In a container the mount may start at the container's own group, or beside it.
     inside = PurePosixPath(path)
     below = inside.relative_to(root) if inside.is_relative_to(root) else PurePosixPath()
     for part in (below, *below.parents):
@@ -107,7 +107,7 @@ def _figure(file: Path, key: str) -> int:
 
 
 class Store(Protocol):
-    """Knows which programs are needed to make an image."""
+    """Knows which programs it takes to make an image."""
 
     def lacking(self, release: str, arch: Arch, role_sets: Sequence[str] = ...) -> dict[str, str]: ...
 
@@ -122,8 +122,8 @@ def require_installed(
 ) -> None:
     """NotInstalled names all programs that a cluster needs and this machine lacks. Starts nothing.
 
-    reason: why the provider cannot serve, which may name some of them. skips: clusters that cannot be raised are left
-    out, so that only what every cluster needs is a reason to refuse.
+    reason: why the provider is unavailable, which may name some of them. skips: clusters that cannot be raised are
+    skipped, so only programs that every cluster needs are a reason to refuse.
     """
     lacking = dict(reason.missing) if isinstance(reason, NotInstalled) else {}
     needless = skips and spec.image is None and not store.lacking(spec.release, host_arch(), role_sets)
@@ -134,7 +134,7 @@ def require_installed(
 
 
 def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
-    """SpecError when memory or disk are too small, naming needed and available; else the daemons' sizes."""
+    """The daemons' sizes; SpecError, with needed and available bytes, if memory or disk are too small."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
     native = spec.osd_count - emulated
     needed = BASE_BYTES + native * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES

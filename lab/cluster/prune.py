@@ -1,4 +1,4 @@
-"""Removing runs: one by name, or everything that killed processes left behind."""
+"""Removes runs: one by name, or everything that killed processes left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Providers = Mapping[str, Callable[[], Provider]]
 
 
 class Fate(StrEnum):
-    """Why a run is removed, or left alone."""
+    """Why a run is removed or left alone."""
 
     ABANDONED = "abandoned"
     KEPT = "kept"
@@ -26,11 +26,8 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One run and what becomes of it. STRAY: the run has no directory, but some things of it exist.
-
-    holders: providers that have them.
-    """
+class SurveyedRun:
+    """A run and its fate. STRAY: the run has no directory, but other things of it exist. holders: their providers."""
 
     run: Run
     fate: Fate
@@ -42,21 +39,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class Swept:
-    """What `sweep` did, in words."""
+    """The result of `sweep`, in words."""
 
     removed: tuple[str, ...]
     errors: tuple[str, ...]
 
 
 def fate_of(run: Run) -> Fate:
-    """Kept runs stay, runs of a living process are its own business, the rest is abandoned."""
+    """Whether a run is kept, abandoned, or owned by a living process."""
     if run.kept:
         return Fate.KEPT
     return Fate.ABANDONED if run.abandoned() else Fate.LIVE
 
 
-def survey(home: Home, providers: Providers) -> tuple[list[Finding], list[str]]:
-    """Every run of a home with its fate, and in words which providers could not be asked for strays."""
+def survey(home: Home, providers: Providers) -> tuple[list[SurveyedRun], list[str]]:
+    """Every run of a home with its fate, and the errors of providers that could not be asked for strays, in words."""
     holders: dict[RunId, list[str]] = {}
     errors = []
     for name, make in providers.items():
@@ -65,51 +62,51 @@ def survey(home: Home, providers: Providers) -> tuple[list[Finding], list[str]]:
                 holders.setdefault(run_id, []).append(name)
         except (LabError, OSError) as error:
             errors.append(f"{name} was not looked at: {error}")
-    # Runs are listed last: a run makes its directory first, so one that starts now does not count as a stray.
-    findings = [Finding(run, fate_of(run)) for run in Runs(home).all()]
-    # A run of another user is that user's business.
-    known = {finding.run.id for finding in findings} | {folder.name for folder in Runs(home).others()}
+    # Runs are listed last. A run makes its directory first, so one that starts now does not count as a stray.
+    runs = [SurveyedRun(run, fate_of(run)) for run in Runs(home).all()]
+    # Runs of another user are left to that user.
+    known = {each.run.id for each in runs} | {folder.name for folder in Runs(home).others()}
     strays = {run_id: tuple(names) for run_id, names in sorted(holders.items()) if run_id not in known}
-    findings += [Finding(Run(run_id, home.runs / run_id), Fate.STRAY, names) for run_id, names in strays.items()]
-    return findings, errors
+    runs += [SurveyedRun(Run(run_id, home.runs / run_id), Fate.STRAY, names) for run_id, names in strays.items()]
+    return runs, errors
 
 
-def sweep(home: Home, providers: Providers, doomed: Sequence[Finding]) -> Swept:
-    """Remove those runs one after the other, whatever happens to any of them."""
+def sweep(home: Home, providers: Providers, doomed: Sequence[SurveyedRun]) -> Swept:
+    """Remove these runs one after the other. Goes on after an error."""
     removed: list[str] = []
     errors: list[str] = []
-    for finding in doomed:
-        run = finding.run
-        stray = finding.fate is Fate.STRAY
+    for surveyed in doomed:
+        run, stray = surveyed.run, surveyed.fate is Fate.STRAY
         try:
-            gone = _remove_traces(run, providers, finding.holders) if stray else remove(home, run, providers)
-            removed += [f"{run.id}: {thing}" for thing in gone]
+            things = _remove_traces(run, providers, surveyed.holders) if stray else remove(home, run, providers)
+            removed += [f"{run.id}: {thing}" for thing in things]
         except (LabError, OSError) as error:
             errors.append(f"{run.id}: {error}")
     return Swept(tuple(removed), tuple(errors))
 
 
 def remove(home: Home, run: Run, providers: Providers) -> list[str]:
-    """Remove one run wherever it has anything; returns what was removed.
+    """Remove everything of a run; returns what was removed. Needs neither its state nor its daemons.
 
-    Needs neither its state nor its daemons. Goes on after an error and raises CleanupFailed at the end; the run's
-    directory stays then, so that a later `prune` still knows of it.
+    Goes on after an error and raises CleanupFailed at the end. The run's directory stays then, so that a later `prune`
+    still knows of it.
     """
+    # All providers are asked if the run's owner died before it could name one.
+    named = str(run.owner().get("provider"))
     try:
         removed = undeploy(run)
-    except LabError as error:
-        raise CleanupFailed([str(error)]) from error
-    removed += _remove_traces(run, providers, _holders(run, providers))
-    existed = run.directory.exists()
-    try:
+        removed += _remove_traces(run, providers, [named] if named in providers else list(providers))
+        existed = run.directory.exists()
         Runs(home).forget(run)
+    except CleanupFailed:
+        raise
     except LabError as error:
         raise CleanupFailed([str(error)]) from error
     return [*removed, f"directory {run.directory}"] if existed else removed
 
 
 def _remove_traces(run: Run, providers: Providers, holders: Sequence[str]) -> list[str]:
-    """Everything of a run that is outside its directory."""
+    """Remove everything of a run that is outside its directory; returns what was removed."""
     removed: list[str] = []
     errors: list[str] = []
     for name in holders:
@@ -123,21 +120,15 @@ def _remove_traces(run: Run, providers: Providers, holders: Sequence[str]) -> li
 
 
 def forget_copies(providers: Providers, image: Image) -> list[str]:
-    """Remove the copies of an image that providers keep elsewhere than in the cache; in words, what became of each."""
+    """Remove the copies of an image that providers keep outside the cache; returns in words what became of each."""
     return [line for keeper in _keepers(providers) for line in keeper.forget_image(image)]
 
 
 def stray_copies(providers: Providers, images: Sequence[Image]) -> list[str]:
-    """Copies of images that this home's cache does not have, in words. Another home may have them."""
+    """Copies of images that this home's cache does not have, in words. They may belong to another home."""
     keys = frozenset(image.key for image in images)
     return [line for keeper in _keepers(providers) for line in keeper.other_images(keys)]
 
 
 def _keepers(providers: Providers) -> list[KeepsImages]:
-    return [made for make in providers.values() if isinstance(made := make(), KeepsImages)]
-
-
-def _holders(run: Run, providers: Providers) -> list[str]:
-    """The provider that a run names, else all of them: its owner may have died before it could say."""
-    named = str(run.owner().get("provider"))
-    return [named] if named in providers else list(providers)
+    return [provider for make in providers.values() if isinstance(provider := make(), KeepsImages)]

@@ -1,4 +1,4 @@
-"""Raises clusters: refuses what cannot be served, then images, hosts and Ceph."""
+"""Raises clusters: refuses bad requests, then gets images, starts hosts and deploys Ceph."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CEPH = ("ceph",)
 
 
 class ImageSource(Protocol):
-    """Finds or builds the image of a release for an architecture. book: the releases there are recipes for."""
+    """Finds or builds the image of a release for an architecture. book: the recipes, by release."""
 
     @property
     def book(self) -> RecipeBook: ...
@@ -42,7 +42,7 @@ class ImageSource(Protocol):
 
 
 def refuse_unfit(spec: ClusterSpec, home: Home, images: ImageSource, asked: tuple[str, ...] = CEPH) -> Sizing:
-    """SpecError for what cannot be raised here, before anything starts. asked: role sets beyond those of services."""
+    """SpecError for a cluster that cannot be raised here. Starts nothing. asked: role sets beyond those of services."""
     refuse_unknown(spec)
     for arch in spec.archs if spec.image is None else ():
         images.book.find(spec.release, arch, role_sets(spec, asked))
@@ -51,7 +51,7 @@ def refuse_unfit(spec: ClusterSpec, home: Home, images: ImageSource, asked: tupl
 
 
 def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tuple[str, ...] = CEPH) -> Images:
-    """The images of a spec: those of the cache, built where they are missing, or the one that the spec names."""
+    """The images of a spec: from the cache, built if missing, or the pulled one that the spec names."""
     if spec.image is not None:
         return {arch: images.pulled(spec.release, arch, spec.image) for arch in spec.archs}
     return {arch: images.get(spec.release, arch, role_sets(spec, asked), progress=say) for arch in spec.archs}
@@ -59,7 +59,7 @@ def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tup
 
 @dataclass(frozen=True)
 class ClusterRequest:
-    """A cluster to raise. role_sets: of its images, beyond what services need. name: of its run, made up if None.
+    """A cluster to raise. role_sets: of its images, beyond those that services need. name: of its run; None: random.
 
     given: images to use instead of those from `images`. keep_failed: see `raise_cluster`.
     """
@@ -78,10 +78,10 @@ class ClusterRequest:
 def raise_for(
     request: ClusterRequest, progress: Progress = quiet, *, healthy_s: float | None = None
 ) -> Iterator[OwnCluster]:
-    """A run with its cluster, which knows its images; leaving the block removes both unless the run is kept by then.
+    """A run with its cluster, which knows its images. Leaving the block removes both unless the run is kept by then.
 
-    healthy_s: how long to wait until it is healthy; None leaves that to the caller. An error inside the block passes
-    through, with a note that says what became of the run.
+    healthy_s: wait so long until it is healthy; None leaves that to the caller. An error inside the block gets a note
+    about what became of the run.
     """
     spec, provider = request.spec, request.provider
     runs = Runs(request.home)
@@ -102,7 +102,7 @@ def raise_for(
 
 
 def _remove(request: ClusterRequest, run: Run, error: BaseException) -> None:
-    """Remove what is left of a run that failed. An error here is added to the first error as a note."""
+    """Remove the rest of a failed run. An error here becomes a note of the first error."""
     try:
         remove(request.home, run, {request.provider.name: lambda: request.provider})
     except LabError as also:
@@ -121,10 +121,10 @@ def raise_cluster(
     progress: Progress = quiet,
     keep_failed: bool = False,
 ) -> Iterator[OwnCluster]:
-    """Launch hosts, deploy Ceph, and give a cluster; leaving the block removes it unless the run is kept.
+    """Launch hosts and deploy Ceph. Leaving the block removes the cluster unless the run is kept.
 
     It is not healthy yet: call `wait_healthy`. Bad input is refused before anything starts.
-    keep_failed: a deployment that fails half way is kept as it is, to be looked at.
+    keep_failed: a deployment that fails half-way is kept as it is, for inspection.
     """
     sizing = require_fit(spec, run.directory)
     claim(run, images.values())

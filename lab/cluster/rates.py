@@ -1,4 +1,4 @@
-"""Checksum and erasure-code rates of an image's own programs, one core, for the architecture of the image."""
+"""Measures checksum and erasure-code rates of an image's own programs on one core."""
 
 from __future__ import annotations
 
@@ -17,56 +17,44 @@ EC_K, EC_M = 4, 2
 EC_PLUGIN = "isa"
 _EC_BYTES = 4 << 20
 _ITERATIONS = {False: 500, True: 5}
-"""Encodings by whether the program is emulated: a second or two of work either way."""
+"""Whether the program is emulated -> encodings: one or two seconds of work."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Bytes a second. emulated: they say nothing of hardware."""
+    """Bytes a second. emulated: the rates say nothing about hardware."""
 
     crc32c: float
     ec_encode: float
     emulated: bool
 
 
-class Run(Protocol):
+class RunCommand(Protocol):
     """As cephlab.lab.base.process.run_command."""
 
     def __call__(self, command: process.Command, *, timeout_s: float) -> process.Result: ...
 
 
-def rates(image: Image, run: Run = process.run_command) -> Rates:
-    """Measure an image's programs, under an emulator where the image is of another architecture.
+def rates(image: Image, run: RunCommand = process.run_command) -> Rates:
+    """Measure an image's programs, under an emulator if the image is of another architecture.
 
-    Raises LabBroken when a program prints no result, Unavailable when there is no emulator.
+    Raises LabBroken if a program prints no result, Unavailable if there is no emulator.
     """
     programs = Programs(image.root, image.arch)
 
     def printed(*argv: str) -> str:
         return run(programs.command(argv), timeout_s=120).stdout
 
-    code = printed(
-        "ceph_erasure_code_benchmark",
-        "--plugin",
-        EC_PLUGIN,
-        "--workload",
-        "encode",
-        "--size",
-        str(_EC_BYTES),
-        "--iterations",
-        str(_ITERATIONS[programs.emulated]),
-        "--parameter",
-        f"k={EC_K}",
-        "--parameter",
-        f"m={EC_M}",
-        "--erasure_code_dir",
-        str(image.root / "usr/lib" / image.arch.triplet / "ceph" / "erasure-code"),
-    )
-    return Rates(parse_crc(printed("fio", "--crctest=crc32c")), parse_encoding(code), programs.emulated)
+    plugins = image.root / "usr/lib" / image.arch.triplet / "ceph" / "erasure-code"
+    argv = ["ceph_erasure_code_benchmark", "--workload", "encode", "--size", str(_EC_BYTES)]
+    argv += ["--iterations", str(_ITERATIONS[programs.emulated]), "--plugin", EC_PLUGIN]
+    argv += ["--parameter", f"k={EC_K}", "--parameter", f"m={EC_M}", "--erasure_code_dir", str(plugins)]
+    encoding = parse_encoding(printed(*argv))
+    return Rates(parse_crc(printed("fio", "--crctest=crc32c")), encoding, programs.emulated)
 
 
 def parse_encoding(text: str) -> float:
-    """Bytes a second of ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken where there is none."""
+    """Bytes a second, from ceph_erasure_code_benchmark's line of seconds and KiB; LabBroken if there is none."""
     words = text.split()
     try:
         seconds, kib = float(words[-2]), float(words[-1])

@@ -1,4 +1,4 @@
-"""A cluster that was kept by another cephlab process, found again from what it saved."""
+"""Finds a kept cluster of another cephlab process from its saved state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cephlab.lab.spec.specfile import spec_from_json
 
 
 def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
-    """Find a kept cluster again; SpecError when its state is of another schema."""
+    """Find a kept cluster again; SpecError if it has no state or one of another schema."""
     try:
         raw: dict[str, Any] = json.loads(run.state_file.read_text())
     except FileNotFoundError:
@@ -29,14 +29,13 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
         raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
     lab = provider.attach(run, raw["lab"])
     spec = spec_from_json(raw["spec"])
-    admin = Entity("client.admin", _key_of(lab))
     deployment = Deployment(
         fsid=raw["fsid"],
         mon_addresses=raw["mon_addresses"],
         options=raw["options"],
         sizing=conf.Sizing(**raw["sizing"]),
         patience=float(raw["patience"]),
-        admin=admin,
+        admin=Entity("client.admin", _key_of(lab)),
         daemons={entry["name"]: daemon_from_json(entry, lab.hosts[entry["node"]]) for entry in raw["daemons"]},
     )
     shims = {node: Path(path) for node, path in raw["shims"].items()}

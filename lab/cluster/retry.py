@@ -1,4 +1,4 @@
-"""Asks Ceph again for what it refuses only for now."""
+"""Repeats a command that Ceph refuses only for now."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cephlab.lab.cluster.cluster import Cluster
 def insist(
     cluster: Cluster, command: Callable[[], object], passing: Collection[int], *, what: str, timeout_s: float
 ) -> None:
-    """Returns once Ceph took the command; a dead daemon ends the wait at once.
+    """Repeat a command until Ceph takes it. A dead daemon ends the wait at once.
 
-    passing: the errnos that only mean "not yet"; a refusal with any other is raised. timeout_s is before patience;
-    NotReached has Ceph's last words.
+    passing: errnos that only mean "not yet"; any other refusal is raised. timeout_s: before patience. NotReached has
+    Ceph's last refusal.
     """
 
     def objection() -> str:

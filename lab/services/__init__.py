@@ -1,4 +1,4 @@
-"""The kinds of daemons that the lab can run: a file each, and a line here."""
+"""The kinds of daemons that the lab can run. Each has a file, and is listed here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVICES: dict[str, Service] = {service.kind: service for service in (MON, MGR, 
 """Kind -> service, in the order in which a cluster starts them."""
 
 CORE = ("mon", "mgr", "osd")
-"""What makes a cluster: a spec has words of its own for them, and bring-up its own steps."""
+"""Every cluster has these. A spec has keys of its own for them, and bring-up its own steps."""
 
 
 def service_of(daemon: str) -> Service:
@@ -34,13 +34,13 @@ def daemons_on(node: Node) -> Iterator[str]:
 
 
 def role_sets(spec: ClusterSpec, asked: tuple[str, ...] = ("ceph",)) -> tuple[str, ...]:
-    """The role sets that the images of a spec need, those asked for among them."""
+    """The role sets that the images of a spec need, and those that are asked for."""
     needed = [service_of(daemon).role_set for node in spec.nodes for daemon in daemons_on(node)]
     return tuple(dict.fromkeys((*asked, *needed)))
 
 
 def refuse_unknown(spec: ClusterSpec) -> None:
-    """SpecError for an unknown service, and for `mon`, `mgr` or `osd`, which a spec sets in another way."""
+    """SpecError for an unknown service, and for `mon`, `mgr` or `osd`, which have keys of their own."""
     known = [kind for kind in SERVICES if kind not in CORE]
     for number, node in enumerate(spec.nodes):
         for text in node.services:

@@ -1,4 +1,4 @@
-"""Prometheus's exporter of a node's own figures."""
+"""Prometheus's node exporter."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Sequence
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
-from cephlab.lab.services.service import Metadata, Service, answers_http
+from cephlab.lab.services.service import Metadata, Service, silent_http
 
 PORT = 9100
 """The exporter's own default."""
-_ASK_S = 30.0
 
 
-class Exporter(Service):
-    """It is no client of Ceph's: it reads /proc of the machine that it runs on."""
+class NodeExporter(Service):
+    """It reads /proc of its machine and is no client of Ceph's."""
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
         return (self.program, f"--web.listen-address={host.address}:{PORT}")
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return "" if answers_http(host, PORT, _ASK_S) else f"exporter.{ident} does not answer HTTP"
+        return silent_http(f"exporter.{ident}", host, PORT)
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         return ()
 
 
-EXPORTER = Exporter("exporter", program="prometheus-node-exporter")
+EXPORTER = NodeExporter("exporter", program="prometheus-node-exporter")

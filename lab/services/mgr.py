@@ -13,7 +13,7 @@ MGR_SHADOW = Path(conf.__file__).with_name("mgr_python")
 
 
 class Mgr(Service):
-    """A manager, with a stand-in for the one Python module that its own interpreter cannot load twice."""
+    """A manager, with a stand-in for bcrypt, which its interpreters cannot load twice."""
 
     def env(self, host: Host) -> Mapping[str, str]:
         shadow = host.directory / MGR_SHADOW.stem

@@ -7,7 +7,7 @@ from cephlab.lab.services.service import Service
 
 
 class Mon(Service):
-    """One of the quorum. All share one identity."""
+    """A monitor. All monitors share one entity."""
 
     def entity(self, ident: str) -> str:
         return "mon."

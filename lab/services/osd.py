@@ -12,8 +12,8 @@ from cephlab.lab.services.service import Metadata, Service
 SHIM_NAME = "libcephlab-aio.so"
 
 
-class Osd(Service):
-    """An object storage daemon; an emulated one needs a substitute for libaio."""
+class OsdService(Service):
+    """Object storage daemons. An emulated one needs a substitute for libaio."""
 
     def preload(self, host: Host) -> tuple[PurePosixPath, ...]:
         return (host.directory / SHIM_NAME,) if lacks_aio(host) else ()
@@ -30,5 +30,5 @@ class Osd(Service):
         ]
 
 
-OSD = Osd("osd", caps={"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"})
-"""With the profiles that Ceph's deployers give it."""
+OSD = OsdService("osd", caps={"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"})
+"""With the same profiles as Ceph's own deployers."""

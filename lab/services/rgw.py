@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
-from cephlab.lab.services.service import Metadata, Service, answers_http
+from cephlab.lab.services.service import Metadata, Service, silent_http
 
 PORT = 7480
 """The gateway's own default (rgw_frontends)."""
-_ASK_S = 30.0
 
 
 class Rgw(Service):
-    """A gateway. It makes the pools that it lacks, so pools with other settings must be made before it starts."""
+    """A gateway. It makes missing pools itself, so pools with other settings must be made before it starts."""
 
     def entity(self, ident: str) -> str:
         return f"client.rgw.{ident}"
@@ -34,7 +33,7 @@ class Rgw(Service):
         return ("radosgw", "-f", "-n", self.entity(ident), "-c", str(conf.conf_path(host)))
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return "" if answers_http(host, PORT, _ASK_S) else f"rgw.{ident} does not answer HTTP"
+        return silent_http(f"rgw.{ident}", host, PORT)
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         daemons = client.mon("service dump")["services"].get("rgw", {}).get("daemons", {})
@@ -43,4 +42,4 @@ class Rgw(Service):
 
 
 RGW = Rgw("rgw", program="radosgw", caps={"mon": "allow rw", "mgr": "allow rw", "osd": "allow rwx"})
-"""With what Ceph's documentation of a gateway's manual installation gives it."""
+"""With the capabilities of Ceph's documentation of a gateway's manual installation."""

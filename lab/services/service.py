@@ -1,4 +1,4 @@
-"""What a service is: one kind of daemon, and all that the lab has to know to run it on a host."""
+"""A service is one kind of daemon, with everything that the lab must know to run it on a host."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from cephlab.lab.ceph.keyring import Entity, new_key
 from cephlab.lab.providers.host import Host
 
 Metadata = Mapping[str, Any]
-"""What Ceph knows of a daemon: {name, hostname, addr or addrs, arch, ...}."""
+"""Ceph's metadata of a daemon: {name, hostname, addr or addrs, arch, ...}."""
+
+_ASK_S = 30.0
 
 
 @dataclass(frozen=True)
 class Service:
-    """A kind of daemon. Each kind inherits this in a file of its own, and overrides what differs.
+    """A kind of daemon. Each kind has a file with a subclass, which overrides what differs.
 
-    kind: the first part of its daemons' names, as Ceph spells it. program: what runs, `ceph-KIND` unless given.
-    role_set: of the image, which has the program. caps: what its cephx entity may do; a service without any is no
-    client of Ceph's and has no entity.
+    kind: the first part of its daemons' names, as Ceph spells it. program: `ceph-KIND` unless given. role_set: of the
+    image that has the program. caps: of its cephx entity; a service without caps is no client of Ceph's and has none.
     """
 
     kind: str
@@ -31,11 +32,11 @@ class Service:
     caps: Mapping[str, str] = field(default_factory=dict)
 
     def entity(self, ident: str) -> str:
-        """Name of a daemon's cephx entity."""
+        """Name of the cephx entity of a daemon."""
         return f"{self.kind}.{ident}"
 
     def new_entity(self, ident: str, sample: str) -> Entity:
-        """A daemon's identity with a fresh key. sample: see `new_key`."""
+        """The entity of a daemon, with a fresh key. sample: see `new_key`."""
         return Entity(self.entity(ident), new_key(sample), self.caps)
 
     def data(self, host: Host, ident: str) -> PurePosixPath:
@@ -51,7 +52,7 @@ class Service:
         return (self.program or f"ceph-{self.kind}", "-f", "-i", ident, "-c", str(conf.conf_path(host)))
 
     def env(self, host: Host) -> Mapping[str, str]:
-        """Variables that its programs need. Files that they name are put onto the host."""
+        """Environment of its programs. Files that it names are put onto the host."""
         return {}
 
     def preload(self, host: Host) -> tuple[PurePosixPath, ...]:
@@ -59,27 +60,27 @@ class Service:
         return ()
 
     def prepare(self, client: RadosClient) -> None:
-        """Make what the cluster needs before the first daemon of the kind starts. May be called again."""
+        """Called before a daemon of the kind starts, perhaps several times: makes what the cluster still lacks."""
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        """Why a running daemon does not serve yet, in words; empty when it serves."""
+        """Why a running daemon does not serve yet, in words; empty if it serves."""
         return ""
 
     def lost(self, client: RadosClient, ident: str) -> bool | None:
-        """Whether the cluster misses a daemon; None where the cluster does not track the kind."""
+        """Whether the cluster has noticed that a daemon is gone; None if it does not track the kind."""
         return None
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
-        """Every daemon of the kind that the cluster knows of."""
-        entries: Sequence[Metadata] = client.mon(f"{self.kind} metadata")
-        return entries
+        """Every daemon of the kind that the cluster knows."""
+        return list(client.mon(f"{self.kind} metadata"))
 
 
-def answers_http(host: Host, port: int, timeout_s: float) -> bool:
-    """Whether a port of a host answers HTTP, with whatever status below 500."""
+def silent_http(daemon: str, host: Host, port: int) -> str:
+    """For `Service.missing`: empty if a port of the host answers HTTP with any status below 500."""
     ask = (
         "import urllib.error as e, urllib.request as u\n"
         f"try: u.urlopen('http://{host.address}:{port}', timeout=5).read()\n"
         "except e.HTTPError as error: assert error.code < 500\n"
     )
-    return host.run(["python3", "-c", ask], timeout_s=timeout_s, check=False).code == 0
+    answers = host.run(["python3", "-c", ask], timeout_s=_ASK_S, check=False).code == 0
+    return "" if answers else f"{daemon} does not answer HTTP"

@@ -1,4 +1,4 @@
-"""The CPU architectures a lab can mix, and the names each tool has for them."""
+"""The CPU architectures that a lab can mix, and each tool's names for them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ class Arch(StrEnum):
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
+
+    @property
+    def other(self) -> Arch:
+        """The architecture that this one is not."""
+        return next(arch for arch in Arch if arch is not self)
 
     @property
     def debian(self) -> str:
@@ -44,17 +49,17 @@ class Arch(StrEnum):
 
     @property
     def qemu_user_names(self) -> tuple[str, ...]:
-        """Every name that its user-mode emulator may have; not all distributions build it statically."""
+        """All names of its user-mode emulator. Not every distribution builds it statically."""
         return self.qemu_user, self.qemu_user.removesuffix("-static")
 
     @property
     def qemu_cpu(self) -> str:
-        """What QEMU_CPU should say when it is emulated; empty for the emulator's own choice.
+        """Value of QEMU_CPU when it is emulated; empty for the emulator's own choice.
 
         Debian's arm64 programs and kernels sign return addresses. The default CPU computes the architected cipher for
-        each call, which is more than half of a short program's time, and even the implementation-defined hash took a
+        each call, which took more than half of a short program's time; the implementation-defined hash still took a
         third of a longer one's. Without the extension, which Neoverse N1 lacks too, the instructions do nothing
-        (QEMU 6 and later). SVE costs up to a tenth and stays: erasure code and checksums have code of their own for it.
+        (QEMU 6 and later). SVE costs up to a tenth and stays: erasure code and checksums have code for it.
         """
         return {"x86_64": "", "aarch64": "max,pauth=off"}[self.value]
 
@@ -82,4 +87,4 @@ def default_nodes(*, foreign_runs: bool) -> tuple[tuple[Arch, int], ...]:
     here = host_arch()
     if not foreign_runs:
         return ((here, 3),)
-    return ((here, 2), (next(arch for arch in Arch if arch is not here), 1))
+    return ((here, 2), (here.other, 1))

@@ -1,4 +1,4 @@
-"""What a lab should look like: nodes, disks, daemons. Frozen values; equal specs are interchangeable."""
+"""The spec of a cluster: nodes, disks, daemons. Frozen values; equal specs are interchangeable."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ GIB = 1 << 30
 MIB = 1 << 20
 DEFAULT_RELEASE = "reef"
 UNKNOWN_RELEASE = "unknown"
-"""The release of a pulled image until its own programs have said it; its reference proves nothing."""
+"""The release of a pulled image until its own programs tell it. The image's reference proves nothing."""
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
-"""The smallest disk that `up` gives an OSD. Tests of machines alone make smaller ones."""
+"""The smallest disk that `up` gives an OSD. Tests of machines without Ceph use smaller ones."""
 MIN_DB_BYTES = 3 * GIB
-"""Of a separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options); where they
-do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
+"""The smallest separate db. RocksDB's logs alone may take 1 GiB (max_total_wal_size in bluestore_rocksdb_options). If
+they do not fit, BlueFS spills over to the slow device, and the cluster warns of it (BLUEFS_SPILLOVER)."""
 MAX_MONS = 5
 MAX_NODE_NAME = 20
 """A daemon's socket lies below its node's directory, and a socket's path holds 107 bytes."""
 PAGE_BYTES = {Arch.X86_64: (4 << 10,), Arch.AARCH64: (4 << 10, 16 << 10, 64 << 10)}
-"""Sizes of pages that a processor of an architecture can have; which of them it has is up to its kernel."""
+"""Page sizes that an architecture's processors support. The kernel chooses one of them."""
 MAX_DISK_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
-    """A spec that makes no cluster. key: what in it; in_file: the remedy of a spec file, where it is another."""
+    """A spec that makes no cluster. key: of the wrong value; in_file: the hint for a spec file, if it differs."""
 
     def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
         super().__init__(what, detail, hint)
@@ -49,7 +49,7 @@ class DiskClass(StrEnum):
 
 
 class Capability(StrEnum):
-    """What a provider's hosts can do; scenarios name what they need."""
+    """What a provider's hosts can do. Scenarios name what they need."""
 
     FOREIGN_ARCH = "foreign-arch"
     PARTITION = "partition"
@@ -70,8 +70,8 @@ class Capability(StrEnum):
     SQUEEZE_MEMORY = "squeeze-memory"
     MEMORY_DISK = "memory-disk"
     PAGE_SIZE = "page-size"
-    THIS_MACHINE = "this-machine"  # native nodes' processes are among this machine's own, on its kernel
-    SHARED_NETWORK = "shared-network"  # a node of one run reaches those of another
+    THIS_MACHINE = "this-machine"  # native nodes' processes run on this machine's kernel, beside its own
+    SHARED_NETWORK = "shared-network"  # nodes of different runs reach each other
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class DiskLimits:
 
 @dataclass(frozen=True)
 class Disk:
-    """A disk by name; it can be pulled out of one node and put into another. in_memory: kept there, for measuring."""
+    """A disk by name. It can be moved from one node to another. in_memory: it is kept in memory, for measuring."""
 
     name: str
     size_bytes: int = DEFAULT_DISK_BYTES
@@ -100,7 +100,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Osd:
-    """One OSD: the names of the disks of its block device and, where separate, of its db and wal."""
+    """An OSD by the names of its disks: block device and, if separate, db and wal."""
 
     block: str
     db: str | None = None
@@ -113,10 +113,10 @@ class Osd:
 
 @dataclass(frozen=True)
 class Node:
-    """One machine of the lab. cores: CPUs it may use (None: all); memory_bytes likewise.
+    """One machine of the lab. cores, memory_bytes: what it may use (None: all).
 
-    page_bytes: size of its kernel's pages (None: whatever the provider gives). services: daemons beyond Ceph's core, as
-    `rgw`, or `rgw.b` for a second one of a kind; see lab/services/.
+    page_bytes: of its kernel (None: the provider's choice). services: daemons beyond Ceph's core, as `rgw`, or `rgw.b`
+    for a second one of a kind; see lab/services/.
     """
 
     name: str
@@ -137,7 +137,7 @@ class Node:
 
 @dataclass(frozen=True)
 class ClusterSpec:
-    """A whole cluster. options: ceph.conf settings beyond the lab's own; image: a pulled image's reference."""
+    """A whole cluster. options: ceph.conf settings beyond the lab's own; image: reference of a pulled image."""
 
     nodes: tuple[Node, ...]
     release: str = DEFAULT_RELEASE
@@ -161,7 +161,7 @@ class ClusterSpec:
         return sum(len(node.osds) for node in self.nodes)
 
     def needs(self) -> frozenset[Capability]:
-        """Capabilities that follow from the spec itself, but for the machine's own architecture."""
+        """Capabilities that the spec needs. Foreign architectures are not counted here."""
         disks = [disk for node in self.nodes for disk in node.disks]
         needed = {
             Capability.CPU_LIMIT: any(node.cores is not None for node in self.nodes),
@@ -174,12 +174,12 @@ class ClusterSpec:
         return frozenset(capability for capability, wanted in needed.items() if wanted)
 
     def paged(self) -> tuple[Node, ...]:
-        """Nodes that ask for one of several sizes of pages; where there is but one, anybody grants it."""
+        """Nodes that ask for a page size where their architecture has several."""
         return tuple(node for node in self.nodes if node.page_bytes and len(PAGE_BYTES[node.arch]) > 1)
 
 
 def refuse_both(release: str | None, image: str | None) -> None:
-    """SpecError where both are given: a pulled image says which release it is, and nobody would check the option."""
+    """SpecError if both are given. A pulled image has its own release, and nobody would check the option."""
     if release is not None and image is not None:
         raise SpecError(
             "--release and --image cannot be given together",
@@ -189,7 +189,7 @@ def refuse_both(release: str | None, image: str | None) -> None:
 
 
 def without_daemons(node: Node) -> Node:
-    """The same machine with nothing running on it: a spare, or a client."""
+    """The same machine without daemons, as a spare or a client."""
     return replace(node, osds=(), mon=False, mgr=False, services=())
 
 
@@ -222,13 +222,12 @@ def _validate(spec: ClusterSpec) -> None:
         services = {f"{key}.services.{index}": name for index, name in enumerate(node.services)}
         _refuse_odd("service", services, MAX_NODE_NAME, _SERVICE)
         _refuse_twice("service", services)
-    _refuse_daemons(spec)
-    _refuse_replicas(spec)
+    _refuse_counts(spec)
     for key, node in nodes.items():
         _refuse_osd_disks(key, node)
 
 
-def _refuse_daemons(spec: ClusterSpec) -> None:
+def _refuse_counts(spec: ClusterSpec) -> None:
     mons = len(spec.mons)
     if not 1 <= mons <= MAX_MONS:
         raise Misfit(
@@ -240,6 +239,17 @@ def _refuse_daemons(spec: ClusterSpec) -> None:
         )
     if not any(node.mgr for node in spec.nodes):
         raise Misfit("a cluster needs a manager", "no node has one", "give one node `mgr = true`", key="nodes.*.mgr")
+    hosts = sum(1 for node in spec.nodes if node.osds)
+    # Ceph treats spaces and dashes in an option's name as underscores.
+    options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
+    size = options.get("osd_pool_default_size", "")
+    if size.isdigit() and hosts and int(size) > hosts:
+        raise Misfit(
+            f"{size} replicas need {size} hosts with OSDs",
+            f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",
+            f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
+            key="options.osd_pool_default_size",
+        )
 
 
 def _refuse_osd_disks(key: str, node: Node) -> None:
@@ -261,20 +271,6 @@ def _refuse_osd_disks(key: str, node: Node) -> None:
             )
 
 
-def _refuse_replicas(spec: ClusterSpec) -> None:
-    hosts = sum(1 for node in spec.nodes if node.osds)
-    # Ceph takes spaces and dashes in a key for underscores.
-    options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
-    size = options.get("osd_pool_default_size", "")
-    if size.isdigit() and hosts and int(size) > hosts:
-        raise Misfit(
-            f"{size} replicas need {size} hosts with OSDs",
-            f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",
-            f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
-            key="options.osd_pool_default_size",
-        )
-
-
 def _refuse_odd_pages(key: str, node: Node) -> None:
     if node.page_bytes is None or node.page_bytes in PAGE_BYTES[node.arch]:
         return
@@ -287,7 +283,7 @@ def _refuse_odd_pages(key: str, node: Node) -> None:
 
 
 def _refuse_odd(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> None:
-    """Names become parts of paths, socket names and container names, so a path must not pass for one."""
+    """Refuse invalid names. They become parts of paths, socket names and container names."""
     for key, name in names.items():
         if len(name) > longest or not pattern.fullmatch(name):
             raise Misfit(

@@ -1,4 +1,4 @@
-"""Machines that exist, as a file says: where they are, who may enter, what they are for, how to reach their Ceph."""
+"""The inventory file: existing machines, how to enter them, their roles, and how to reach their Ceph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
 from cephlab.lab.spec.specfile import load_model
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
-"""Path of the inventory, where no `--inventory` says."""
+"""Path of the inventory, unless `--inventory` gives it."""
 
 SSH_PORT = 22
-"""Where neither the inventory nor ssh's own settings say."""
+"""Unless the inventory or ssh's own settings give another."""
 
 DEFAULT_DIRECTORY = "/var/tmp"
 MAX_DIRECTORY = 20
@@ -30,7 +30,7 @@ HINT = "see docs/attach.md for the keys"
 
 
 class Role(StrEnum):
-    """What a machine is for. A client runs the suites' programs."""
+    """A machine's purpose. A client runs the suites' programs."""
 
     MON = "mon"
     MGR = "mgr"
@@ -40,11 +40,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine. address: where ssh goes; cluster_address: where Ceph's daemons are.
+    """One machine. address: for ssh; cluster_address: of its Ceph daemons.
 
     user, port, key, known_hosts: for ssh, None for its own settings; the last two are files on this machine.
-    directory, python, path: on that machine; python is 3.9 or later, path has folders that come before the user's PATH.
-    sudo: whether systemctl takes `sudo -n`.
+    directory, python, path: on that machine; python is 3.9 or later, path is put before the user's PATH.
+    sudo: whether systemctl needs `sudo -n`.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class CephAccess:
-    """How a client gets in. conf, keyring: files here; name: whose keyring it is."""
+    """What a client needs. conf, keyring: files on this machine; name: the entity of the keyring."""
 
     conf: Path
     keyring: Path
@@ -73,7 +73,7 @@ class CephAccess:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Everything that an inventory file says. profile: name or file of a hardware profile."""
+    """The content of an inventory file. profile: name or file of a hardware profile."""
 
     source: Path
     machines: tuple[Machine, ...]
@@ -87,7 +87,7 @@ class Inventory:
 def load_inventory(path: Path) -> Inventory:
     """Read an inventory file. Contacts nothing.
 
-    SpecError names file, key, got and wanted, for what is not TOML, not an inventory, or names a file that is not here.
+    SpecError names file, key, got and wanted if it is not TOML, not an inventory, or names a missing file.
     """
     inventory = _inventory(path.absolute(), load_model(path, _InventoryFile, what="an inventory", hint=HINT))
     _refuse(inventory)
@@ -100,15 +100,15 @@ def machine_to_json(machine: Machine) -> dict[str, Any]:
 
 
 def machine_from_json(raw: Mapping[str, Any]) -> Machine:
-    """What `machine_to_json` gave."""
+    """The machine that `machine_to_json` was given."""
     return Machine(**{**raw, "arch": parse_arch(raw["arch"]), "roles": frozenset(map(Role, raw["roles"]))})
 
 
-# What a file may say. Addresses and users become words of ssh's command line, where a dash would begin an option.
+# The file's keys. Addresses and users become words of ssh's command line, where a dash would begin an option.
 
 
 def matching(pattern: str, wanted: str) -> AfterValidator:
-    """Refuses a value that does not match as a whole. wanted: what to write instead, in words."""
+    """Refuses a value that does not match as a whole. wanted: the right form, in words."""
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
@@ -192,38 +192,35 @@ def _inventory(path: Path, written: _InventoryFile) -> Inventory:
 
 def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int) -> Machine:
     usual: dict[str, Any] = defaults.model_dump(include=set(_Defaults.model_fields), exclude_none=True)
-    said: dict[str, Any] = {"cluster_address": host.address, **usual, **host.model_dump(exclude_none=True)}
-    if "architecture" not in said:
+    keys: dict[str, Any] = {"cluster_address": host.address, **usual, **host.model_dump(exclude_none=True)}
+    if "architecture" not in keys:
         raise SpecError(
             f"{path} is not an inventory",
             f"hosts.{number}.architecture: missing, at the top of the file too; wanted: x86_64 or aarch64",
             HINT,
         )
-    arch = parse_arch(said.pop("architecture"))
-    said |= {key: str(path.parent / Path(said[key]).expanduser()) for key in ("key", "known_hosts") if key in said}
-    return Machine(arch=arch, **said)
+    arch = parse_arch(keys.pop("architecture"))
+    keys |= {key: str(path.parent / Path(keys[key]).expanduser()) for key in ("key", "known_hosts") if key in keys}
+    return Machine(arch=arch, **keys)
 
 
 def _refuse(inventory: Inventory) -> None:
-    """SpecError for an inventory whose keys fit and which cannot be used all the same."""
+    """SpecError if names, addresses or files cannot be used."""
     names = [machine.name for machine in inventory.machines]
     wrong = [f"hosts: {name!r} is there twice, wanted: a name of its own" for name in _twice(names)]
     places = [f"{machine.address} port {machine.port or SSH_PORT}" for machine in inventory.machines]
     wrong += [f"hosts: {place} is there twice, wanted: each machine once" for place in _twice(places)]
+    files: list[tuple[str, str | Path | None]] = []
     for machine in inventory.machines:
-        wrong += _absent(f"key of {machine.name}", machine.key)
-        wrong += _absent(f"known_hosts of {machine.name}", machine.known_hosts)
+        files += [(f"key of {machine.name}", machine.key), (f"known_hosts of {machine.name}", machine.known_hosts)]
     if inventory.ceph is not None:
-        wrong += _absent("ceph.conf", str(inventory.ceph.conf)) + _absent("ceph.keyring", str(inventory.ceph.keyring))
+        files += [("ceph.conf", inventory.ceph.conf), ("ceph.keyring", inventory.ceph.keyring)]
+    wrong += [
+        f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not Path(path).is_file()
+    ]
     if wrong:
         raise SpecError(f"{inventory.source} is not an inventory", "\n".join(wrong), HINT)
 
 
 def _twice(values: list[str]) -> list[str]:
     return sorted({value for value in values if values.count(value) > 1})
-
-
-def _absent(key: str, path: str | None) -> list[str]:
-    if path is None or Path(path).is_file():
-        return []
-    return [f"{key}: got {path}, wanted: a file that is there"]

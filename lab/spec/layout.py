@@ -1,4 +1,4 @@
-"""Lays out plain clusters: so many nodes of each architecture, daemons spread over them."""
+"""Lays out plain clusters: a number of nodes of each architecture, with daemons spread over them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cephlab.lab.spec.clusterspec import (
 
 
 def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
-    """Read `x86_64:2,aarch64:1`; SpecError names the part that does not fit."""
+    """Read `x86_64:2,aarch64:1`; SpecError names the wrong part."""
     groups = []
     for part in text.split(","):
         arch, _, count = part.partition(":")
@@ -40,7 +40,7 @@ def parse_nodes(text: str) -> tuple[tuple[Arch, int], ...]:
 
 @dataclass(frozen=True)
 class Daemons:
-    """What runs on the nodes of a plain cluster. separate_db: every OSD gets a second disk for its RocksDB."""
+    """The daemons of a plain cluster. separate_db: every OSD gets a second disk for its RocksDB."""
 
     mons: int = 1
     mgrs: int = 1
@@ -51,14 +51,14 @@ class Daemons:
 
 @dataclass(frozen=True)
 class CephSetup:
-    """Which Ceph it is, and the settings that it gets beyond the lab's own."""
+    """The Ceph of a cluster, and its settings beyond the lab's own."""
 
     release: str = DEFAULT_RELEASE
     image: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def cluster(self, nodes: Sequence[Node]) -> ClusterSpec:
-        """A cluster of these nodes with it."""
+        """A cluster of these nodes with this Ceph."""
         return ClusterSpec(tuple(nodes), self.release, self.image, dict(self.options))
 
 
@@ -72,9 +72,9 @@ def build_spec(
     *,
     bare: Sequence[Arch] = (),
 ) -> ClusterSpec:
-    """Lay out a cluster: nodes n0.. in the order given, monitors spread over architectures, managers first to last.
+    """Lay out a cluster: nodes n0.. in the given order, monitors spread over architectures, managers on the first.
 
-    bare: a machine of each, c0.., that runs no daemon: for clients, which then outlive every node.
+    bare: a machine of each of these, c0.., without daemons. Clients on it outlive every node.
     """
     archs = [arch for arch, count in groups for _ in range(count)]
     mon_nodes = set(_spread(archs, daemons.mons))
@@ -88,18 +88,17 @@ def build_spec(
 def _node(index: int, arch: Arch, daemons: Daemons) -> Node:
     name = f"n{index}"
     disks: list[Disk] = []
-    layout: list[Osd] = []
+    osds: list[Osd] = []
     for number in range(daemons.osds_per_node):
-        block = Disk(f"{name}-block{number}", daemons.disk_bytes)
-        disks.append(block)
-        db = Disk(f"{name}-db{number}", max(MIN_DB_BYTES, daemons.disk_bytes // 10), DiskClass.NVME)
-        disks += [db] if daemons.separate_db else []
-        layout.append(Osd(block.name, db=db.name if daemons.separate_db else None))
-    return Node(name, arch, tuple(disks), tuple(layout))
+        disks.append(Disk(f"{name}-block{number}", daemons.disk_bytes))
+        if daemons.separate_db:
+            disks.append(Disk(f"{name}-db{number}", max(MIN_DB_BYTES, daemons.disk_bytes // 10), DiskClass.NVME))
+        osds.append(Osd(f"{name}-block{number}", db=f"{name}-db{number}" if daemons.separate_db else None))
+    return Node(name, arch, tuple(disks), tuple(osds))
 
 
 def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
-    """Indices of the nodes that get a monitor: architectures in turn, so that a quorum is mixed where it can be."""
+    """Indices of the nodes that get a monitor. Architectures take turns, so that a quorum is mixed if possible."""
     queues = {arch: [i for i, a in enumerate(archs) if a is arch] for arch in dict.fromkeys(archs)}
     chosen: list[int] = []
     while len(chosen) < mons and any(queues.values()):

@@ -1,4 +1,4 @@
-"""Ceph's releases by number: what is older than what, and what an older one does not do."""
+"""Ceph's releases by number, so that they can be compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _FIRST_WITH_A_POOL = 15
 
 
 def number_of(release: str) -> int | None:
-    """14 for nautilus: a release's name begins with the letter of its number. None for what is no name.
+    """14 for nautilus: a release's name begins with the letter of its number. None if it is no name.
 
     Source: https://docs.ceph.com/en/latest/releases/, from argonaut on.
     """
@@ -14,6 +14,6 @@ def number_of(release: str) -> int | None:
 
 
 def makes_a_pool(release: str) -> bool:
-    """Whether managers of that release make a pool of their own in a new cluster: device_health_metrics, later .mgr."""
+    """Whether managers of a release make their own pool in a new cluster: device_health_metrics, later .mgr."""
     number = number_of(release)
     return number is None or number >= _FIRST_WITH_A_POOL

@@ -1,13 +1,13 @@
-"""TOML files and specs, read for whoever needs them: every key is checked, and each that does not fit is named."""
+"""Reads TOML files and cluster specs. Every key is checked, and an error names each key that does not fit."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from cephlab.lab.base.errors import SpecError
@@ -27,7 +27,7 @@ for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     setattr(_part, "__pydantic_config__", ConfigDict(extra="forbid"))  # noqa: B010
 
 _ADAPTER: TypeAdapter[ClusterSpec] = TypeAdapter(ClusterSpec)
-_Model = TypeVar("_Model", bound=BaseModel)
+_Model = TypeVar("_Model")
 
 
 def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
@@ -41,27 +41,33 @@ def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
 
 
 def load_model(path: Path, model: type[_Model], *, what: str, hint: str) -> _Model:
-    """A TOML file as a pydantic model; SpecError also names each key that does not fit. what: as in `a lock`."""
+    """A TOML file as a pydantic model or dataclass; SpecError also names each key that does not fit.
+
+    what: what the file should be, as in `a lock`.
+    """
+    return as_model(load_toml(path, hint), model, source=path, what=what, hint=hint)
+
+
+def as_model(raw: Any, model: type[_Model], *, source: object, what: str, hint: str) -> _Model:
+    """Values that were read from `source` as a model; see `load_model`."""
     try:
-        return model.model_validate(load_toml(path, hint))
+        return TypeAdapter(model).validate_python(raw)
     except ValidationError as error:
-        raise SpecError(f"{path} is not {what}", explain(error), hint) from None
+        raise SpecError(f"{source} is not {what}", explain(error), hint) from None
 
 
 def spec_to_json(spec: ClusterSpec) -> dict[str, Any]:
     """A spec as JSON values."""
-    dumped: dict[str, Any] = _ADAPTER.dump_python(spec, mode="json")
-    return dumped
+    return dict(_ADAPTER.dump_python(spec, mode="json"))
 
 
 def spec_from_json(raw: Mapping[str, Any], source: str = "spec") -> ClusterSpec:
     """A spec from JSON values; SpecError names source, key, got and wanted."""
     try:
-        return _ADAPTER.validate_python(raw)
-    except ValidationError as error:
-        raise SpecError(f"{source} is not a cluster spec", explain(error), "see docs/adding.md for the keys") from None
+        hint = "see docs/adding.md for the keys"
+        return as_model(raw, ClusterSpec, source=source, what="a cluster spec", hint=hint)
     except Misfit as error:
-        raise in_file(source, error) from None
+        raise SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file) from None
 
 
 def load_spec(path: Path) -> ClusterSpec:
@@ -71,16 +77,8 @@ def load_spec(path: Path) -> ClusterSpec:
         _refuse_release(path, raw)
         raw["release"] = UNKNOWN_RELEASE
     spec = spec_from_json(raw, str(path))
-    try:
-        _refuse_small_disks(spec)
-    except Misfit as error:
-        raise in_file(str(path), error) from None
+    _refuse_small_disks(path, spec)
     return spec
-
-
-def in_file(source: str, error: Misfit) -> SpecError:
-    """What does not fit, told by file and key, with a remedy that is one for the file."""
-    return SpecError(f"{source}: {error.what}", f"{error.key}: {error.detail}", error.in_file)
 
 
 def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
@@ -92,15 +90,15 @@ def _refuse_release(path: Path, raw: Mapping[str, Any]) -> None:
         )
 
 
-def _refuse_small_disks(spec: ClusterSpec) -> None:
+def _refuse_small_disks(path: Path, spec: ClusterSpec) -> None:
     for number, node in enumerate(spec.nodes):
         for index, disk in enumerate(node.disks):
             if disk.size_bytes < MIN_DISK_BYTES:
-                raise Misfit(
-                    f"disk {disk.name} is too small for an OSD",
-                    f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more",
+                wanted = f"got {disk.size_bytes}, wanted: {MIN_DISK_BYTES} (1 GiB) or more"
+                raise SpecError(
+                    f"{path}: disk {disk.name} is too small for an OSD",
+                    f"nodes.{number}.disks.{index}.size_bytes: {wanted}",
                     "leave it out for 10 GiB: disks are sparse, a large one takes no more room than its data",
-                    key=f"nodes.{number}.disks.{index}.size_bytes",
                 )
 
 
@@ -111,23 +109,15 @@ def explain(error: ValidationError) -> str:
     its entries do not fit is not reported beside those entries.
     """
     errors = error.errors()
-    places = [problem["loc"] for problem in errors]
-    return "\n".join(
-        _line(problem)
-        for problem in errors
-        if problem["type"] != "too_short"
-        or not any(len(problem["loc"]) < len(place) for place in _under(problem, places))
-    )
-
-
-def _under(problem: ErrorDetails, places: Sequence[tuple[int | str, ...]]) -> list[tuple[int | str, ...]]:
-    """Places at or below that of a finding."""
-    return [place for place in places if place[: len(problem["loc"])] == problem["loc"]]
+    # Keys of all tables and lists in which something does not fit.
+    above = {problem["loc"][:depth] for problem in errors for depth in range(len(problem["loc"]))}
+    shown = [problem for problem in errors if problem["type"] != "too_short" or problem["loc"] not in above]
+    return "\n".join(map(_line, shown))
 
 
 def _line(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    said = problem["msg"].removeprefix("Value error, ")
+    wanted = problem["msg"].removeprefix("Value error, ")
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):
@@ -136,5 +126,5 @@ def _line(problem: ErrorDetails) -> str:
     if isinstance(given, Mapping) and set(given) == {"value", "source"}:
         given = given["value"]
     if isinstance(given, Mapping | list | tuple):
-        return f"{key}: {said}" if key else said
-    return f"{key}: got {given!r}, wanted: {said}"
+        return f"{key}: {wanted}" if key else wanted
+    return f"{key}: got {given!r}, wanted: {wanted}"

@@ -10,7 +10,8 @@ from typing import Annotated
 from pydantic import Field
 
 from cephlab.lab.providers.host import Host
-from cephlab.tuning.tables import TomlTable, read_toml
+from cephlab.lab.spec.specfile import load_model
+from cephlab.tuning.tables import TomlTable
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 
@@ -39,8 +40,8 @@ class _List(TomlTable):
 
 
 def read_known(path: Path = LIST) -> tuple[Known, ...]:
-    """The `[[known]]` tables of a file. SpecError names a key that does not fit."""
-    return read_toml(path, _List.model_validate, "list of known cases", "see its other entries").known
+    """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
+    return load_model(path, _List, what="a list of known cases", hint="see its other entries").known
 
 
 def known_on(host: Host, lab: str) -> tuple[Known, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.ceph.memory import Held, held
+from cephlab.lab.ceph.memory import MemoryUse, memory_use
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Bound, Recorder
@@ -44,8 +44,8 @@ MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
 UNJUDGED = Bound("noted, not judged")
 
-Moments = Mapping[str, Mapping[int, Held]]
-"""Moment of the load -> OSD -> its memory, in the order of the moments."""
+Moments = Mapping[str, Mapping[int, MemoryUse]]
+"""What each OSD held at the moments of a load, in their order."""
 
 TOPOLOGY = {
     name: Topology(
@@ -125,8 +125,8 @@ def load(cluster: Cluster, pool: str, half: str) -> None:
         radosbench.run(cluster, node, job)
 
 
-def look(cluster: Cluster) -> dict[int, Held]:
-    return {osd: held(cluster.client, cluster.daemon(f"osd.{osd}")) for osd in cluster.osd_ids()}
+def look(cluster: Cluster) -> dict[int, MemoryUse]:
+    return {osd: memory_use(cluster.client, cluster.daemon(f"osd.{osd}")) for osd in cluster.osd_ids()}
 
 
 def _operations(cluster: Cluster) -> dict[int, int]:

@@ -104,7 +104,7 @@ def test_a_taken_name_is_refused(world: World, fake: FakeProvider) -> None:
     kept_cluster(world.home, "one")
     result = up(world, "--name", "one", "--image", "example/ceph:1")
     assert result.exit_code == 2
-    assert "there is a cluster called 'one' already" in result.stderr
+    assert "a cluster called 'one' exists already" in result.stderr
     assert "cephlab down one" in result.stderr
     assert fake.launched == []
 

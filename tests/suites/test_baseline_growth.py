@@ -58,12 +58,12 @@ def test_hardly_any_operation_shows_nothing() -> None:
 
 
 def test_a_process_of_this_machine_is_measured_with_what_it_started() -> None:
-    daemon = cast("Daemon", SimpleNamespace(name="mon.a", process=SimpleNamespace(pid=os.getpid())))
+    daemon = cast("Daemon", SimpleNamespace(name="mon.a", started=lambda: SimpleNamespace(pid=os.getpid())))
     seen = footprint(daemon)
     assert seen.resident > MIB
     assert seen.threads >= 1
     assert seen.files >= 3
-    gone = cast("Daemon", SimpleNamespace(name="mon.a", process=SimpleNamespace(pid=4_194_305)))
+    gone = cast("Daemon", SimpleNamespace(name="mon.a", started=lambda: SimpleNamespace(pid=4_194_305)))
     with pytest.raises(LabBroken, match=r"mon\.a"):
         footprint(gone)
 
@@ -72,5 +72,5 @@ def test_a_process_elsewhere_is_asked_for_on_its_host() -> None:
     said = "12\nName:\tceph-mon\nVmRSS:\t    2048 kB\nThreads:\t7\n"
     host = SimpleNamespace(run=lambda _argv: SimpleNamespace(stdout=said))
     process = SimpleNamespace(pid=0, ref={"pid": 77})
-    daemon = cast("Daemon", SimpleNamespace(name="mon.a", host=host, process=process))
+    daemon = cast("Daemon", SimpleNamespace(name="mon.a", host=host, started=lambda: process))
     assert footprint(daemon) == Footprint(2 * MIB, threads=7, files=12)

@@ -1,7 +1,7 @@
-"""Stands in front of bcrypt inside ceph-mgr and loads the real module at its first use.
+"""Replaces bcrypt inside ceph-mgr and loads the real module at its first use.
 
-bcrypt is built with PyO3, which refuses to be imported by a second interpreter of one process; ceph-mgr gives every
-module an interpreter, and most import bcrypt (through mgr_util) without ever calling it.
+bcrypt is built with PyO3, which a second interpreter of the same process cannot import. ceph-mgr gives each of its
+modules an interpreter, and most import bcrypt (through mgr_util) without ever calling it.
 """
 
 import importlib.util

@@ -1,4 +1,4 @@
-"""Attaches to a cluster that exists: a `Cluster` over guarded hosts. What a run puts there is removed again."""
+"""Attaches to an existing cluster: a `Cluster` over guarded hosts. What a run puts there is removed at its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cephlab.lab.cluster.attach.discover import Census, spec_of, take_census
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.guarded import GuardedHost, own_folder
 from cephlab.lab.cluster.attach.permit import Permit
-from cephlab.lab.cluster.attach.units import UnitDaemon, Units
+from cephlab.lab.cluster.attach.units import SystemdUnits, UnitDaemon
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.ssh import SshProvider
@@ -35,9 +35,9 @@ _OP_TIMEOUTS = {"rados_mon_op_timeout": "60", "rados_osd_op_timeout": "120"}
 
 @dataclass
 class AttachedCluster(Cluster):
-    """A cluster that was there before; its clients run on the inventory's client machines only.
+    """An existing cluster. Its clients run only on the inventory's client machines.
 
-    program_name: the entity that programs are limited to; empty where the list names no pool.
+    program_name: the entity that programs are limited to; empty if the list names no pool.
     """
 
     guarded_hosts: Mapping[str, Host]
@@ -60,7 +60,7 @@ class AttachedCluster(Cluster):
         return [machine.name for machine in self.inventory.with_role(Role.CLIENT)]
 
     def host_with(self, arch: Arch) -> Host:
-        """The first client machine of an architecture; Unavailable where there is none."""
+        """The first client machine of an architecture; Unavailable if there is none."""
         for name in self.load_nodes():
             if self.hosts[name].arch is arch:
                 return self.hosts[name]
@@ -77,17 +77,17 @@ class AttachedCluster(Cluster):
 
     @property
     def client_name(self) -> str:
-        """The entity of the run's own, which Ceph itself limits to the pools on the list."""
+        """The run's own entity, which Ceph itself limits to the pools on the list."""
         if not self.program_name:
             raise NotPermitted("a program that talks to Ceph, as no pool is on the list")
         return self.program_name
 
     def daemons_changed(self) -> None:
-        """Nothing to save: another process attaches anew."""
+        """Saves nothing: another process attaches anew."""
 
 
 def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
-    """ceph.conf of the guard's clients, in the lab's folder; `conf.conf_path` has that of programs."""
+    """ceph.conf of the guard's clients, in the lab's folder. `conf.conf_path` is for programs."""
     return folder / "guarded" / "ceph.conf"
 
 
@@ -95,7 +95,7 @@ def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
 def attach_cluster(inventory: Inventory, permit: Permit, run: Run, *, progress: Progress) -> Iterator[AttachedCluster]:
     """Enter the machines and ask the cluster what it has. Leaving the block removes what was put there.
 
-    SpecError, with nothing changed, where inventory, list and cluster do not fit together.
+    SpecError if inventory, list and cluster do not match. Nothing was changed then.
     """
     access = _access(inventory)
     if not inventory.with_role(Role.CLIENT):
@@ -137,46 +137,42 @@ def _cluster(
 
     guard = Guard(permit, Existing(census.pools, census.profiles, census.rules), pool_names)
     hosts: dict[str, Host] = {name: GuardedHost(host, guard, program_name) for name, host in lab.hosts.items()}
-    machines = {machine.name: machine for machine in inventory.machines}
-    units = {name: Units(host, census.fsid, sudo=machines[name].sudo) for name, host in lab.hosts.items()}
-    known = {name: _units_or_none(of_machine) for name, of_machine in units.items()}
+    units = {
+        machine.name: SystemdUnits(lab.hosts[machine.name], census.fsid, sudo=machine.sudo)
+        for machine in inventory.machines
+    }
     daemons: dict[str, Daemon] = {
-        daemon.name: UnitDaemon(
-            daemon.name,
-            hosts[census.placed[daemon.name]],
+        daemon: UnitDaemon(
+            daemon,
+            hosts[machine],
             (),
             wanted=Wanted.RUNNING,
-            units=keeping(known[census.placed[daemon.name]], daemon.name),
+            units=keeping(units[machine], daemon),
             permitted=guard.daemon,
         )
-        for daemon in census.daemons
+        for daemon, machine in census.placed.items()
     }
     cluster = AttachedCluster(run, spec, SshProvider(), hosts, daemons, census, inventory, program_name)
     made.append(cluster)
     return cluster
 
 
-def _units_or_none(units: Units) -> Units | None:
+def keeping(units: SystemdUnits, daemon: str) -> SystemdUnits | None:
+    """The units of a machine if systemd runs the daemon there, else None. SpecError if two units could be it."""
     try:
-        units.all()
+        if daemon not in units.all():
+            return None
     except Unavailable:
-        return None
-    return units
-
-
-def keeping(units: Units | None, daemon: str) -> Units | None:
-    """The units of a machine if one of them is the daemon, else None. SpecError where two could be it."""
-    if units is None or daemon not in units.all():
         return None
     units.refuse_rival(daemon)
     return units
 
 
 def refuse_misfit(permit: Permit, census: Census, inventory: Inventory) -> None:
-    """SpecError where the list names something that exists and must stay, or a daemon that does not exist."""
+    """SpecError if the list names a pool that exists, or a daemon that does not exist or would be changed for good."""
     daemons = {daemon.name for daemon in census.daemons}
     wrong = [
-        f"pools: got {name!r}, which the cluster has already; wanted: names that are free"
+        f"pools: got {name!r}, which exists already; wanted: names that are free"
         for name in sorted(permit.pools & census.pools)
     ]
     wrong += [
@@ -207,28 +203,28 @@ def _put_guarded(host: Host, access: CephAccess) -> None:
 
 
 def with_section(text: str, name: str, keys: PurePosixPath) -> bytes:
-    """A ceph.conf with a section for an entity: its keyring, and timeouts so that nothing hangs."""
+    """A ceph.conf with a section for an entity: its keyring, and timeouts against hangs."""
     settings = {"keyring": str(keys), "admin_socket": "", "log_file": "", **_OP_TIMEOUTS}
     lines = [f"[{name}]", *(f"{key} = {value}" for key, value in settings.items())]
     return ("\n".join([text.rstrip("\n"), *lines]) + "\n").encode()
 
 
 def limited_conf(text: str, name: str, keys: PurePosixPath) -> bytes:
-    """A ceph.conf that leads every program to the keys of one entity, and to no other keyring."""
+    """A ceph.conf by which every program uses the keyring of one entity, and no other keyring."""
     ours = [line for line in text.splitlines() if not _TELLS_A_KEY.match(line)]
     return with_section("\n".join([*ours, "[global]", f"keyring = {keys}"]), name, keys)
 
 
 @contextmanager
 def _limited(client: RadosClient, hosts: Sequence[Host], permit: Permit, name: str, text: str) -> Iterator[None]:
-    """The run's own entity, which Ceph itself limits to the pools on the list; removed afterwards."""
+    """Makes the run's own entity, which Ceph limits to the pools on the list, and removes it afterwards."""
     if not name:
         yield
         return
     caps = [f"allow rwx pool={pool}" for pool in sorted(permit.pools)]
     wanted = ["mon", "profile rbd", "mgr", "allow r", "osd", ", ".join(caps)]
-    made = client.mon("auth get-or-create", entity=name, caps=wanted)
-    keys = keyring.Entity(name, str(made[0]["key"]), {})
+    granted = client.mon("auth get-or-create", entity=name, caps=wanted)
+    keys = keyring.Entity(name, str(granted[0]["key"]), {})
     try:
         for host in hosts:
             where = host.directory / "keyring"
@@ -239,6 +235,5 @@ def _limited(client: RadosClient, hosts: Sequence[Host], permit: Permit, name: s
         try:
             client.mon("auth rm", entity=name)
         except CephTrouble as error:
-            raise CleanupFailed(
-                [f"{name} is left in the cluster, remove it by `ceph auth rm {name}`: {error}"]
-            ) from error
+            left = f"{name} is left in the cluster, remove it with `ceph auth rm {name}`: {error}"
+            raise CleanupFailed([left]) from error

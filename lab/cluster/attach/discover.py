@@ -1,4 +1,4 @@
-"""What a cluster that exists consists of, asked of itself, and which machine of the inventory has which daemon."""
+"""Asks an existing cluster for its daemons, and finds the machine of each in the inventory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.spec.clusterspec import ClusterSpec, DiskClass, Node, Osd
-from cephlab.lab.spec.clusterspec import Disk as SpecDisk
+from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, DiskClass, Node, Osd
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
 
 _ADDRESS = re.compile(r"(?:v[12]:)?(\[[0-9a-fA-F:]+\]|\d+\.\d+\.\d+\.\d+):\d+/\d+")
@@ -19,8 +18,8 @@ _KINDS = {"osd": Role.OSD, "mon": Role.MON, "mgr": Role.MGR}
 
 
 @dataclass(frozen=True)
-class Found:
-    """A daemon by Ceph's word: where it says it is, and of an OSD its size in bytes and its class."""
+class DaemonRecord:
+    """Ceph's own record of a daemon: where it is and, for an OSD, its size in bytes and its class."""
 
     name: str
     hostname: str
@@ -29,26 +28,27 @@ class Found:
     size_bytes: int = 0
     device_class: str = ""
 
+    @property
+    def kind(self) -> str:
+        return self.name.partition(".")[0]
+
 
 @dataclass(frozen=True)
 class Census:
-    """A whole cluster. placed: daemon -> name of its machine; release: as Ceph calls it."""
+    """A whole cluster. placed: daemon -> name of its machine; release: Ceph's name of it."""
 
     fsid: str
     release: str
-    daemons: tuple[Found, ...]
+    daemons: tuple[DaemonRecord, ...]
     placed: Mapping[str, str]
     pools: frozenset[str]
     profiles: frozenset[str]
     rules: frozenset[str]
     changed_weights: tuple[str, ...] = ()
 
-    def on(self, machine: str) -> list[Found]:
-        return [daemon for daemon in self.daemons if self.placed[daemon.name] == machine]
-
 
 def take_census(client: RadosClient, inventory: Inventory) -> Census:
-    """Ask the cluster what there is. SpecError where the inventory and the cluster do not fit together."""
+    """Ask the cluster for its daemons, pools and rules. SpecError if it does not match the inventory."""
     daemons = tuple(_daemons(client))
     osd_map = client.mon("osd dump")
     affine = (osd["osd"] for osd in osd_map["osds"] if osd["weight"] != 1 or osd.get("primary_affinity", 1) != 1)
@@ -64,10 +64,10 @@ def take_census(client: RadosClient, inventory: Inventory) -> Census:
     )
 
 
-def place(daemons: Iterable[Found], inventory: Inventory) -> dict[str, str]:
+def place(daemons: Iterable[DaemonRecord], inventory: Inventory) -> dict[str, str]:
     """Daemon -> machine: by address, else by host name, else by the daemon's own name.
 
-    SpecError names every daemon without a machine, and every machine whose role or architecture is wrong.
+    SpecError names every daemon without a machine, and every machine with a wrong role or architecture.
     """
     placed: dict[str, str] = {}
     wrong = []
@@ -77,11 +77,9 @@ def place(daemons: Iterable[Found], inventory: Inventory) -> dict[str, str]:
             wrong.append(f"{daemon.name} is on {daemon.hostname} ({', '.join(sorted(daemon.addresses))}): not there")
             continue
         placed[daemon.name] = machine.name
-        if _KINDS[daemon.name.partition(".")[0]] not in machine.roles:
+        if _KINDS[daemon.kind] not in machine.roles:
             has = ", ".join(sorted(machine.roles))
-            wrong.append(
-                f"roles of {machine.name}: got {has}, wanted: {daemon.name.partition('.')[0]} too ({daemon.name})"
-            )
+            wrong.append(f"roles of {machine.name}: got {has}, wanted: {daemon.kind} too ({daemon.name})")
         if daemon.arch and daemon.arch != machine.arch.value:
             wrong.append(f"architecture of {machine.name}: got {machine.arch}, {daemon.name} says {daemon.arch}")
     for machine in inventory.machines:
@@ -94,32 +92,32 @@ def place(daemons: Iterable[Found], inventory: Inventory) -> dict[str, str]:
     return placed
 
 
-def _machine_of(daemon: Found, inventory: Inventory) -> Machine | None:
+def _machine_of(daemon: DaemonRecord, inventory: Inventory) -> Machine | None:
     for machine in inventory.machines:
         if daemon.addresses & {machine.address, machine.cluster_address}:
             return machine
-    kind, _, ident = daemon.name.partition(".")
-    # Monitors and managers are called after their machines; cephadm adds a word to a manager's name.
-    called = () if kind == "osd" else (ident, ident.partition(".")[0])
+    ident = daemon.name.partition(".")[2]
+    # Monitors and managers have the names of their machines. cephadm adds a word to a manager's name.
+    called = () if daemon.kind == "osd" else (ident, ident.partition(".")[0])
     names = (daemon.hostname, daemon.hostname.partition(".")[0], *called)
     return next((machine for machine in inventory.machines if machine.name in names), None)
 
 
-def _daemons(client: RadosClient) -> Iterable[Found]:
+def _daemons(client: RadosClient) -> Iterable[DaemonRecord]:
     classes = {f"osd.{node['id']}": node.get("device_class", "") for node in client.mon("osd tree")["nodes"]}
     for entry in client.mon("osd metadata"):
         name = f"osd.{entry['id']}"
         size = int(entry.get("bluestore_bdev_size", 0))
-        yield _found(name, entry, size_bytes=size, device_class=classes.get(name, ""))
+        yield _record(name, entry, size_bytes=size, device_class=classes.get(name, ""))
     for kind in ("mon", "mgr"):
         for entry in client.mon(f"{kind} metadata"):
-            yield _found(f"{kind}.{entry['name']}", entry)
+            yield _record(f"{kind}.{entry['name']}", entry)
 
 
-def _found(name: str, entry: Mapping[str, Any], *, size_bytes: int = 0, device_class: str = "") -> Found:
-    said = " ".join(str(entry.get(key, "")) for key in ("front_addr", "addrs", "addr"))
-    addresses = frozenset(address.strip("[]") for address in _ADDRESS.findall(said)) - {"0.0.0.0", "::"}
-    return Found(name, str(entry.get("hostname", "")), addresses, str(entry.get("arch", "")), size_bytes, device_class)
+def _record(name: str, entry: Mapping[str, Any], **of_osd: Any) -> DaemonRecord:
+    listed = " ".join(str(entry.get(key, "")) for key in ("front_addr", "addrs", "addr"))
+    addresses = frozenset(address.strip("[]") for address in _ADDRESS.findall(listed)) - {"0.0.0.0", "::"}
+    return DaemonRecord(name, str(entry.get("hostname", "")), addresses, str(entry.get("arch", "")), **of_osd)
 
 
 def _release(versions: Mapping[str, Mapping[str, int]]) -> str:
@@ -127,23 +125,18 @@ def _release(versions: Mapping[str, Mapping[str, int]]) -> str:
     return "+".join(names) or "unknown"
 
 
-def _is(daemon: Found, kind: str) -> bool:
-    return daemon.name.startswith(f"{kind}.")
-
-
 def spec_of(census: Census, inventory: Inventory) -> ClusterSpec:
     """The cluster as a spec. Its OSDs' devices are named `osd-N`; scenarios may not use them."""
     nodes = []
     for machine in inventory.machines:
-        here = census.on(machine.name)
-        disks = tuple(_disk(daemon) for daemon in here if _is(daemon, "osd"))
-        mon, mgr = (any(_is(daemon, kind) for daemon in here) for kind in ("mon", "mgr"))
+        here = [daemon for daemon in census.daemons if census.placed[daemon.name] == machine.name]
+        kinds = {daemon.kind for daemon in here}
+        disks = tuple(_disk(daemon) for daemon in here if daemon.kind == "osd")
         osds = tuple(Osd(disk.name) for disk in disks)
-        nodes.append(Node(machine.name, machine.arch, disks, osds, mon=mon, mgr=mgr))
+        nodes.append(Node(machine.name, machine.arch, disks, osds, mon="mon" in kinds, mgr="mgr" in kinds))
     return ClusterSpec(tuple(nodes), release=census.release)
 
 
-def _disk(osd: Found) -> SpecDisk:
-    known = {device_class.value for device_class in DiskClass}
-    device_class = DiskClass(osd.device_class) if osd.device_class in known else DiskClass.SSD
-    return SpecDisk(osd.name.replace(".", "-"), max(1, osd.size_bytes), device_class)
+def _disk(osd: DaemonRecord) -> Disk:
+    device_class = DiskClass(osd.device_class) if osd.device_class in list(DiskClass) else DiskClass.SSD
+    return Disk(osd.name.replace(".", "-"), max(1, osd.size_bytes), device_class)

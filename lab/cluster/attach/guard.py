@@ -1,4 +1,4 @@
-"""Decides what a run may do to a cluster that exists. Whatever is not known to be harmless is refused."""
+"""Decides what a run may do to an existing cluster. Steps that are not known to be harmless are refused."""
 
 from __future__ import annotations
 
@@ -100,16 +100,16 @@ _DAEMON_READS = (
 """Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier."""
 
 _POOL_COMMANDS = {
-    "osd pool application enable": "pool",
-    "osd pool create": "pool",
-    "osd pool delete": "pool",
-    "osd pool mksnap": "pool",
-    "osd pool rm": "pool",
-    "osd pool rmsnap": "pool",
-    "osd pool set": "pool",
-    "osd pool set-quota": "pool",
+    "osd pool application enable",
+    "osd pool create",
+    "osd pool delete",
+    "osd pool mksnap",
+    "osd pool rm",
+    "osd pool rmsnap",
+    "osd pool set",
+    "osd pool set-quota",
 }
-"""Commands about one pool -> the argument that names it."""
+"""Commands about one pool, which the argument `pool` names."""
 
 _OSD_COMMANDS = {
     "osd crush reweight": "name",
@@ -132,7 +132,7 @@ _PROFILE_COMMANDS = {
     "osd erasure-code-profile rm",
     "osd erasure-code-profile set",
 }
-"""Commands about a profile or a rule. Its name is that of the pool that it is for."""
+"""Commands about a profile or a rule, which has the name of its pool."""
 
 _PG_COMMANDS = {"deep-scrub", "deep_scrub", "pg deep-scrub", "pg repair", "pg scrub", "repair", "scrub"}
 
@@ -141,7 +141,7 @@ _FREE_OPERATIONS = {"about", "clock", "forget_pool", "pgs"}
 
 
 class NotPermitted(Unavailable):
-    """A step was refused because it would touch something that is not on the list."""
+    """A step was refused, because it would touch something that is not on the list."""
 
     def __init__(self, what: str, key: str = "", name: str = "", *, hint: str = "") -> None:
         allow = f"allow it by --may-break, {key} = [{name!r}]" if key else "run it on a cluster of the lab's own"
@@ -150,7 +150,7 @@ class NotPermitted(Unavailable):
 
 @dataclass(frozen=True)
 class Existing:
-    """What the cluster had when the run began. The run never changes or removes it, whatever the list says."""
+    """Pools, profiles and rules from before the run. The run never changes or removes them, whatever the list says."""
 
     pools: frozenset[str] = frozenset()
     profiles: frozenset[str] = frozenset()
@@ -159,7 +159,7 @@ class Existing:
 
 @dataclass(frozen=True)
 class Guard:
-    """Judges each step before it is done. pool_names: gives id -> name of the pools that exist now."""
+    """Judges each step beforehand. pool_names: returns id -> name of the present pools."""
 
     permit: Permit
     existing: Existing
@@ -183,28 +183,28 @@ class Guard:
             raise NotPermitted(f"{program} on {host}, which is not on the list", "hosts", host)
 
     def disk(self, host: str, name: str) -> str:
-        """Path of a disk on a machine; NotPermitted unless the list allows its content to be lost."""
+        """Path of a disk on a machine; NotPermitted unless it is on the list."""
         for disk in self.permit.disks:
             if disk.host == host and disk.name == name:
                 return disk.path
         raise NotPermitted(f"disk {name!r} of {host} is not on the list", "disks", f"{host}:/dev/{name}")
 
     def request(self, request: Mapping[str, Any]) -> None:
-        """Judge what a client's agent is asked for (lab/ceph/agent.py): {op, ...}."""
+        """Judge a request to a client's agent (lab/ceph/agent.py): {op, ...}."""
         operation = str(request.get("op", ""))
+        pools = [request[key] for key in ("pool", "data_pool") if request.get(key) is not None]
         if operation in _FREE_OPERATIONS:
             return
         if operation == "command":
             self.command(str(request["target"]), request["command"])
-            return
-        pools = [request[key] for key in ("pool", "data_pool") if request.get(key) is not None]
-        if not pools:
+        elif not pools:
             raise NotPermitted(f"the operation {operation!r}, which names no pool")
-        for pool in pools:
-            self.pool(str(pool))
+        else:
+            for pool in pools:
+                self.pool(str(pool))
 
     def command(self, target: str, command: Mapping[str, Any]) -> None:
-        """Judge a command of Ceph's. target: mon, mgr, KIND.ID, or pg:PGID."""
+        """Judge a Ceph command. target: mon, mgr, KIND.ID, or pg:PGID."""
         prefix = str(command.get("prefix", ""))
         if target in ("mon", "mgr"):
             self._to_monitors(prefix, command)
@@ -219,7 +219,7 @@ class Guard:
         if prefix in _MON_READS:
             return
         if prefix in _POOL_COMMANDS:
-            self.pool(str(command.get(_POOL_COMMANDS[prefix])))
+            self.pool(str(command.get("pool")))
         elif prefix in _OSD_COMMANDS:
             self._osds(prefix, command.get(_OSD_COMMANDS[prefix]))
         elif prefix in _PROFILE_COMMANDS:

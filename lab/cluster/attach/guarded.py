@@ -1,4 +1,4 @@
-"""Hosts as a scenario gets them. The guard judges everything that it does on a machine or asks of Ceph from there."""
+"""Hosts for scenarios on an existing cluster. The guard judges every step on a machine and every Ceph command."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from cephlab.lab.cluster.attach.offered import Offered
 from cephlab.lab.providers.agent.wire import Refused
 from cephlab.lab.providers.host import Channel, Facts, Host, HostProcess
 from cephlab.lab.providers.ssh.host import SshHost
-from cephlab.lab.spec.arch import Arch
 
 _RESOLVE_S = 60.0
 
 
 def own_folder(host: Host) -> PurePosixPath:
-    """The scenarios' folder on a machine. The folder above is the lab's, with its agents and its keyring."""
+    """The scenarios' folder on a machine. The folder above is the lab's, with its agents and keyring."""
     return host.directory / "own"
 
 
 def not_installed(error: LabBroken) -> bool:
-    """Whether a program could not be started because the machine does not have it."""
+    """Whether an error means that the machine does not have the program."""
     cause = error.__cause__
     return isinstance(cause, Refused) and cause.errno == errno.ENOENT
 
@@ -53,46 +52,26 @@ class GuardedChannel:
 
 
 class GuardedHost:
-    """A machine of a cluster that exists.
+    """A machine of an existing cluster.
 
-    Anything below its own directory may be read and written. If the list names the machine, programs may run as the
-    run's own Ceph entity, and files elsewhere may be used. Files of the lab are never read or written. The guard's own
-    clients may run on any machine. entity: empty where there is none.
+    Everything below its own directory may be read and written. If the list names the machine, programs may run as the
+    run's own Ceph entity, and files elsewhere may be used. Files of the lab may not. The guard's own clients may run on
+    any machine. entity: empty if the run has none.
     """
 
+    own_kernel = True
+    """See OwnKernel."""
+
     def __init__(self, host: Host, guard: Guard, entity: str = "") -> None:
+        self.name = host.name
+        self.arch = host.arch
+        self.address = host.address
+        self.directory = own_folder(host)
+        self.root = host.root
+        self.emulated = host.emulated
         self._host = host
         self._guard = guard
-        self._offered = Offered(host.name, own_folder(host), entity)
-
-    @property
-    def name(self) -> str:
-        return self._host.name
-
-    @property
-    def arch(self) -> Arch:
-        return self._host.arch
-
-    @property
-    def address(self) -> str:
-        return self._host.address
-
-    @property
-    def directory(self) -> PurePosixPath:
-        return self._offered.own
-
-    @property
-    def root(self) -> PurePosixPath:
-        return self._host.root
-
-    @property
-    def emulated(self) -> bool:
-        return self._host.emulated
-
-    @property
-    def own_kernel(self) -> bool:
-        """A machine has one (see OwnKernel)."""
-        return True
+        self._offered = Offered(host.name, self.directory, entity)
 
     # Programs
 
@@ -113,13 +92,7 @@ class GuardedHost:
         except LabBroken as error:
             raise self._missing(argv[0], error) from error
 
-    def spawn(
-        self,
-        argv: Sequence[str],
-        *,
-        log: PurePosixPath,
-        env: Mapping[str, str] | None = None,
-    ) -> HostProcess:
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath, env: Mapping[str, str] | None = None) -> HostProcess:
         self._program(argv, env)
         self._file(log, f"writing {log}")
         try:
@@ -148,7 +121,7 @@ class GuardedHost:
 
     @contextmanager
     def reaching(self, other: Host, path: PurePosixPath, near: PurePosixPath) -> Iterator[None]:
-        """As a machine's own (see lab/workloads/fioserver.py), between machines of the list."""
+        """As `SshHost.reaching`, between machines on the list; see lab/workloads/fioserver.py."""
         if not isinstance(other, GuardedHost):
             raise NotPermitted(f"reaching {other.name}, which is no machine of its inventory")
         for host, place in ((other, path), (self, near)):
@@ -172,11 +145,11 @@ class GuardedHost:
         self._offered.judge(argv, env, stdin, cwd)
 
     def _missing(self, program: str, error: LabBroken) -> LabBroken | Unavailable:
-        """The error to raise: a program that is not installed is a missing capability, not a broken lab."""
-        if not_installed(error):
-            what = f"{self.name} of the attached cluster has no program {program}"
-            return Unavailable(what, error.detail, f"install the package that has it on {self.name}")
-        return error
+        """The error to raise. A program that is not installed is a missing capability, not a broken lab."""
+        if not not_installed(error):
+            return error
+        what = f"{self.name} of the attached cluster has no program {program}"
+        return Unavailable(what, error.detail, f"install the package that has it on {self.name}")
 
     # Files
 
@@ -220,7 +193,7 @@ class GuardedHost:
             self._guard.program(self.name, what)
 
     def _real(self, *paths: PurePosixPath) -> list[PurePosixPath]:
-        """Paths with every link followed. Parts that do not exist stay as they are."""
+        """The paths with all links followed. Missing parts stay as they are."""
         argv = ("realpath", "--canonicalize-missing", "--zero", "--", *map(str, paths))
         return [PurePosixPath(path) for path in self._host.run(argv, timeout_s=_RESOLVE_S).stdout.split("\0")[:-1]]
 

@@ -1,4 +1,4 @@
-"""Keeps a scenario's programs to the run's own Ceph entity. It stops mistakes, not intent."""
+"""Limits a scenario's programs to the run's own Ceph entity. It stops mistakes, not intent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLIENTS = re.compile(
     r"ceph(-fuse|-volume|adm|fs-shell|fs-top)?|microceph(\.ceph)?|rados(gw-admin)?|rbd(-fuse|-mirror|-nbd)?"
 )
 _IN_CODE = re.compile(rf"{_CLIENTS.pattern}|cephfs")
-"""Python modules too. Most of them have the name of a client."""
+"""Also Python modules. Most of them are named after a client."""
 
 _INTERPRETERS = re.compile(r"bash|dash|ksh|sh|zsh|perl|python[0-9.]*")
 _PREFIXES = re.compile(
@@ -55,8 +55,8 @@ class OtherEntity(NotPermitted):
 class Offered:
     """What programs may use on a machine.
 
-    own: the scenario's folder, inside the lab's folder, inside the run's; entity: the one that Ceph limits to the pools
-    on the list, empty where there is none.
+    own: the scenario's folder, inside the lab's folder, inside the run's. entity: the one that Ceph limits to the pools
+    on the list; empty if there is none.
     """
 
     host: str
@@ -64,11 +64,11 @@ class Offered:
     entity: str = ""
 
     def environment(self, given: Mapping[str, str] | None) -> dict[str, str]:
-        """Environment that makes a program without options act as the entity, and hides other keys from it."""
+        """Environment in which a program without options acts as the entity and finds no other keys."""
         if not self.entity:
             return {"CEPH_CONF": str(NOWHERE), "CEPH_KEYRING": str(NOWHERE), **(given or {})}
         own = {"CEPH_CONF": str(self.own / "ceph.conf"), "CEPH_KEYRING": str(self.own / "keyring"), **(given or {})}
-        # One word, because `ceph` leaves out a word of CEPH_ARGS that its command line has already.
+        # One word, because `ceph` ignores a word of CEPH_ARGS that is on its command line too.
         return own | {"CEPH_ARGS": f"--name={self.entity} {own.get('CEPH_ARGS', '')}".strip()}
 
     def judge(
@@ -78,10 +78,10 @@ class Offered:
         stdin: bytes = b"",
         cwd: PurePosixPath | None = None,
     ) -> None:
-        """Raises OtherEntity unless a program acts as the entity, as far as its command line shows."""
+        """OtherEntity unless a program acts as the entity, as far as its command line shows."""
         reached = sorted(set(_reached(argv, stdin)))
         if reached:
-            self._refuse(f"{argv[0]} as a way to {', '.join(reached)}")
+            self._refuse(f"{argv[0]}, which could start {', '.join(reached)},")
         self._variables(dict(env or {}))
         told = " ".join((*argv, *(env or {}).values(), _code(argv, stdin)))
         for match in _FIO_CLIENT.finditer(told):
@@ -130,7 +130,7 @@ class Offered:
             self._refuse(f"{program} with {path}")
 
     def place(self, path: PurePosixPath, what: str, own: PurePosixPath | None = None) -> None:
-        """Raises OtherEntity where a path is the lab's or a place of keys. own: the folder, links followed."""
+        """OtherEntity if a path is in the lab's folder or may hold keys. own: the scenario's folder, links followed."""
         own = own or self.own
         if path.is_relative_to(own):
             return
@@ -140,15 +140,14 @@ class Offered:
             self._refuse(f"{what}, where keys of others are,")
 
     def _refuse(self, what: str) -> None:
-        here = f"what is below {self.own}"
-        allowed = (
-            f"a program itself, with -n {self.entity}; {here}" if self.entity else f"{here}; no pool is on the list"
-        )
+        files = f"files below {self.own}"
+        client = f"a client itself, with -n {self.entity}; {files}"
+        allowed = client if self.entity else f"{files}; no pool is on the list"
         raise OtherEntity(f"{what} on {self.host}", hint=f"allowed: {allowed}")
 
 
 def _reached(argv: Sequence[str], stdin: bytes) -> Iterator[str]:
-    """Names of Ceph clients and of their variables that a program reaches through another program."""
+    """Ceph clients, and their variables, that a program uses through another program."""
     yield from _of_code(_code(argv, stdin))
     if not _PREFIXES.fullmatch(_name(argv[0])):
         return
@@ -160,7 +159,7 @@ def _reached(argv: Sequence[str], stdin: bytes) -> Iterator[str]:
 
 
 def _code(argv: Sequence[str], stdin: bytes) -> str:
-    """Code that an interpreter gets on its command line, or on its input if the command line names no file."""
+    """The code of an interpreter: from its command line, or from its input if the command line names no file."""
     if not _INTERPRETERS.fullmatch(_name(argv[0])):
         return ""
     start = next((place for place, word in enumerate(argv) if _CODE.fullmatch(word)), None)

@@ -1,33 +1,31 @@
-"""What a run may touch on a cluster that exists: a file or a short list, checked before anything is contacted."""
+"""The list of what a run may touch on an existing cluster: a file or a few words, checked before any contact."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.inventory import Inventory, matching
-from cephlab.lab.spec.specfile import explain
+from cephlab.lab.spec.specfile import as_model, load_toml
 
 HINT = "see docs/attach.md: may-break"
 _KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"}
 
 
 @dataclass(frozen=True)
-class Disk:
-    """A disk by the machine's name in the inventory and its path there."""
+class PermittedDisk:
+    """A disk whose content may be lost. host: the machine's name in the inventory; path: of the disk there."""
 
     host: str
     path: str
 
     @property
     def name(self) -> str:
-        """What a scenario calls it: the last part of its path."""
+        """The name that scenarios use: the last part of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     def __str__(self) -> str:
@@ -46,7 +44,7 @@ class Permit:
     pools: frozenset[str] = frozenset()
     daemons: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
-    disks: frozenset[Disk] = frozenset()
+    disks: frozenset[PermittedDisk] = frozenset()
 
     @property
     def read_only(self) -> bool:
@@ -56,13 +54,13 @@ class Permit:
         """Lines to print before anything is touched."""
         if self.read_only:
             return ["read-only: no pool, daemon, disk or machine may be touched (--may-break allows some)"]
-        words = {
-            "pools that may be made, written to and deleted": sorted(self.pools),
-            "daemons that may be stopped, killed and changed": sorted(self.daemons),
-            "machines on which programs may run and write": sorted(self.hosts),
-            "disks whose content may be lost": sorted(map(str, self.disks)),
+        allowed = {
+            "pools": "pools that may be made, written to and deleted",
+            "daemons": "daemons that may be stopped, killed and changed",
+            "hosts": "machines on which programs may run and write",
+            "disks": "disks whose content may be lost",
         }
-        return [f"{what}: {', '.join(names) or 'none'}" for what, names in words.items()]
+        return [f"{allowed[key]}: {', '.join(names) or 'none'}" for key, names in self.to_json().items()]
 
     def to_json(self) -> dict[str, list[str]]:
         return {
@@ -82,22 +80,10 @@ def read_permit(given: str | None, inventory: Inventory) -> Permit:
         return Permit()
     path = Path(given).expanduser()
     listed = ":" in given and not path.exists()
-    raw, source = (_listed(given), "--may-break") if listed else (_read(path), str(path))
-    try:
-        permit = _permit(_File.model_validate(raw))
-    except ValidationError as error:
-        raise SpecError(f"{source} is not a list of what may be touched", explain(error), HINT) from None
+    raw, source = (_listed(given), "--may-break") if listed else (load_toml(path, HINT), str(path))
+    permit = _permit(as_model(raw, _File, source=source, what="a list of what may be touched", hint=HINT))
     _refuse_strangers(permit, inventory, source)
     return permit
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except OSError as error:
-        raise SpecError(f"--may-break: {path} cannot be read", str(error), HINT) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path} is not TOML", str(error), HINT) from error
 
 
 def _listed(given: str) -> dict[str, list[str]]:
@@ -105,10 +91,8 @@ def _listed(given: str) -> dict[str, list[str]]:
     for word in given.split(","):
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
-            wanted = "pool:NAME, daemon:KIND.ID, host:NAME or disk:HOST:/dev/NAME"
-            raise SpecError(
-                f"--may-break: {word.strip()!r} names nothing", f"got {word.strip()!r}, wanted: {wanted}", HINT
-            )
+            wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME or disk:HOST:/dev/NAME"
+            raise SpecError(f"--may-break: {word.strip()!r} names nothing", wanted, HINT)
         names.setdefault(_KINDS[kind], []).append(name)
     return names
 
@@ -130,16 +114,15 @@ class _File(BaseModel):
 
 
 def _permit(written: _File) -> Permit:
-    disks = (Disk(host, path) for host, _, path in (disk.partition(":") for disk in written.disks))
-    return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), frozenset(disks))
+    disks = frozenset(PermittedDisk(host, path) for host, _, path in (disk.partition(":") for disk in written.disks))
+    return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), disks)
 
 
 def _refuse_strangers(permit: Permit, inventory: Inventory, source: str) -> None:
     known = {machine.name for machine in inventory.machines}
     named = [("hosts", host) for host in sorted(permit.hosts)]
     named += [("disks", disk.host) for disk in sorted(permit.disks, key=str)]
-    wrong = [
-        f"{key}: got {name!r}, wanted: one of {', '.join(sorted(known))}" for key, name in named if name not in known
-    ]
+    wanted = f"wanted: one of {', '.join(sorted(known))}"
+    wrong = [f"{key}: got {name!r}, {wanted}" for key, name in named if name not in known]
     if wrong:
         raise SpecError(f"{source} names a machine that {inventory.source.name} does not have", "\n".join(wrong), HINT)

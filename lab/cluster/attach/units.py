@@ -1,4 +1,4 @@
-"""Daemons that systemd runs: found among a machine's units, and handled through systemctl."""
+"""Daemons that systemd runs: finds them among a machine's units and controls them with systemctl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Permitted = Callable[[str, str], None]
 
 UNIT_PATTERN = "ceph*"
 FRESH_S = 1.0
-"""How old an answer of systemd's may be: a wait looks at every daemon ten times a second."""
+"""Largest age of an answer of systemd. A wait looks at every daemon ten times a second."""
 
 _SYSTEMCTL_S = 120.0
 _STOPPED_S = 60.0
@@ -32,9 +32,9 @@ _CEPHADM = re.compile(r"ceph-([0-9a-f-]{36})@(osd|mon|mgr|mds)\.(.+)\.service")
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit that runs a daemon. contained: made by cephadm, so that its first process is a container engine's client.
+    """A unit that runs a daemon. contained: made by cephadm; its main process is the client of a container engine.
 
-    rival: an active unit of packages for a daemon of the same name, where this unit is not active.
+    rival: an active unit of packages for a daemon of the same name, if this unit is not active.
     """
 
     name: str
@@ -45,9 +45,9 @@ class Unit:
 
 
 def parse_units(text: str, fsid: str) -> dict[str, Unit]:
-    """Daemon -> unit, from `systemctl list-units --all --output=json` (systemd 246 and later). Others' are left out.
+    """Daemon -> unit, from `systemctl list-units --all --output=json` (systemd 246 and later).
 
-    A unit of packages does not name its cluster. A unit that names this cluster takes precedence.
+    Units of other clusters are left out. Units of packages name no cluster, so one that names this cluster wins.
     """
     packaged: dict[str, Unit] = {}
     contained: dict[str, Unit] = {}
@@ -55,13 +55,10 @@ def parse_units(text: str, fsid: str) -> dict[str, Unit]:
         unit = _unit(str(entry["unit"]), active=entry["active"] in ("active", "activating", "reloading"), fsid=fsid)
         if unit is not None and entry.get("load") != "not-found":
             (contained if unit.contained else packaged)[unit.daemon] = unit
-    return {**packaged, **{name: _beside(unit, packaged.get(name)) for name, unit in contained.items()}}
-
-
-def _beside(unit: Unit, packaged: Unit | None) -> Unit:
-    if packaged is None or unit.active or not packaged.active:
-        return unit
-    return replace(unit, rival=packaged.name)
+    for name, unit in contained.items():
+        if not unit.active and name in packaged and packaged[name].active:
+            contained[name] = replace(unit, rival=packaged[name].name)
+    return {**packaged, **contained}
 
 
 def _unit(name: str, *, active: bool, fsid: str) -> Unit | None:
@@ -72,8 +69,8 @@ def _unit(name: str, *, active: bool, fsid: str) -> Unit | None:
     return None
 
 
-class Units:
-    """The units of one machine, asked for again when the last answer is old."""
+class SystemdUnits:
+    """The units of one machine. systemd is asked again when its last answer is old."""
 
     def __init__(self, host: Host, fsid: str, *, sudo: bool = False, now: clock.Clock = clock.SYSTEM) -> None:
         self._host = host
@@ -84,7 +81,7 @@ class Units:
         self._known: tuple[float, Mapping[str, Unit]] | None = None
 
     def all(self) -> Mapping[str, Unit]:
-        """Daemon -> unit. Unavailable where there is no systemctl to ask, or it is too old to answer in JSON."""
+        """Daemon -> unit. Unavailable if there is no systemctl, or it is too old to answer in JSON."""
         with self._lock:
             if self._known is None or self._clock.monotonic() - self._known[0] > FRESH_S:
                 argv = ("systemctl", "list-units", "--all", "--plain", "--no-pager", "--output=json", UNIT_PATTERN)
@@ -98,13 +95,13 @@ class Units:
             if not isinstance(error, CommandFailed) and not not_installed(error):
                 raise  # the machine cannot be asked at all
             raise Unavailable(
-                f"systemd of {self._host.name} in the attached cluster does not say which daemons it keeps",
+                f"systemd of {self._host.name} in the attached cluster does not say which daemons it runs",
                 str(error),
-                "daemons are stopped and started where systemd 246 or later keeps them",
+                "daemons can be stopped and started if systemd 246 or later runs them",
             ) from error
 
     def get(self, daemon: str) -> Unit:
-        """A daemon's unit; Unavailable where systemd keeps none of that name."""
+        """A daemon's unit; Unavailable if systemd has none."""
         units = self.all()
         if daemon not in units:
             has = ", ".join(sorted(units)) or "none"
@@ -115,7 +112,7 @@ class Units:
         return units[daemon]
 
     def refuse_rival(self, daemon: str) -> None:
-        """SpecError where this cluster's unit is not active and a unit of packages is, which may be a leftover."""
+        """SpecError if this cluster's unit is not active and a unit of packages is, which may be a leftover."""
         unit = self.all().get(daemon)
         if unit is not None and unit.rival:
             raise SpecError(
@@ -125,7 +122,7 @@ class Units:
             )
 
     def main_pid(self, daemon: str) -> int:
-        """The process that is a daemon, as its machine counts; 0 while it does not run."""
+        """The pid of a daemon on its machine; 0 while it does not run."""
         unit = self.get(daemon).name
         return int(self._ask(("systemctl", "show", "--property=MainPID", "--value", unit)).strip() or 0)
 
@@ -140,7 +137,7 @@ class Units:
 
 @dataclass(frozen=True)
 class UnitProcess:
-    """A daemon's process by systemd, to look at only. main_pid: the pid on its machine."""
+    """A daemon's process as systemd knows it, read-only. main_pid: the pid on its machine."""
 
     daemon: UnitDaemon
     main_pid: int
@@ -154,14 +151,14 @@ class UnitProcess:
         return self.daemon.alive()
 
     def exit_code(self) -> int | None:
-        """None: systemd has it."""
+        """None: only systemd knows it."""
         return None
 
     def signal(self, number: Signals) -> None:
         raise NotPermitted(f"sending {number.name} to {self.daemon.name} past systemd")
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether systemd said that it ended within timeout_s seconds."""
+        """Whether it ended within timeout_s seconds, as systemd sees it."""
         try:
             clock.wait(self.alive, lambda alive: not alive, what="its end", timeout_s=timeout_s, interval_s=0.2)
         except NotReached:
@@ -171,9 +168,9 @@ class UnitProcess:
 
 @dataclass
 class UnitDaemon(Daemon):
-    """A daemon that systemd runs. units: of its machine; None where systemd does not run it."""
+    """A daemon that systemd runs. units: of its machine; None if systemd does not run it."""
 
-    units: Units | None = None
+    units: SystemdUnits | None = None
     permitted: Permitted = field(default=lambda _name, _verb: None)
 
     def start(self) -> None:
@@ -184,41 +181,34 @@ class UnitDaemon(Daemon):
 
     def stop(self, *, patience: float = 1.0) -> None:
         self.permitted(self.name, "stop")
-        paused = self.wanted is Wanted.PAUSED
-        if paused:
+        if self.wanted is Wanted.PAUSED:
             self.resume()
         self.wanted = Wanted.STOPPED
         self._units().tell("stop", self._units().get(self.name).name)
         self._wait(active=False, patience=patience)
 
     def kill(self) -> None:
-        """SIGKILL; the unit is stopped at once, or systemd would start the daemon again."""
-        unit = self._bare("kill")
-        self.wanted = Wanted.STOPPED
-        self._units().tell("kill", "--signal=SIGKILL", unit)
+        """SIGKILL. The unit is stopped at once, or systemd would start the daemon again."""
+        unit = self._signal("SIGKILL", "kill", Wanted.STOPPED)
         self._units().tell("stop", unit)
         self._wait(active=False)
         self._units().tell("reset-failed", unit)
 
     def pause(self) -> None:
-        unit = self._bare("pause")
-        self.wanted = Wanted.PAUSED
-        self._units().tell("kill", "--signal=SIGSTOP", unit)
+        self._signal("SIGSTOP", "pause", Wanted.PAUSED)
 
     def resume(self) -> None:
-        unit = self._bare("resume")
-        self.wanted = Wanted.RUNNING
-        self._units().tell("kill", "--signal=SIGCONT", unit)
+        self._signal("SIGCONT", "resume", Wanted.RUNNING)
 
     def alive(self) -> bool:
-        """What systemd says. A daemon that it does not run counts as alive: Ceph's maps show when it is not."""
+        """As systemd sees it. A daemon without a unit counts as alive, because Ceph's maps show when it is not."""
         if self.units is None:
             return self.wanted is not Wanted.STOPPED
         unit = self.units.all().get(self.name)
         return unit is not None and unit.active
 
     def accounted(self) -> HostProcess | None:
-        """The unit's process; None where systemd does not run the daemon itself."""
+        """The unit's process; None if systemd does not run the daemon itself."""
         unit = self.units.all().get(self.name) if self.units is not None else None
         if self.units is None or unit is None or unit.contained:
             return None
@@ -229,26 +219,26 @@ class UnitDaemon(Daemon):
         return f"look at {self.host.name}: journalctl -u 'ceph*{self.id}*' -n {lines}"
 
     def crashes(self) -> list[str]:
-        """Empty: on a cluster that exists `ceph crash ls` has them."""
+        """Empty. On an existing cluster `ceph crash ls` has them."""
         return []
 
-    def _bare(self, verb: str) -> str:
-        """Name of the unit whose own process is the daemon."""
+    def _signal(self, signal: str, verb: str, wanted: Wanted) -> str:
+        """Send a signal to the daemon; returns its unit. Unavailable if the unit's own process is not the daemon."""
         self.permitted(self.name, verb)
         unit = self._units().get(self.name)
         if unit.contained:
             raise Unavailable(
                 f"{self.name} runs in a container of cephadm's: the attached cluster cannot {verb} it",
                 f"unit {unit.name}; a signal to it would reach the container engine's client",
-                "start and stop can be done",
+                "start and stop are possible",
             )
+        self.wanted = wanted
+        self._units().tell("kill", f"--signal={signal}", unit.name)
         return unit.name
 
-    def _units(self) -> Units:
+    def _units(self) -> SystemdUnits:
         if self.units is None:
-            raise Unavailable(
-                f"nothing of the attached cluster on {self.host.name} is known to start or stop {self.name}"
-            )
+            raise Unavailable(f"the attached cluster has no known way to start or stop {self.name} on {self.host.name}")
         return self.units
 
     def _wait(self, *, active: bool, patience: float = 1.0) -> None:

@@ -6,9 +6,9 @@ from cephlab.lab.base.runs import Run
 
 
 def undeploy(run: Run) -> list[str]:
-    """Take off machines what a run's deployer put there to outlive its processes; in words. CleanupFailed at the end.
+    """Remove from machines what a run's deployer installed there; returns it in words. CleanupFailed at the end.
 
-    Called before the run's directory goes, which holds the way to the machines.
+    Call it before the run's directory is removed, which says how to reach the machines.
     """
     from cephlab.lab.cluster.deploy.machines import remove_from_machines
 

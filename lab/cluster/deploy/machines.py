@@ -1,7 +1,8 @@
-"""MicroCeph on the machines of an inventory, as a run that is kept: raised, described for those who attach, removed."""
+"""Puts MicroCeph onto the machines of an inventory as a kept run, writes the files to attach to it, and removes it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +16,14 @@ from cephlab.lab.providers.ssh.lab import SshLab, recorded
 from cephlab.lab.spec.inventory import Inventory, Machine, Role, machine_to_json
 
 MARKER = "microceph"
-"""Empty file in a run's directory: the run put MicroCeph onto its machines, and removing the run removes it."""
+"""Empty file in a run's directory. The run put MicroCeph onto its machines, and removing the run removes it there."""
 
 _INVENTORY = "inventory.toml"
 
 
 @dataclass(frozen=True)
 class Standing:
-    """The cluster that was made. inventory, conf, keyring: files on this machine; disks: OSD number -> path."""
+    """The new cluster. inventory, conf, keyring: files on this machine; disks: OSD number -> path."""
 
     inventory: Path
     conf: Path
@@ -32,7 +33,7 @@ class Standing:
 
 
 def servers_of(inventory: Inventory) -> tuple[Machine, ...]:
-    """The machines that Ceph is put onto; SpecError where there is none."""
+    """The machines that get Ceph; SpecError if there is none."""
     servers = tuple(machine for machine in inventory.machines if machine.roles - {Role.CLIENT})
     if not servers:
         raise SpecError(f"{inventory.source} has no machine for Ceph", "all of them are clients only", "add `osd`")
@@ -48,12 +49,12 @@ def raise_on_machines(
     rgw: Mapping[str, int] | None = None,
     progress: Progress,
 ) -> Standing:
-    """Put MicroCeph onto an inventory's machines; the run is not kept yet.
+    """Put MicroCeph onto an inventory's machines. The run is not kept yet.
 
-    disks: per machine what `disk add` takes. After a failure, what was installed is removed again.
+    disks: machine -> arguments of `disk add`. After a failure everything that was installed is removed again.
     """
     if inventory.ceph is not None:
-        raise SpecError(f"{inventory.source} says where its Ceph is", "it stands already", "leave [ceph] out")
+        raise SpecError(f"{inventory.source} has a Ceph already", "it has a table [ceph]", "leave [ceph] out")
     lab = SshLab(run, servers_of(inventory))
     try:
         hosts = [lab.add_machine(machine) for machine in servers_of(inventory)]
@@ -73,9 +74,8 @@ def _described(inventory: Inventory, run: Run, snaps: MicroCeph) -> Standing:
     folder = run.directory / "client"
     folder.mkdir(mode=0o700, exist_ok=True)
     conf, keyring = folder / "ceph.conf", folder / "keyring"
-    of_conf, of_keyring = snaps.access()
-    write_private(conf, of_conf)
-    write_private(keyring, of_keyring)
+    for path, content in zip((conf, keyring), snaps.access(), strict=True):
+        write_private(path, content)
     path = run.directory / _INVENTORY
     write_private(path, inventory_text(inventory, conf, keyring).encode())
     members = tuple(member.name for member in snaps.members())
@@ -83,7 +83,7 @@ def _described(inventory: Inventory, run: Run, snaps: MicroCeph) -> Standing:
 
 
 def inventory_text(inventory: Inventory, conf: Path, keyring: Path) -> str:
-    """The inventory with the way into its Ceph, as a file."""
+    """The text of the inventory file, with the access to its Ceph."""
     lines = [f"profile = {_quoted(inventory.profile)}"] if inventory.profile else []
     for machine in inventory.machines:
         lines += ["", "[[hosts]]", *(f"{key} = {_quoted(value)}" for key, value in _keys(machine).items())]
@@ -91,36 +91,20 @@ def inventory_text(inventory: Inventory, conf: Path, keyring: Path) -> str:
 
 
 def _keys(machine: Machine) -> dict[str, Any]:
-    keys = {
-        "name": machine.name,
-        "address": machine.address,
-        "cluster_address": machine.cluster_address,
-        "architecture": machine.arch.value,
-        "roles": sorted(role.value for role in machine.roles),
-        "user": machine.user,
-        "port": machine.port,
-        "key": machine.key,
-        "known_hosts": machine.known_hosts,
-        "directory": machine.directory,
-        "python": machine.python,
-    }
-    return {key: value for key, value in keys.items() if value is not None}
+    keys = machine_to_json(machine)
+    keys["architecture"] = keys.pop("arch")
+    return {key: value for key, value in keys.items() if value not in (None, "")}
 
 
-def _quoted(value: Any) -> str:
-    """A value of TOML: strings, numbers and lists of strings."""
-    if isinstance(value, list):
-        return f"[{', '.join(_quoted(item) for item in value)}]"
-    if isinstance(value, int):
-        return str(value)
-    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _quoted(value: str | int | list[str]) -> str:
+    """A value in TOML, which writes strings, numbers and lists of strings as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def remove_from_machines(run: Run) -> list[str]:
-    """Remove MicroCeph from the machines that got it from a run; what was removed, in words.
+    """Remove MicroCeph from the machines that got it from a run; returns what was removed, in words.
 
-    Goes on after an error, and raises CleanupFailed at the end.
+    Goes on after an error and raises CleanupFailed at the end.
     """
     if not (run.directory / MARKER).exists():
         return []
@@ -128,9 +112,8 @@ def remove_from_machines(run: Run) -> list[str]:
     errors: list[str] = []
     machines = recorded(run.directory)
     lab = SshLab(run, tuple(machines.values()))
-    lab.restore(
-        {"nodes": {name: {"machine": machine_to_json(machine), "disks": []} for name, machine in machines.items()}}
-    )
+    nodes = {name: {"machine": machine_to_json(machine), "disks": []} for name, machine in machines.items()}
+    lab.restore({"nodes": nodes})
     try:
         for host in lab.hosts.values():
             try:

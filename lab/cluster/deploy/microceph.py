@@ -1,7 +1,7 @@
-"""Deployer `microceph`: Ceph from the snap, on hosts that have snapd; how its command is called and what it answers.
+"""Deployer `microceph`: Ceph from the snap, on hosts with snapd.
 
-Command lines and outputs are those of MicroCeph's documentation and source, https://github.com/canonical/microceph at
-v19.2.0+squid and at 79f99b5; docs/microceph.md says what of them has been run.
+Command lines and outputs come from MicroCeph's documentation and source, https://github.com/canonical/microceph at
+v19.2.0+squid and at 79f99b5. docs/microceph.md says which of them have been run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INTERFACES = (
     "network-bind",
     "process-control",
 )
-"""What a snap from a file is not given by itself: as MicroCeph's tests connect it (tests/scripts/actionutils.sh)."""
+"""A snap from a file is not connected to these. MicroCeph's tests connect it so (tests/scripts/actionutils.sh)."""
 
 _UPLOADED = PurePosixPath("/var/tmp/microceph.snap")
 _INSTALL_S = 900.0
@@ -50,7 +50,9 @@ _CLUSTER_S = 300.0
 _DISK_S = 600.0
 _SHORT_S = 60.0
 _LOOP_UNIT = 1 << 20
-_MEMBER = re.compile(r"^- (?P<name>\S+) \((?P<address>[^)]+)\)$")
+_MEMBER = re.compile(
+    r"^- (?P<name>\S+) \((?P<address>[^)]+)\)\nServices:(?P<services>.*)\nDisks: *(?P<disks>\d+)$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -87,22 +89,22 @@ class ConfiguredDisk:
 
 
 def source_for(release: str) -> Source:
-    """The store's channel of a Ceph release; SpecError lists those that there are."""
+    """The store's channel of a Ceph release; SpecError lists the known ones."""
     if release not in CHANNELS:
         raise SpecError(f"MicroCeph has no {release}", f"it has: {', '.join(CHANNELS)}", "choose another --release")
     return Source(channel=CHANNELS[release])
 
 
 def loops(size_bytes: int, count: int) -> str:
-    """What `disk add` takes for files with loop devices over them, in whole MiB."""
+    """The argument of `disk add` for files under loop devices, in whole MiB."""
     if size_bytes <= 0 or size_bytes % _LOOP_UNIT or count < 1:
         raise SpecError("loop files have whole MiB", f"got {count} of {size_bytes} bytes", "for instance 3 of 4 GiB")
     return f"loop,{size_bytes // _LOOP_UNIT}M,{count}"
 
 
 def parse_token(output: str, name: str) -> str:
-    """The token of `cluster add`, which is for one name; LabBroken when that is not what came."""
-    token = output.strip().splitlines()[-1].strip() if output.strip() else ""
+    """The token of `cluster add` for a machine; LabBroken if the output has no token for it."""
+    token = output.strip().rpartition("\n")[2].strip()
     try:
         claims = json.loads(base64.b64decode(token, validate=True))
     except (binascii.Error, ValueError):
@@ -113,17 +115,14 @@ def parse_token(output: str, name: str) -> str:
 
 
 def parse_status(output: str) -> tuple[Member, ...]:
-    """The members in the output of `microceph status`; LabBroken when it has no summary."""
+    """The members in the output of `microceph status`; LabBroken if it has no summary."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     if not lines or lines[0] != "MicroCeph deployment summary:":
         raise LabBroken("microceph status printed no summary", output)
     members: list[Member] = []
-    for head, services, disks in zip(*(iter(lines[1:]),) * 3, strict=False):
-        match = _MEMBER.match(head)
-        if match is None or not services.startswith("Services:") or not disks.startswith("Disks:"):
-            raise LabBroken("microceph status has another form", "\n".join((head, services, disks)))
-        names = tuple(service.strip() for service in services.partition(":")[2].split(",") if service.strip())
-        members.append(Member(match["name"], match["address"], names, int(disks.partition(":")[2])))
+    for match in _MEMBER.finditer("\n".join(lines[1:])):
+        services = tuple(service.strip() for service in match["services"].split(",") if service.strip())
+        members.append(Member(match["name"], match["address"], services, int(match["disks"])))
     if len(lines) != 1 + 3 * len(members):
         raise LabBroken("microceph status has another form", output)
     return tuple(members)
@@ -139,66 +138,62 @@ def parse_disks(output: str) -> tuple[ConfiguredDisk, ...]:
 
 
 def as_root(host: Host) -> tuple[str, ...]:
-    """What goes before a command of root's on a host: nothing for root, `sudo` for a user who may without a password.
-
-    Unavailable where neither is so.
-    """
+    """The words before a command that needs root: none for root, `sudo -n` if that works, else Unavailable."""
     if host.run(("id", "-u"), timeout_s=_SHORT_S).stdout.strip() == "0":
         return ()
     if host.run(("sudo", "-n", "true"), check=False, timeout_s=_SHORT_S).code == 0:
         return ("sudo", "-n")
     raise Unavailable(
-        f"snaps of {host.name} are root's", "its user is not root, and sudo asks for a password", "name another user"
+        f"snaps on {host.name} need root", "its user is not root, and sudo asks for a password", "name another user"
     )
 
 
 def obstacle(host: Host) -> Unavailable | None:
-    """Why MicroCeph cannot be put onto a host, or None. Changes nothing."""
-    hint = "install and start snapd there, or leave --deploy out: the packages need none"
+    """Why MicroCeph cannot be installed on a host, or None. Changes nothing."""
+    hint = "install and start snapd there, or leave --deploy out: packages need no snapd"
     try:
-        said = host.run(("snap", "version"), timeout_s=_SHORT_S).stdout
+        version = host.run(("snap", "version"), timeout_s=_SHORT_S).stdout
         as_root(host)
     except Unavailable as reason:
         return reason
     except LabError as error:
         return Unavailable(f"{host.name} has no snap", error.what, hint)
-    if "unavailable" in said:
-        return Unavailable(f"{host.name} has snap without its daemon", said.strip(), hint)
+    if "unavailable" in version:
+        return Unavailable(f"{host.name} has snap without its daemon", version.strip(), hint)
     if host.run(("snap", "list", SNAP), check=False, timeout_s=_SHORT_S).code == 0:
-        return Unavailable(
-            f"{host.name} has a MicroCeph already", "it is somebody's, and stays", f"snap remove {SNAP} --purge"
-        )
+        return Unavailable(f"{host.name} has a MicroCeph already", "it is left alone", f"snap remove {SNAP} --purge")
     return None
 
 
 def remove_from(host: Host) -> None:
-    """Take the snap and all its data off a host."""
+    """Remove the snap and all its data from a host."""
     host.run((*as_root(host), "snap", "remove", SNAP, "--purge"), timeout_s=_INSTALL_S)
 
 
 class MicroCeph:
-    """MicroCeph on some hosts. The first of them is bootstrapped, the others join it."""
+    """MicroCeph on some hosts. The first one is bootstrapped, the others join it."""
 
     def __init__(self, hosts: Sequence[Host], source: Source, progress: Progress) -> None:
         if not hosts:
             raise SpecError("MicroCeph needs a host")
         self._hosts = tuple(hosts)
+        self._first = self._hosts[0]
         self._source = source
         self._progress = progress
         self._installed: list[Host] = []
         self._before: dict[str, tuple[str, ...]] = {}
 
-    @property
-    def first(self) -> Host:
-        return self._hosts[0]
-
     def deploy(self, disks: Mapping[str, Sequence[str]], *, rgw: Mapping[str, int] | None = None) -> None:
-        """From hosts without Ceph to a cluster. disks: per host what `disk add` takes; rgw: per host its port.
+        """Make a cluster of hosts without Ceph. disks: host -> arguments of `disk add`; rgw: host -> port.
 
-        Refused before anything is installed: Unavailable where a host has no snap or a MicroCeph, SpecError for a
-        host that is not one of these. What was installed is removed again when a step fails.
+        Raised before anything is installed: Unavailable if a host has no snapd or has a MicroCeph, SpecError for an
+        unknown host. If a step fails, everything that was installed is removed again.
         """
-        self._refuse([*disks, *(rgw or {})])
+        for name in (*disks, *(rgw or {})):
+            self._host(name)
+        for host in self._hosts:
+            if reason := obstacle(host):
+                raise reason
         try:
             for host in self._hosts:
                 self.install(host)
@@ -214,14 +209,6 @@ class MicroCeph:
                 error.add_note(line)
             raise
 
-    def _refuse(self, named: Sequence[str]) -> None:
-        for name in named:
-            self._host(name)
-        for host in self._hosts:
-            reason = obstacle(host)
-            if reason is not None:
-                raise reason
-
     def _host(self, name: str) -> Host:
         for host in self._hosts:
             if host.name == name:
@@ -229,7 +216,7 @@ class MicroCeph:
         raise SpecError(f"there is no host {name!r}", f"hosts: {', '.join(host.name for host in self._hosts)}")
 
     def install(self, host: Host) -> None:
-        """The snap, held at its revision, from the store or from the file."""
+        """Install the snap from the store or from the file, and hold it at its revision."""
         self._progress(f"installing MicroCeph on {host.name}")
         self._installed.append(host)
         if self._source.file is None:
@@ -243,25 +230,25 @@ class MicroCeph:
         self._root(host, "snap", "refresh", "--hold", SNAP, timeout_s=_SHORT_S)
 
     def bootstrap(self) -> None:
-        """A cluster of one machine, on the address that the lab knows it by."""
-        address = self.first.address
-        self._microceph(self.first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
-        self._progress(f"{self.first.name} is a cluster")
+        """Make a cluster of the first host, on its address in the lab."""
+        address = self._first.address
+        self._microceph(self._first, "cluster", "bootstrap", "--microceph-ip", address, "--mon-ip", address)
+        self._progress(f"{self._first.name} is a cluster")
 
     def join(self, host: Host) -> None:
-        """One more machine, under its own host name, as MicroCeph demands."""
+        """Add a host under its own host name, as MicroCeph demands."""
         name = host.run(("hostname",), timeout_s=_SHORT_S).stdout.strip()
-        token = parse_token(self._microceph(self.first, "cluster", "add", name).stdout, name)
+        token = parse_token(self._microceph(self._first, "cluster", "add", name).stdout, name)
         try:
             self._microceph(host, "cluster", "join", token, "--microceph-ip", host.address)
         except (CommandFailed, CommandTimedOut) as error:
-            # The token lets anybody join until it is used: it is in no message.
+            # Until the token is used it lets anybody join, so no message shows it.
             why = error.stderr.replace(token, "TOKEN").strip()
             raise CephTrouble(f"{host.name} could not join the cluster", why) from None
         self._progress(f"{host.name} joined")
 
     def add_disks(self, host: Host, disks: Sequence[str]) -> None:
-        """OSDs: block devices in one call, each `loop,SIZE,COUNT` in one of its own."""
+        """Add OSDs: block devices all in one call, and each `loop,SIZE,COUNT` in its own."""
         devices = [disk for disk in disks if not disk.startswith("loop,")]
         calls = [[disk] for disk in disks if disk.startswith("loop,")]
         if devices:
@@ -271,24 +258,24 @@ class MicroCeph:
             self._progress(f"{host.name} has {' '.join(words)}")
 
     def enable_rgw(self, host: Host, port: int) -> None:
-        """An object gateway."""
+        """Start an object gateway on a host."""
         self._microceph(host, "enable", "rgw", "--port", str(port))
 
     def members(self) -> tuple[Member, ...]:
-        """The machines, as MicroCeph sees them."""
-        return parse_status(self._microceph(self.first, "status").stdout)
+        """The machines of the cluster."""
+        return parse_status(self._microceph(self._first, "status").stdout)
 
     def disks(self) -> tuple[ConfiguredDisk, ...]:
-        """The OSDs, as MicroCeph sees them."""
-        return parse_disks(self._microceph(self.first, "disk", "list", "--json").stdout)
+        """The OSDs of the cluster."""
+        return parse_disks(self._microceph(self._first, "disk", "list", "--json").stdout)
 
     def access(self) -> tuple[bytes, bytes]:
-        """ceph.conf and the administrator's keyring, as the snap has them."""
-        conf, keyring = (self._root(self.first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
+        """The snap's ceph.conf and keyring of the administrator."""
+        conf, keyring = (self._root(self._first, "cat", str(path)).stdout.encode() for path in (CONF, KEYRING))
         return conf, keyring
 
     def remove(self) -> list[str]:
-        """Take the snap and all its data off every host that got it here; what went wrong, in words."""
+        """Remove the snap from every host on which it was installed here; returns errors in words."""
         errors = []
         for host in self._installed:
             try:

@@ -1,4 +1,4 @@
-"""Deployer `packages`: daemons straight from the image, as vstart does, everything that can be at once at once."""
+"""Deployer `packages`: starts daemons straight from the image, as vstart does, with many steps at the same time."""
 
 from __future__ import annotations
 
@@ -21,19 +21,17 @@ from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.providers.host import Host, has_own_kernel, preloading
 from cephlab.lab.services import SERVICES, daemons_on, service_of
 from cephlab.lab.services.osd import SHIM_NAME
-from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node, Osd
+from cephlab.lab.spec.clusterspec import ClusterSpec, Node, Osd
 
 _MKFS_PATIENCE_S = 120.0
 _LOOK_S = 0.25
 _MGR_BEACON_GRACE_S = 30.0
 """Ceph's own mon_mgr_beacon_grace."""
 
-Abort = Callable[[], None]
-
 
 @dataclass(frozen=True)
 class Deployment:
-    """What stands after a deployment; `Cluster` gives it verbs. patience: factor on every timeout."""
+    """The result of a deployment. `Cluster` adds verbs. patience: factor on every timeout."""
 
     fsid: str
     mon_addresses: Mapping[str, str]
@@ -46,7 +44,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Deployer:
-    """Puts Ceph onto hosts that exist. shims: per emulated host, the libaio substitute on this machine."""
+    """Puts Ceph onto existing hosts. shims: emulated host -> its libaio substitute, a file on this machine."""
 
     spec: ClusterSpec
     hosts: Mapping[str, Host]
@@ -55,13 +53,13 @@ class Deployer:
     patience: float
     progress: Progress
     identities: Mapping[str, str] = field(default_factory=dict)
-    """Hosts that took the place of another: name -> the name that Ceph knows it by."""
+    """Hosts that took the place of another: name -> name in Ceph."""
 
-    def deploy(self, deployment: Deployment | None = None, *, abort: Abort | None = None) -> RadosClient:
-        """Bring every daemon of the spec up; returns the lab's client once all of them have been started.
+    def deploy(self, deployment: Deployment | None = None, *, abort: Callable[[], None] | None = None) -> RadosClient:
+        """Start every daemon of the spec; returns the lab's client once all have been started.
 
         deployment: gets the daemons as they are made. abort: called when a step fails or is interrupted; it should end
-        what other threads still do, which is waited for next. Raises DaemonDied as soon as one does.
+        the work of other threads, which is waited for next. Raises DaemonDied as soon as a daemon dies.
         """
         pool = ThreadPoolExecutor(max_workers=16, thread_name_prefix="deploy")
         try:
@@ -93,7 +91,7 @@ class Deployer:
             nodes = [node for node in self.spec.nodes if node.mgr]
             managers = [pool.submit(self._start_mgr, deployment, node, entities, aged) for node in nodes]
             for plan in plans:
-                register_osd(client, plan)
+                client.mon("osd new", uuid=plan.uuid, id=plan.id)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
             _all([*managers, *started], deployment)
             names = [(node, daemon) for node in self.spec.nodes for daemon in daemons_on(node)]
@@ -105,11 +103,11 @@ class Deployer:
         return client
 
     def plan(self, options: Mapping[str, str] | None = None) -> Deployment:
-        """A deployment with nothing running yet; the spec's own options win over those given (default: the lab's)."""
+        """A deployment with nothing running yet. options: default is the lab's own; those of the spec win."""
         if options is None:
             osd_hosts = sum(1 for node in self.spec.nodes if node.osds)
             options = conf.cluster_options(self.sizing, hosts=osd_hosts, patience=self.patience)
-        # A key as the image's own tool makes it.
+        # A key of the image's own tool shows the release's type of keys.
         argv = ["ceph-authtool", "--gen-print-key"]
         sample_key = run_tool(self.client_host(), argv, timeout_s=60 * self.patience).stdout.strip()
         return Deployment(
@@ -122,13 +120,13 @@ class Deployer:
         )
 
     def client_host(self) -> Host:
-        """The host for the lab's own client: a native one if possible, and one without daemons if possible."""
+        """The host for the lab's own client: native if possible, and without daemons if possible."""
         known = {node.name: node.has_daemons for node in self.spec.nodes}
         hosts = [host for host in self.hosts.values() if host.name in known]
         return min(hosts, key=lambda host: (host.emulated, known[host.name]))
 
     def prepare_host(self, deployment: Deployment, host: Host) -> None:
-        """Directories, ceph.conf, the administrator's keyring and, where emulated, the AIO shim."""
+        """Put directories, ceph.conf, the administrator's keyring and, if emulated, the AIO shim onto a host."""
         for name in ("run", "log", "crash"):
             host.make_directory(host.directory / name)
         self.push_conf(deployment, host)
@@ -137,7 +135,7 @@ class Deployer:
             host.push(self.shims[host.name], host.directory / SHIM_NAME, mode=0o755)
 
     def push_conf(self, deployment: Deployment, host: Host) -> None:
-        """Write a host's ceph.conf as it has to be now."""
+        """Write a host's ceph.conf for the present spec."""
         own = conf.host_options(host, self.identities.get(host.name), pulled=self.spec.image is not None)
         sections = {"global": own}
         for node in self.spec.nodes:
@@ -151,7 +149,7 @@ class Deployer:
         """Add one OSD to a running cluster: key, id, store, daemon (not started)."""
         entity = self.new_entity(deployment, plan.name)
         client.command("mon", "auth import", payload=keyring.render([entity]))
-        register_osd(client, plan)
+        client.mon("osd new", uuid=plan.uuid, id=plan.id)
         monmap = client.command("mon", "mon getmap")
         self.make_store(deployment, plan, monmap, {entity.name: entity})
         return deployment.daemons[plan.name]
@@ -165,7 +163,7 @@ class Deployer:
         self.link_disks(daemon)
 
     def link_disks(self, daemon: Daemon) -> None:
-        """Point an OSD's directory to its disks, whose paths may have changed."""
+        """Link an OSD's directory to its disks, whose paths may have changed."""
         data = daemon.host.directory / daemon.name
         for link, disk in zip(("block", "block.db", "block.wal"), daemon.disks, strict=False):
             daemon.host.run(["ln", "-sfn", str(daemon.host.disk(disk)), str(data / link)])
@@ -174,15 +172,15 @@ class Deployer:
         """Every cephx entity of the cluster, by name."""
         names = ["mon.", *(f"mgr.{node.name}" for node in self.spec.nodes if node.mgr), *(plan.name for plan in plans)]
         names += [daemon for node in self.spec.nodes for daemon in daemons_on(node)]
-        made = [self.new_entity(deployment, name) for name in names if service_of(name).caps]
-        return {entity.name: entity for entity in (deployment.admin, *made)}
+        entities = [self.new_entity(deployment, name) for name in names if service_of(name).caps]
+        return {entity.name: entity for entity in (deployment.admin, *entities)}
 
     def new_entity(self, deployment: Deployment, daemon: str) -> keyring.Entity:
-        """A daemon's identity with a fresh key of the cluster's kind."""
+        """The entity of a daemon, with a fresh key of the cluster's type."""
         return service_of(daemon).new_entity(daemon.partition(".")[2], deployment.admin.key)
 
     def build_monmap(self, deployment: Deployment) -> bytes:
-        """The monitor map, made once, by the image's own monmaptool."""
+        """Make the monitor map with the image's own monmaptool."""
         host = self.client_host()
         path = host.directory / "monmap"
         argv = ["monmaptool", "--create", "--clobber", "--fsid", deployment.fsid]
@@ -194,7 +192,7 @@ class Deployer:
     def start_mon(
         self, deployment: Deployment, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Make one monitor's store, seeded with every key, and start it."""
+        """Make a monitor's store, which gets every key, and start it."""
         host = self.hosts[node.name]
         data = host.directory / f"mon.{node.name}"
         map_path, seed = host.directory / "monmap", host.directory / "mon.keyring"
@@ -206,12 +204,10 @@ class Deployer:
         daemon = self.daemon(host, f"mon.{node.name}")
         run_tool(host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, log=daemon.log)
         host.remove(seed)
-        deployment.daemons[daemon.name] = daemon
-        daemon.start()
-        self.progress(f"{daemon.name} started")
+        self._start(deployment, daemon)
 
     def confine_managers(self, client: RadosClient) -> None:
-        """Bind the managers' modules to their node's address. They would listen on every address of the machine."""
+        """Bind the managers' modules to their node's address. By default they listen on every address."""
         for node in self.spec.nodes:
             if node.mgr:
                 where = f"mgr/prometheus/{node.name}/server_addr"
@@ -221,7 +217,7 @@ class Deployer:
     def start_service(
         self, deployment: Deployment, node: Node, name: str, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Start a daemon that needs no store: its directory, its key, itself."""
+        """Start a daemon without a store: make its directory and key first."""
         host, service = self.hosts[node.name], service_of(name)
         ident = name.partition(".")[2]
         data = service.data(host, ident)
@@ -229,12 +225,10 @@ class Deployer:
         if service.caps:
             host.push(keyring.render([entities[service.entity(ident)]]), data / "keyring", mode=0o600)
         daemon = self.daemon(host, name)
-        deployment.daemons[daemon.name] = daemon
-        daemon.start()
-        self.progress(f"{daemon.name} started")
+        self._start(deployment, daemon)
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
-        """A daemon on a host, with the files that it needs beside its directory; not started."""
+        """A daemon on a host, not started. Puts files onto the host that it needs beside its directory."""
         service, ident = service_of(name), name.partition(".")[2]
         return Daemon(
             name, host, service.argv(host, ident), env=service.env(host), preload=service.preload(host), disks=disks
@@ -243,7 +237,7 @@ class Deployer:
     def make_store(
         self, deployment: Deployment, plan: OsdPlan, monmap: bytes, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Make one OSD's BlueStore with the OSD's own architecture, emulated or not."""
+        """Make an OSD's BlueStore, with programs of the OSD's own architecture."""
         host = self.hosts[plan.node]
         data = host.directory / plan.name
         map_path = host.directory / f"{plan.name}.monmap"
@@ -273,19 +267,22 @@ class Deployer:
 
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()
-        deployment.daemons[plan.name].start()
-        self.progress(f"{plan.name} started")
+        self._start(deployment, deployment.daemons[plan.name])
+
+    def _start(self, deployment: Deployment, daemon: Daemon) -> None:
+        deployment.daemons[daemon.name] = daemon
+        daemon.start()
+        self.progress(f"{daemon.name} started")
 
 
 @dataclass(frozen=True)
 class OsdPlan:
-    """One OSD before it exists. weight: TiB, as CRUSH counts."""
+    """An OSD to be made."""
 
     id: int
     uuid: str
     node: str
     osd: Osd
-    weight: float
     device_class: str
 
     @property
@@ -294,23 +291,22 @@ class OsdPlan:
 
 
 def plan_osds(nodes: Iterable[Node], first_id: int = 0) -> list[OsdPlan]:
-    """Number the OSDs of some nodes in order."""
+    """Plan the OSDs of some nodes, numbered in order."""
     pairs = [(node, osd) for node in nodes for osd in node.osds]
     return [plan_osd(node, osd, first_id + index) for index, (node, osd) in enumerate(pairs)]
 
 
 def plan_osd(node: Node, osd: Osd, osd_id: int) -> OsdPlan:
-    """Plan one OSD of a node under a given id."""
-    block = _disk(node, osd.block)
-    weight = round(block.size_bytes / (1 << 40), 5)
-    return OsdPlan(osd_id, str(uuid.uuid4()), node.name, osd, weight, block.device_class.value)
+    """Plan an OSD of a node with a given id."""
+    block = next(disk for disk in node.disks if disk.name == osd.block)
+    return OsdPlan(osd_id, str(uuid.uuid4()), node.name, osd, block.device_class.value)
 
 
 def await_age(hosts: Iterable[Host], age_s: float, *, patience: float = 1.0, time: clock.Clock = clock.SYSTEM) -> None:
-    """Wait until machines have been up for so many seconds; NotReached where their own clocks never say so.
+    """Wait until machines have been up for so many seconds by their own clocks; NotReached if that takes too long.
 
-    For monitors' machines and mon_mgr_beacon_grace: a monitor takes that from its machine's monotonic clock, unsigned,
-    and so calls every manager unresponsive before (MgrMonitor::tick; seen with Reef 18.2.7).
+    For machines of monitors and mon_mgr_beacon_grace: a monitor subtracts the grace from its machine's uptime as an
+    unsigned number, so on a younger machine it calls every manager unresponsive (MgrMonitor::tick; seen with 18.2.7).
     """
     for host in hosts:
         clock.Deadline.after(2 * age_s * patience, time).wait(
@@ -325,17 +321,8 @@ def _uptime_s(host: Host) -> float:
     return float(host.run(["cat", "/proc/uptime"]).stdout.split()[0])
 
 
-def register_osd(client: RadosClient, plan: OsdPlan) -> None:
-    """Give the OSD its id in the map."""
-    client.mon("osd new", uuid=plan.uuid, id=plan.id)
-
-
-def _disk(node: Node, name: str) -> Disk:
-    return next(disk for disk in node.disks if disk.name == name)
-
-
 def _all(futures: Iterable[Future[Any]], deployment: Deployment) -> None:
-    """Wait for every step; the first that fails, or a daemon that dies meanwhile, ends the wait with its error."""
+    """Wait for every step. The first step that fails, or daemon that dies, ends the wait with its error."""
     pending = set(futures)
     while pending:
         done, pending = wait_for(pending, timeout=_LOOK_S, return_when=FIRST_EXCEPTION)

@@ -39,6 +39,9 @@ class Here:
     def __init__(self, folder: Path) -> None:
         self.name = "n"
         self.arch = host_arch()
+        self.address = "127.0.0.1"
+        self.root = PurePosixPath("/")
+        self.emulated = False
         self.directory = PurePosixPath(folder) / "cephlab-x" / "n"
         self.told: list[Sequence[str]] = []
         self.environment: Mapping[str, str] | None = None

@@ -123,7 +123,7 @@ def test_a_name_is_given_once(home: Home) -> None:
     Runs(home).create("local", "one")
     with pytest.raises(SpecError) as error:
         Runs(home).create("local", "one")
-    assert error.value.what == "there is a cluster called 'one' already"
+    assert error.value.what == "a cluster called 'one' exists already"
 
 
 def test_a_home_without_runs_has_none(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.clock import VirtualClock
 from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.process import Result
 from cephlab.lab.cluster.deploy.packages import await_age
+from tests.fake_clock import VirtualClock
 
 
 @dataclass

@@ -14,7 +14,7 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.guarded import GuardedHost
-from cephlab.lab.cluster.attach.permit import Disk, Permit, read_permit
+from cephlab.lab.cluster.attach.permit import Permit, PermittedDisk, read_permit
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
@@ -23,7 +23,7 @@ PERMIT = Permit(
     pools=frozenset({"mine"}),
     daemons=frozenset({"osd.3", "mon.b"}),
     hosts=frozenset({"client"}),
-    disks=frozenset({Disk("client", "/dev/sdx")}),
+    disks=frozenset({PermittedDisk("client", "/dev/sdx")}),
 )
 EXISTING = Existing(pools=frozenset({"theirs", "rbd"}), profiles=frozenset({"old-profile"}), rules=frozenset({"old"}))
 
@@ -149,6 +149,9 @@ class FakeHost:
     def __init__(self, name: str) -> None:
         self.name = name
         self.arch = host_arch()
+        self.address = "192.0.2.1"
+        self.root = PurePosixPath("/")
+        self.emulated = False
         self.directory = PurePosixPath("/var/tmp/cephlab-x") / name
         self.did: list[tuple[Any, ...]] = []
 

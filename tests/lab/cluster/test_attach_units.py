@@ -13,15 +13,15 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.clock import VirtualClock
 from cephlab.lab.base.errors import CommandFailed, DaemonDied, LabBroken, SpecError, Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.attach.cluster import keeping
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
-from cephlab.lab.cluster.attach.units import FRESH_S, UnitDaemon, Units, parse_units
+from cephlab.lab.cluster.attach.units import FRESH_S, SystemdUnits, UnitDaemon, parse_units
 from cephlab.lab.providers.host import Host
+from tests.fake_clock import VirtualClock
 
 FSID = "0f2d7cbe-9c1b-11ee-b9d1-0242ac120002"
 OTHER = "11111111-9c1b-11ee-b9d1-0242ac120002"
@@ -81,7 +81,7 @@ class FakeMachine:
 def daemon_on(machine: FakeMachine, name: str = "osd.3", *, sudo: bool = False) -> UnitDaemon:
     guard = Guard(Permit(daemons=frozenset({"osd.3"})), Existing(), dict)
     host = cast("Host", machine)
-    units = Units(host, FSID, sudo=sudo)
+    units = SystemdUnits(host, FSID, sudo=sudo)
     return UnitDaemon(name, host, (), wanted=Wanted.RUNNING, units=units, permitted=guard.daemon)
 
 
@@ -116,7 +116,7 @@ def test_the_unit_that_names_the_cluster_goes_before_a_leftover(order: tuple[str
 def test_a_unit_that_runs_beside_the_clusters_own_is_refused(order: tuple[str, str]) -> None:
     machine = FakeMachine(listed(**{unit: "inactive" if unit == OWN else "active" for unit in order}))
     with pytest.raises(SpecError) as caught:
-        keeping(Units(cast("Host", machine), FSID), "osd.3")
+        keeping(SystemdUnits(cast("Host", machine), FSID), "osd.3")
     assert LEFTOVER in caught.value.detail
     assert OWN in caught.value.detail
     assert machine.changes() == []
@@ -178,7 +178,7 @@ def test_a_daemon_that_ended_by_itself_is_noticed() -> None:
 def test_systemd_is_not_asked_at_every_look() -> None:
     machine = FakeMachine(PACKAGED)
     now = VirtualClock()
-    units = Units(cast("Host", machine), FSID, now=now)
+    units = SystemdUnits(cast("Host", machine), FSID, now=now)
     for _ in range(10):
         assert units.all()["osd.3"].active
     assert len(machine.told) == 1

@@ -14,7 +14,7 @@ from cephlab.fixtures.selection import not_here
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.cluster.attach.cluster import AttachedCluster, refuse_misfit, with_section
-from cephlab.lab.cluster.attach.discover import Census, Found, place, spec_of, take_census
+from cephlab.lab.cluster.attach.discover import Census, DaemonRecord, place, spec_of, take_census
 from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.own import OwnCluster, own
@@ -41,20 +41,20 @@ MACHINES = (
 INVENTORY = Inventory(Path("inventory.toml"), MACHINES)
 
 
-def osd(number: int, last: int, arch: Arch = HERE, hostname: str = "elsewhere") -> Found:
-    return Found(f"osd.{number}", hostname, frozenset({f"192.0.2.{last}"}), arch.value, 1 << 30, "ssd")
+def osd(number: int, last: int, arch: Arch = HERE, hostname: str = "elsewhere") -> DaemonRecord:
+    return DaemonRecord(f"osd.{number}", hostname, frozenset({f"192.0.2.{last}"}), arch.value, 1 << 30, "ssd")
 
 
 DAEMONS = (
     osd(0, 1),
     osd(1, 2),
     osd(2, 3, OTHER),
-    Found("mon.x", "a.example", frozenset({"192.0.2.1"}), HERE.value),
-    Found("mgr.x", "a.example", frozenset(), HERE.value),
+    DaemonRecord("mon.x", "a.example", frozenset({"192.0.2.1"}), HERE.value),
+    DaemonRecord("mgr.x", "a.example", frozenset(), HERE.value),
 )
 
 
-def census(daemons: tuple[Found, ...] = DAEMONS, **changes: Any) -> Census:
+def census(daemons: tuple[DaemonRecord, ...] = DAEMONS, **changes: Any) -> Census:
     found = Census(
         fsid="f",
         release="reef",
@@ -76,10 +76,13 @@ def test_daemons_are_placed_by_address_and_else_by_name() -> None:
     [
         ((osd(3, 9, hostname="stranger"),), "osd.3 is on stranger (192.0.2.9)"),
         ((osd(3, 3),), f"architecture of c: got {OTHER}, osd.3 says {HERE}"),
-        ((Found("mon.y", "b", frozenset({"192.0.2.2"}), HERE.value),), "roles of b: got osd, wanted: mon too (mon.y)"),
+        (
+            (DaemonRecord("mon.y", "b", frozenset({"192.0.2.2"}), HERE.value),),
+            "roles of b: got osd, wanted: mon too (mon.y)",
+        ),
     ],
 )
-def test_an_inventory_that_the_cluster_denies_is_refused(changed: tuple[Found, ...], named: str) -> None:
+def test_an_inventory_that_the_cluster_denies_is_refused(changed: tuple[DaemonRecord, ...], named: str) -> None:
     with pytest.raises(SpecError) as caught:
         place((*DAEMONS, *changed), INVENTORY)
     assert named in caught.value.detail
@@ -139,7 +142,7 @@ def test_the_cluster_is_asked_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("permit", "named"),
     [
-        (Permit(pools=frozenset({"theirs"})), "'theirs', which the cluster has already"),
+        (Permit(pools=frozenset({"theirs"})), "'theirs', which exists already"),
         (Permit(daemons=frozenset({"osd.9"})), "got 'osd.9', wanted: one of"),
         (Permit(daemons=frozenset({"osd.1"})), "'osd.1', whose weight or primary affinity is not 1"),
     ],

@@ -16,7 +16,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.cluster import doctor
-from cephlab.lab.cluster.doctor import Machine, Need, look
+from cephlab.lab.cluster.doctor import MachineFacts, Need, look
 from cephlab.lab.providers.base import Images, Lab
 from cephlab.lab.providers.local.programs import find_emulator
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -28,9 +28,9 @@ PACKAGES_FILE = Path(__file__).resolve().parents[3] / "ci" / "packages.txt"
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 
 
-def complete(arch: Arch = Arch.X86_64) -> Machine:
+def complete(arch: Arch = Arch.X86_64) -> MachineFacts:
     """A machine that lacks nothing."""
-    return Machine(
+    return MachineFacts(
         arch=arch,
         python=(3, 13),
         tools=frozenset(tool.name for tool in doctor.tools(arch)),
@@ -45,7 +45,7 @@ def complete(arch: Arch = Arch.X86_64) -> Machine:
     )
 
 
-def missing(machine: Machine) -> dict[str, Need]:
+def missing(machine: MachineFacts) -> dict[str, Need]:
     return {need.name: need for need in doctor.machine_needs(machine) if not need.present}
 
 

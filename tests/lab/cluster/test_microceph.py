@@ -144,7 +144,7 @@ def test_a_user_who_is_not_root_takes_sudo(machines: list[Machine], deploy: Depl
     machines[0].answers = {"sudo -n cat": (0, "of root's\n")}
     assert deploy().access() == (b"of root's\n", b"of root's\n")
     machines[0].answers = {"sudo -n true": (1, "a password is required")}
-    with pytest.raises(Unavailable, match="snaps of n0 are root's"):
+    with pytest.raises(Unavailable, match="snaps on n0 need root"):
         deploy().deploy({})
 
 

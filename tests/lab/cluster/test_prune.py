@@ -13,7 +13,7 @@ from cephlab.lab.base.errors import CephTrouble, CleanupFailed, LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId, Runs
 from cephlab.lab.cluster import prune
-from cephlab.lab.cluster.prune import Fate, Finding, fate_of, forget_copies, remove, stray_copies, survey, sweep
+from cephlab.lab.cluster.prune import Fate, SurveyedRun, fate_of, forget_copies, remove, stray_copies, survey, sweep
 from cephlab.lab.images.image import Image
 from tests.fake_provider import FakeProvider, abandoned_run, providers
 
@@ -55,7 +55,7 @@ def test_each_run_has_its_fate_and_each_fate_its_word(home: Home) -> None:
 def test_a_live_run_is_never_removed_and_a_kept_one_only_if_asked_for(
     home: Home, fate: Fate, doomed: bool, with_kept: bool
 ) -> None:
-    finding = Finding(Run(RunId("one"), home.runs / "one"), fate)
+    finding = SurveyedRun(Run(RunId("one"), home.runs / "one"), fate)
     assert finding.doomed(kept_too=False) is doomed
     assert finding.doomed(kept_too=True) is with_kept
 
@@ -128,7 +128,7 @@ def test_a_directory_that_stays_is_an_error_of_the_clean_up(home: Home, monkeypa
     run = abandoned_run(home, "one")
     with pytest.raises(CleanupFailed, match="could not be removed"):
         remove(home, run, providers(FakeProvider(holding={"one"})))
-    swept = sweep(home, providers(FakeProvider()), [Finding(run, Fate.ABANDONED)])
+    swept = sweep(home, providers(FakeProvider()), [SurveyedRun(run, Fate.ABANDONED)])
     assert (swept.removed, len(swept.errors)) == ((), 1)
     assert swept.errors[0].startswith("one: ")
 

@@ -9,11 +9,12 @@ from typing import cast
 
 import pytest
 
-from cephlab.lab.base.clock import Deadline, VirtualClock, watched
+from cephlab.lab.base.clock import Deadline, watched
 from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.watch import Watch, state_of
+from tests.fake_clock import VirtualClock
 
 
 @dataclass

@@ -12,7 +12,7 @@ from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
 from cephlab.lab.base.runs import Runs
-from cephlab.lab.ceph.memory import Held, pools_of, resident_bytes
+from cephlab.lab.ceph.memory import MemoryUse, pools_of, resident_bytes
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
 from cephlab.lab.images import kernelbuild
@@ -249,7 +249,7 @@ def test_memory_is_read_from_the_kernel_and_from_the_pools() -> None:
     pools = pools_of(
         {"mempool": {"by_pool": {"osd": {"items": 1, "bytes": 10}, "osd_pglog": {"items": 2, "bytes": 5}}}}
     )
-    assert Held(100, pools).beyond == 85
+    assert MemoryUse(100, pools).beyond == 85
 
 
 def watched(first: int, second: int, *, operations: int, page_bytes: int = 64 * KIB) -> Outcome:
@@ -257,7 +257,7 @@ def watched(first: int, second: int, *, operations: int, page_bytes: int = 64 * 
     history = History()
     recorder = history.recorder("s")
     held = {"before": 100, "first": first, "second": second, "rested": second, "released": second}
-    moments = {name: {0: Held(size * MIB, {"osd": 50 * MIB})} for name, size in held.items()}
+    moments = {name: {0: MemoryUse(size * MIB, {"osd": 50 * MIB})} for name, size in held.items()}
     for half in pages.HALVES:
         pages.witness(recorder, half, {0: operations}, page_bytes)
     pages.judge(recorder, moments, 0, "osd.0")

@@ -10,7 +10,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cephlab.cli.main import app
-from cephlab.lab.base.clock import VirtualClock
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
@@ -27,6 +26,7 @@ from cephlab.lab.telemetry.readings import Reading
 from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
+from tests.fake_clock import VirtualClock
 
 OBJECTS, RATE, CPU_S = 400, 100.0, 0.004
 PLAN = Plan(Operation(SEQ, 4 << 20, 16), ("client",), image_bytes=OBJECTS * (4 << 20))
