@@ -1,0 +1,105 @@
+"""`tox -e planted`: run suites over each planted defect, and show what found it, in which time.
+
+    python -m tests.planted [--tier TIER] [--suite SUITE ...] [--named] [DEFECT ...]
+
+--named runs only the scenarios that the table names for a defect; without it whole suites run, which takes hours. A defect
+is found where a scenario fails. Ends with 1 where one was not found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rich.console import Console
+from rich.table import Table
+
+from cephlab.lab.archive.archive import Ending, Record, read_archive
+from cephlab.lab.base import process
+from tests.planted import PLANTED, Planted
+from tests.planted.plugin import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 4 * 3600.0
+SUITES = ("interop", "baseline")
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What a run over one defect came to. by: scenarios that found it, in their order; at_s: when the first did."""
+
+    defect: Planted
+    ran: int
+    by: tuple[str, ...]
+    at_s: float
+    reason: str
+
+
+def judged(defect: Planted, records: Sequence[Record]) -> Hunt:
+    """Read a run's records: trouble of the lab finds nothing."""
+    found = [record for record in records if record.ending is Ending.FAIL]
+    first = found[0] if found else None
+    return Hunt(
+        defect,
+        sum(record.ending is not Ending.SKIP for record in records),
+        tuple(record.scenario for record in found),
+        first.began_s + first.seconds if first else 0.0,
+        first.reason if first else "",
+    )
+
+
+def hunt(defect: Planted, tier: str, suites: Sequence[str], *, named: bool) -> Hunt:
+    """Run the suites, or the scenarios named for the defect, on the provider `local` with the defect planted."""
+    items = [item(name) for name in defect.finds] if named else [f"suites/{suite}" for suite in suites]
+    with TemporaryDirectory(prefix="cephlab-planted-") as folder:
+        archive = Path(folder) / "archive"
+        argv = [sys.executable, "-m", "pytest", *items, "-p", "tests.planted.plugin", "-p", "no:cacheprovider"]
+        argv += ["--lab", "local", "--tier", tier, "--archive", str(archive), "--seed", "1"]
+        process.run(argv, timeout_s=LIMIT_S, env={VARIABLE: defect.name}, cwd=ROOT, check=False)
+        return judged(defect, read_archive(archive).records)
+
+
+def item(scenario: str) -> str:
+    suite = scenario.partition(".")[0]
+    return f"suites/{suite}/test_{suite}.py::test_scenario[{scenario}]"
+
+
+def table(hunts: Sequence[Hunt]) -> Table:
+    """One line for each defect."""
+    shown = Table("defect", "in", "found", "after s", "of scenarios", "first by", "what it said", expand=True)
+    for each in hunts:
+        where = f"{each.defect.arch} {each.defect.daemons_or_clients}"
+        first = each.by[0] if each.by else ""
+        found = f"{len(each.by)}" if each.by else "no"
+        shown.add_row(each.defect.name, where, found, f"{each.at_s:.0f}", f"{each.ran}", first, each.reason)
+    return shown
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
+    parser.add_argument("defects", nargs="*", metavar="DEFECT", help=", ".join(each.name for each in PLANTED))
+    parser.add_argument("--tier", default="quick", choices=("quick", "full"))
+    parser.add_argument("--suite", action="append", dest="suites", help="more than once; default: interop, baseline")
+    parser.add_argument("--named", action="store_true", help="only the scenarios named for each defect")
+    asked = parser.parse_args(argv)
+    unknown = set(asked.defects) - {each.name for each in PLANTED}
+    if unknown:
+        parser.error(f"there is no defect {', '.join(sorted(unknown))}")
+    chosen = [each for each in PLANTED if not asked.defects or each.name in asked.defects]
+    console = Console(width=int(os.environ.get("COLUMNS", "160")))
+    hunts = []
+    for defect in chosen:
+        hunts.append(hunt(defect, asked.tier, asked.suites or SUITES, named=asked.named))
+        console.print(table(hunts[-1:]))
+    console.print(table(hunts))
+    return 0 if all(each.by for each in hunts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,26 @@
+/*
+ * A daemon that keeps 256 KiB of each message that it sends: sendmsg of the C library, which Ceph's messenger calls.
+ *
+ * The memory is touched, so that the kernel really gives it.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define KEPT_BYTES (256 << 10)
+
+__attribute__((visibility("default"))) ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
+{
+    static ssize_t (*next)(int, const struct msghdr *, int);
+    volatile char *kept = malloc(KEPT_BYTES);
+
+    if (next == NULL) {
+        void *found = dlsym(RTLD_NEXT, "sendmsg");
+        memcpy(&next, &found, sizeof next);
+    }
+    for (int at = 0; kept != NULL && at < KEPT_BYTES; at += 4096)
+        kept[at] = 1;
+    return next(socket, message, flags);
+}

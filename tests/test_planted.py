@@ -1,0 +1,67 @@
+"""The table of planted defects fits its sources and the suites, and a run over one is read as it ended."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from cephlab.lab.archive.archive import Ending, Record
+from cephlab.lab.spec.arch import Arch
+from tests.contract.planting import meant
+from tests.planted import HERE, PLANTED, Planted
+from tests.planted.__main__ import item, judged
+
+LEAK = Planted("leak", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",))
+
+
+def test_each_source_is_planted_and_each_defect_has_its_source() -> None:
+    assert sorted({defect.source for defect in PLANTED}) == sorted(path.name for path in HERE.glob("*.c"))
+    names = [defect.name for defect in PLANTED]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("defect", PLANTED, ids=lambda defect: defect.name)
+def test_what_a_defect_is_found_by_exists(defect: Planted) -> None:
+    assert defect.finds
+    for name in defect.finds:
+        suite = import_module(f"cephlab.suites.{name.partition('.')[0]}")
+        assert name in [scenario.name for scenario in suite.SCENARIOS]
+        assert item(name).endswith(f"::test_scenario[{name}]")
+
+
+def record(name: str, ending: Ending, began_s: float, reason: str = "") -> Record:
+    return Record(name, name.partition(".")[0], ending, reason, began_s=began_s, seconds=5.0)
+
+
+def test_the_first_failure_is_what_found_it() -> None:
+    records = [
+        record("interop.a", Ending.PASS, 1),
+        record("interop.b", Ending.SKIP, 6),
+        record("interop.c", Ending.ERROR, 7, "the disk is full"),
+        record("interop.d", Ending.FAIL, 20, "osd.0 keeps memory"),
+        record("interop.e", Ending.FAIL, 30, "another"),
+    ]
+    hunt = judged(LEAK, records)
+    assert (hunt.ran, hunt.by, hunt.at_s, hunt.reason) == (4, ("interop.d", "interop.e"), 25.0, "osd.0 keeps memory")
+
+
+def test_trouble_of_the_lab_finds_nothing() -> None:
+    hunt = judged(LEAK, [record("interop.c", Ending.ERROR, 7), record("interop.d", Ending.INCONCLUSIVE, 9)])
+    assert (hunt.ran, hunt.by, hunt.at_s) == (2, (), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("program", "into", "has_it"),
+    [
+        ("/usr/bin/ceph-osd", "daemons", True),
+        ("ceph-osd", "clients", False),
+        ("rados", "daemons", False),
+        ("rados", "clients", True),
+        ("radosgw", "both", True),
+        ("rbd", "both", True),
+    ],
+)
+def test_a_defect_is_in_the_programs_that_it_is_for(program: str, into: str, has_it: bool) -> None:
+    defect = Planted("leak", "leak_send.c", Arch.X86_64, into, ())  # type: ignore[arg-type]
+    assert meant(defect, [program, "-i", "0"]) is has_it
