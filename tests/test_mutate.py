@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
+from cephlab.lab.base.process import run
 from tests.mutate.__main__ import judge, listed, tell
 from tests.mutate.mutants import Mutant, mutants
-from tests.mutate.trial import TIMED_OUT, Tried
+from tests.mutate.trial import ROOT, TIMED_OUT, Tried
 
 CODE = '''"""What it is for."""
 
@@ -111,3 +115,21 @@ now = "b"
     assert listed(text + 'why = "nothing can tell"').survivors == {ONE.key: "nothing can tell"}
     with pytest.raises(SystemExit, match="needs its reason"):
         listed(text + 'why = " "')
+
+
+TRY = """
+from tests.mutate.mutants import mutants
+from tests.mutate.trial import ROOT, tried
+
+made = [one for one in mutants("tuning/units.py", (ROOT / "tuning/units.py").read_text()) if one.was == '"GB": 1e9,']
+tests = ["tests/tuning/test_units.py"]
+print([result.code for result in tried("tuning/units.py", made[:1], tests, 1)], flush=True)
+tried("tuning/mva.py", [], tests, 1)
+"""
+
+
+def test_a_changed_constant_reaches_the_tests() -> None:
+    """pytest loads every module of an installed plugin in its own way; a mutant that it passes by seems to survive."""
+    done = run([sys.executable, "-c", TRY], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert done.stdout == "[1]\n"
+    assert "no test loads tuning/mva.py" in done.stderr

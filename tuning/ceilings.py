@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from cephlab.tuning import daemons, devices, imbalance, placement
 from cephlab.tuning.derivation import DerivationStep
@@ -20,32 +19,23 @@ _FRAME_BYTES = 38  # Ethernet header, checksum, preamble and gap
 _HEADERS_BYTES = 52  # IPv4 and TCP with timestamps, inside the MTU
 
 
-class CeilingKind(StrEnum):
-    """What is limited. BATCHES: threads that take everything that waits in one go, so that no queue forms there."""
-
-    CPU = "cpu"
-    THREADS = "threads"
-    BATCHES = "batches"
-    DEVICE = "device"
-    NETWORK = "network"
-
-
 @dataclass(frozen=True)
 class Ceiling:
     """One class of equal resources.
 
     seconds: how long an operation keeps one of them busy, on average; copies: how many there are. uneven: load of the
     busiest over the mean. path_s: the part of seconds x copies that the operation waits for. Of shards that run at the
-    same time it waits for the slowest, not for their sum.
+    same time it waits for the slowest, not for their sum. batches: threads that take everything that waits in one go,
+    so that no queue forms there.
     """
 
     name: str
     seconds: float
     step: DerivationStep
-    kind: CeilingKind
-    copies: float = 1
-    uneven: float = 1.0
-    path_s: float = 0.0
+    copies: float
+    uneven: float
+    path_s: float
+    batches: bool
 
     @property
     def busiest_s(self) -> float:
@@ -72,30 +62,31 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
         amount = work.shape.block_bytes + work.client.wire / 2
         bandwidth = profile.uplink.value * goodput(profile.mtu_bytes)
         how = f"{profile.uplink} x {goodput(profile.mtu_bytes):.3f} / {show(amount, Measure.BYTES)} per operation"
-        known += _made(CeilingKind.NETWORK, "uplink between clients and cluster", amount / bandwidth, how)
+        known += _made("uplink between clients and cluster", amount / bandwidth, how)
     return tuple(sorted(known, key=lambda ceiling: (ceiling.ops, ceiling.name)))
 
 
 @dataclass(frozen=True)
 class _Servers:
-    """path_s: how long one operation waits there; None: for all of its work there, as none of it runs in parallel."""
+    """As in Ceiling. path_s: None: it waits for all of its work there, as none of it runs in parallel."""
 
     copies: float = 1
     uneven: float = 1.0
     path_s: float | None = None
+    batches: bool = False
 
 
 _ONE = _Servers()
 
 
 def _made(
-    kind: CeilingKind, name: str, seconds: float, how: str, servers: _Servers = _ONE, *, source: str = UTILISATION_LAW
+    name: str, seconds: float, how: str, servers: _Servers = _ONE, *, source: str = UTILISATION_LAW
 ) -> Iterator[Ceiling]:
     if seconds <= 0:
         return
     step = DerivationStep(f"ceiling of {name}", how, f"{1 / (seconds * servers.uneven):,.0f} ops/s", source)
     path_s = seconds * servers.copies if servers.path_s is None else servers.path_s
-    yield Ceiling(name, seconds, step, kind, servers.copies, servers.uneven, path_s)
+    yield Ceiling(name, seconds, step, servers.copies, servers.uneven, path_s, servers.batches)
 
 
 def last_of(beside: int) -> float:
@@ -132,7 +123,6 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
         path += before * work.reread.cpu * last_of(work.shape.k)
         parts.append(f"{before:.3f} x {work.reread.cpu * 1e3:.3f} read before")
     yield from _made(
-        CeilingKind.CPU,
         f"{load.name}: CPU",
         points / machine.points,
         f"{machine.cores} cores x {machine.core_speed.value:.2f} points / ({' + '.join(parts)} point-ms)",
@@ -153,11 +143,15 @@ def _pools(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
             seconds = share * pool.seconds / pool.threads
             number = load.count * disks.count * disks.osds_per_disk
             yield from _made(
-                CeilingKind.BATCHES if pool.name in daemons.BATCHING else CeilingKind.THREADS,
                 f"{load.name}: {pool.name} of an OSD on {disks.name}",
                 seconds,
                 f"{pool.how} / ({share:.4f} of the operations x {uneven:.2f} at the busiest OSD)",
-                _Servers(copies=number, uneven=uneven, path_s=seconds * number * _waited(pool.name, work, replica)),
+                _Servers(
+                    copies=number,
+                    uneven=uneven,
+                    path_s=seconds * number * _waited(pool.name, work, replica),
+                    batches=pool.name in daemons.BATCHING,
+                ),
                 source=daemons.SOURCE,
             )
 
@@ -180,21 +174,19 @@ def _disks(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator
         share = shards * disks.size.value / whole
         visit, number = devices.visit(disks, machine, work), load.count * disks.count
         yield from _made(
-            CeilingKind.DEVICE,
             f"{load.name}: disk {disks.name}",
             share * visit.busy_s,
             f"1 / ({share:.4f} of the shards x {uneven:.2f} at the busiest x {visit.how})",
             _Servers(copies=number, uneven=uneven, path_s=share * visit.path_s * number * forked),
         )
         if data:
-            yield from _link(load, disks, shards * work.shape.shard_bytes, forked)
+            yield from _link(load, disks, share * disks.count * work.shape.shard_bytes, forked)
 
 
 def _link(load: MachineLoad, disks: Disks, amount: float, forked: float) -> Iterator[Ceiling]:
     if disks.shared_link:
         seconds = amount / disks.shared_link.value
         yield from _made(
-            CeilingKind.DEVICE,
             f"{load.name}: link to {disks.name}",
             seconds,
             f"{disks.shared_link} / {show(amount, Measure.BYTES)} per operation",
@@ -224,11 +216,10 @@ def _network(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterat
             links = [("network", machine.bandwidth.value, front + back, beside)]
         for what, bandwidth, amount, unseen in links:
             yield from _made(
-                CeilingKind.NETWORK,
                 f"{load.name}: {what} {way}",
                 amount / (bandwidth * share),
                 f"{show(bandwidth, Measure.RATE)} x {share:.3f} / {show(amount, Measure.BYTES)} per operation",
-                _Servers(copies=load.count, path_s=max(0.0, amount - unseen) / (bandwidth * share) * load.count),
+                _Servers(copies=load.count, path_s=(amount - unseen) / (bandwidth * share) * load.count),
                 source="framing: IEEE 802.3, RFC 791, RFC 9293",
             )
 
@@ -248,7 +239,6 @@ def _named(machines: tuple[MachineClass, ...], machine: MachineClass) -> str:
 def _process(whose: str, pool: daemons.ThreadPool, clients: float, part: float, all_of_them: int) -> Iterator[Ceiling]:
     """One pool of `clients` processes that ask for `part` of the operations."""
     yield from _made(
-        CeilingKind.THREADS,
         f"{whose}: {pool.name} of a client process",
         pool.seconds / pool.threads * part / clients,
         f"{clients:.4g} process(es) of {all_of_them} x {pool.how} / {part:.4f} of the operations",
@@ -298,7 +288,6 @@ def _clients(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
         each = asker.part / asker.machines
         points = f"{asker.machines:.4g} machine(s) x {machine.points:.0f} points"
         yield from _made(
-            CeilingKind.CPU,
             f"{whose}: CPU",
             each * work.client.cpu / machine.points,
             f"{points} / ({asker.part:.4f} of the operations x {work.client.cpu * 1e3:.3f} point-ms)",
@@ -306,7 +295,6 @@ def _clients(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
         )
         bandwidth = machine.bandwidth.value * goodput(profile.mtu_bytes)
         yield from _made(
-            CeilingKind.NETWORK,
             f"{whose}: network",
             each * amount / bandwidth,
             f"{asker.machines:.4g} x {show(bandwidth, Measure.RATE)} / ({asker.part:.4f} of the operations x "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import imbalance, mechanics, mva, placement
-from cephlab.tuning.ceilings import Ceiling, CeilingKind, ceilings
+from cephlab.tuning.ceilings import Ceiling, ceilings
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.rewrite import with_reread
@@ -54,8 +54,8 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
     unloaded = alone(profile, work)
     stations = _stations(limits)
     point = mva.solve(stations, unloaded.seconds, shape.in_flight)
-    batches = [ceiling.ops for ceiling in limits if ceiling.kind is CeilingKind.BATCHES]
-    # No queue forms at a batch thread (see BATCHES), but its ceiling limits throughput.
+    batches = [ceiling.ops for ceiling in limits if ceiling.batches]
+    # A batch thread forms no queue (see Ceiling), but no more than its ceiling gets through it.
     ops = min([point.throughput, *batches])
     latency = shape.in_flight / ops
     bottleneck = _bottleneck(limits, ops)
@@ -92,7 +92,7 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
 
 def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
     """Where an operation can queue: hardware and thread pools, but not threads that work in batches."""
-    return [line for ceiling in limits if ceiling.kind is not CeilingKind.BATCHES for line in _lines_of(ceiling)]
+    return [line for ceiling in limits if not ceiling.batches for line in _lines_of(ceiling)]
 
 
 def _lines_of(ceiling: Ceiling) -> list[mva.Station]:
@@ -117,7 +117,7 @@ def _queues(
 ) -> Iterator[DerivationStep]:
     """Demands that go into the queueing model, bounds on its result, and the waits that result."""
     for ceiling in limits:
-        if ceiling.kind is not CeilingKind.BATCHES:
+        if not ceiling.batches:
             whole = ceiling.seconds * ceiling.copies
             how = f"{show(ceiling.seconds, Measure.TIME)} at each of {ceiling.copies:g}"
             value = f"{show(whole, Measure.TIME)} in all, waited through: {show(ceiling.path_s, Measure.TIME)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.ceilings import goodput
 from cephlab.tuning.derivation import Derivation, DerivationStep
-from cephlab.tuning.profile import Disks, MachineClass, Profile
+from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 from cephlab.tuning.units import Measure, show
 
 SOURCE = "BlueStore copies whole objects; osd_max_backfills reservations are taken on the sending and the receiving OSD"
@@ -50,9 +50,10 @@ def recovery_time(
             "too many nodes are lost", f"got {nodes_lost} of {whole}, wanted: at least one left to copy from"
         )
     whole_bytes = data_bytes * nodes_lost
+    shards = k or 1
     known = {
-        **_into(profile, nodes_lost, share, k),
-        **_out_of(profile, (whole - nodes_lost) / profile.node_count, share, k),
+        **_into(profile, nodes_lost, share, shards),
+        **_out_of(profile, (whole - nodes_lost) / profile.node_count, share, shards),
     }
     limit = min(known, key=lambda name: known[name].value)
     least = known[limit].value
@@ -86,25 +87,27 @@ def _slowest(rates: Iterable[_Rate]) -> dict[str, _Rate]:
     """The least of each name; what is not known is left out."""
     least: dict[str, _Rate] = {}
     for rate in rates:
-        if rate.value > 0 and (rate.name not in least or rate.value < least[rate.name].value):
+        if rate.value and (rate.name not in least or rate.value < least[rate.name].value):
             least[rate.name] = rate
     return least
 
 
-def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, _Rate]:
-    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts."""
+def _into(profile: Profile, lost: int, share: float, shards: int) -> dict[str, _Rate]:
+    """Rates at which the nodes that replace the lost ones take data in; the slowest class counts.
+
+    shards: what an object is divided into. A backfill copies object by object; each store gets one shard of one.
+    """
     rates: list[_Rate] = []
+    size = OBJECT_BYTES / shards
     for machine in _carrying(profile):
         for disks in machine.data_disks:
             part = disks.count * disks.size.value / machine.weight
             osds = disks.count * disks.osds_per_disk
-            # A backfill copies object by object; of an erasure code each store gets the k-th part of one.
-            size = OBJECT_BYTES / (k or 1)
             busy = _object_s(disks, profile, size)
             beside = osds * lost * profile.max_backfills
             how = f"{beside} at a time x {show(size, Measure.BYTES)} / {show(busy, Measure.TIME)}"
             rates.append(_Rate("backfills", beside * size / busy / part, how))
-            rate, disks_there = _disk_rate(disks, size, writing=True), disks.count * lost
+            rate, disks_there = _written(disks, size), disks.count * lost
             how = f"{disks_there} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g}"
             rates.append(_Rate("writing disks", rate * disks_there * share / part, how))
         link = (machine.cluster_bandwidth or machine.bandwidth).value * goodput(profile.mtu_bytes)
@@ -113,18 +116,18 @@ def _into(profile: Profile, lost: int, share: float, k: int) -> dict[str, _Rate]
     return _slowest(rates)
 
 
-def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, _Rate]:
+def _out_of(profile: Profile, left: float, share: float, shards: int) -> dict[str, _Rate]:
     """Rates at which the other nodes send data. left: the share of each class that is still there.
 
-    Each class reads in proportion to what it holds. An erasure code reads k shards to make one.
+    Each class reads in proportion to what it holds. An erasure code reads as many shards to make one.
     """
     rates: list[_Rate] = []
     for machine in _carrying(profile):
-        part = machine.count * machine.weight / profile.weight * (k or 1)
+        part = machine.count * machine.weight / profile.weight * shards
         machines = machine.count * left
         for disks in machine.data_disks:
             of_disk = part * disks.count * disks.size.value / machine.weight
-            rate = _disk_rate(disks, OBJECT_BYTES / (k or 1), writing=False)
+            rate = _read(disks, OBJECT_BYTES / shards)
             there = disks.count * machines
             how = f"{there:g} {disks.name} x {show(rate, Measure.RATE)} x {share:.4g} / {of_disk:.4g} read of each byte"
             rates.append(_Rate("reading disks", rate * there * share / of_disk, how))
@@ -136,16 +139,21 @@ def _out_of(profile: Profile, left: float, share: float, k: int) -> dict[str, _R
 
 def _object_s(disks: Disks, profile: Profile, size: float) -> float:
     """Seconds that one backfill takes for an object's copy or shard: read, sent, written, and the pause after it."""
-    parts = [
-        size / rate for rate in (_disk_rate(disks, size, writing=False), _disk_rate(disks, size, writing=True)) if rate
-    ]
+    parts = [size / rate for rate in (_read(disks, size), _written(disks, size)) if rate]
     waits = [figure.value for figure in (disks.read_latency, disks.sync_latency) if figure]
     return sum(parts) + sum(waits) + profile.rtt.value + SLEEP_S[disks.kind.rotates]
 
 
-def _disk_rate(disks: Disks, size: float, *, writing: bool) -> float:
+def _read(disks: Disks, size: float) -> float:
+    return _in_pieces(disks, size, disks.seq_read, disks.read_iops)
+
+
+def _written(disks: Disks, size: float) -> float:
+    return _in_pieces(disks, size, disks.seq_write, disks.write_iops)
+
+
+def _in_pieces(disks: Disks, size: float, bandwidth: Figure | None, iops: Figure | None) -> float:
     """Bytes a second of one disk in pieces of that size, 0 where nothing is known."""
-    bandwidth, iops = (disks.seq_write, disks.write_iops) if writing else (disks.seq_read, disks.read_iops)
     if bandwidth is None:
         return 0.0
     # A rotating disk moves its head for each piece. A flash disk has none.

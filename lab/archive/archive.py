@@ -365,8 +365,8 @@ class JudgedAgain:
     stored: Ending
     now: Ending | None
     reason: str
-    derivation: tuple[str, ...] = ()
-    quarantined: str | None = None
+    derivation: tuple[str, ...]
+    quarantined: str | None
 
     @property
     def differs(self) -> bool:
@@ -380,7 +380,7 @@ def judge(archive: Archive) -> list[JudgedAgain]:
 
 def _judge(archive: Archive, record: Record) -> JudgedAgain:
     if record.ending not in JUDGED:
-        return JudgedAgain(record.scenario, record.ending, None, record.reason, quarantined=record.quarantined)
+        return JudgedAgain(record.scenario, record.ending, None, record.reason, (), record.quarantined)
     now, verdict = judged(archive.of(record.scenario))
     return JudgedAgain(record.scenario, record.ending, now, verdict.reason, verdict.derivation, record.quarantined)
 

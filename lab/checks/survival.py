@@ -59,7 +59,7 @@ def _made_up(key: Key, read: Operation, writes: Mapping[int, Operation]) -> Iter
         yield f"{_name(key)}: {_reader(read)} found version {read.version}, which nobody wrote"
     elif writes[read.version].outcome is Ended.FAIL:
         yield f"{_name(key)}: {_reader(read)} found version {read.version}, whose write was refused"
-    elif writes[read.version].began_s - _error(read, writes[read.version]) > _end(read):
+    elif _surely_before(read, writes[read.version]):
         yield f"{_name(key)}: {_reader(read)} found version {read.version} before it was written"
 
 
@@ -70,7 +70,7 @@ def _gone_back(key: Key, reads: Sequence[Operation], writes: Mapping[int, Operat
     when its write began after the other was surely in effect.
     """
     sure = _surely(reads, writes)
-    arrivals = sorted((at, version) for version, at in sure.items() if at < math.inf)
+    arrivals = sorted((at, version) for version, at in sure.items())
     position, newest, newest_began = 0, NOTHING, -math.inf
     for read in sorted(reads, key=lambda read: read.began_s - read.clock_error_s):
         while position < len(arrivals) and arrivals[position][0] < read.began_s - read.clock_error_s:
@@ -138,7 +138,7 @@ def _unseen(of_key: Sequence[Operation]) -> Iterator[Operation]:
         if write.outcome is not Ended.OK or following is None:
             continue
         if not any(
-            read.version == write.version or (_end(write) <= read.began_s and _end(read) <= following.began_s)
+            read.version == write.version or (_surely_before(write, read) and _surely_before(read, following))
             for read in reads
         ):
             yield write
@@ -174,5 +174,6 @@ def _end(op: Operation) -> float:
     return math.inf if op.ended_s is None else op.ended_s
 
 
-def _error(read: Operation, write: Operation) -> float:
-    return read.clock_error_s + write.clock_error_s
+def _surely_before(one: Operation, other: Operation) -> bool:
+    """Whether one had ended when the other began, however far the clocks of their clients are off."""
+    return _end(one) + one.clock_error_s < other.began_s - other.clock_error_s

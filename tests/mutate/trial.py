@@ -158,8 +158,11 @@ def _fork(run: Callable[[], int]) -> int:
 
 def _whole(tests: Sequence[str], mutant: Mutant, folder: str) -> int:
     """Everything of the project is imported anew, the mutant's text in place of its module's."""
-    _load_instead(ROOT / mutant.module, mutant.source)
-    return _pytest(tests, folder)
+    loaded = _load_instead(ROOT / mutant.module, mutant.source)
+    code = _pytest(tests, folder)
+    if not loaded:
+        print(f"no test loads {mutant.module} in a way that it can be replaced", flush=True)
+    return code if loaded else pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def _pytest(tests: Sequence[str], folder: str, *plugins: object) -> int:
@@ -170,24 +173,28 @@ def _pytest(tests: Sequence[str], folder: str, *plugins: object) -> int:
     os.chdir(ROOT)
     sys.argv = ["pytest"]
     # Captured by files that all forks would share, output is left alone instead. Loading hypothesis takes longer than
-    # most modules' tests; tests that use it load it themselves, and its plugin only adds to what is printed.
-    options = ["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
+    # most modules' tests; tests that use it load it themselves, and its plugin only adds to what is printed. pytest has
+    # a loader of its own for what it rewrites, which is all of an installed plugin: no mutant would be loaded by it.
+    options = ["-x", "-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
     code = int(pytest.main([*options, *tests], plugins=list(plugins)))
     sys.stdout.flush()
     return code
 
 
-def _load_instead(path: Path, source: str) -> None:
-    """Have the import system take this text for that file, by whatever name it is imported."""
+def _load_instead(path: Path, source: str) -> list[str]:
+    """Have the import system take this text for that file; the names by which it was imported, as they come in."""
     plain = SourceFileLoader.get_code
+    loaded: list[str] = []
 
     def get_code(self: Any, fullname: str) -> CodeType | None:
         if Path(self.path).resolve() == path:
+            loaded.append(fullname)
             return compile(source, self.path, "exec")
         code: CodeType | None = plain(self, fullname)
         return code
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    return loaded
 
 
 def _functions(path: Path) -> Mapping[str, Sequence[FunctionType]]:

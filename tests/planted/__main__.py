@@ -2,8 +2,8 @@
 
     python -m tests.planted [--tier TIER] [--suite SUITE ...] [--named] [DEFECT ...]
 
---named runs only the scenarios that the table names for a defect; without it whole suites run, which takes hours. A defect
-is found where a scenario fails. Ends with 1 where one was not found.
+--named runs only the scenarios that the table names for a defect; without it whole suites run, which takes hours. A
+defect is found where a scenario fails. Ends with 1 where one was not found.
 """
 
 from __future__ import annotations

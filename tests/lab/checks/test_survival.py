@@ -70,7 +70,27 @@ GOOD: dict[str, tuple[Row, ...]] = {
     ),
     "a refused write": (("w", 1, 2, 1, "o"), ("w", 3, 4, 2, "f"), ("f", 9, 10, 1, "o")),
     "two concurrent writes, either may be last": (("w", 1, 4, 1, "o"), ("w", 2, 3, 2, "o"), ("f", 9, 10, 1, "o")),
+    "two concurrent writes, the other is last": (("w", 1, 4, 1, "o"), ("w", 2, 3, 2, "o"), ("f", 9, 10, 2, "o")),
+    "a write that nobody ever answered, and others after it": (
+        ("w", 1, None, 1, "u"),
+        ("w", 3, 4, 2, "o"),
+        ("f", 9, 10, 2, "o"),
+    ),
     "a read that failed": (("w", 1, 2, 1, "o"), ("r", 3, 4, 0, "f"), ("f", 9, 10, 1, "o")),
+    "a read that began as the write was acknowledged, old": (
+        ("w", 1, 2, 1, "o"),
+        ("w", 3, 4, 2, "o"),
+        ("r", 4, 5, 1, "o"),
+        ("f", 9, 10, 2, "o"),
+    ),
+    "a read that ended as the write began, new": (("r", 1, 2, 1, "o"), ("w", 2, 3, 1, "o"), ("f", 9, 10, 1, "o")),
+    "an unknown write that took effect between an acknowledged one and the next": (
+        ("w", 1, 2, 1, "u"),
+        ("w", 3, 4, 2, "o"),
+        ("r", 5, 6, 1, "o"),
+        ("w", 7, 8, 3, "o"),
+        ("f", 9, 10, 3, "o"),
+    ),
 }
 
 BAD: dict[str, tuple[tuple[Row, ...], str]] = {
@@ -127,10 +147,105 @@ def test_bad_histories_fail_by_name(name: str) -> None:
     assert reason in verdict.reason
 
 
-def test_times_of_two_clocks_count_only_as_far_as_they_agree() -> None:
-    rows = BAD["a stale read"][0]
+ONE_SECOND_APART = (
+    "the last acknowledged write is lost",
+    "a stale read",
+    "an unknown write, seen, overwritten, and seen again",
+    "a value read before it was written",
+)
+
+
+@pytest.mark.parametrize("name", ONE_SECOND_APART)
+def test_times_of_two_clocks_count_only_as_far_as_they_agree(name: str) -> None:
+    rows = BAD[name][0]
     assert CHECKS["survival"](events(rows, clock_error_s=0.4)).outcome is Outcome.FAIL
-    assert CHECKS["survival"](events(rows, clock_error_s=0.6)).outcome is Outcome.PASS
+    assert CHECKS["survival"](events(rows, clock_error_s=0.6)).outcome is not Outcome.FAIL
+
+
+def test_a_client_whose_clock_is_far_off_accuses_nobody() -> None:
+    """Its read of the older version may have begun a second sooner, before the newer one was acknowledged at 9.7 s."""
+    exact = (("w", 1, 2, 1, "o"), ("w", 3, 9.7, 2, "o"), ("r", 10, 11, 2, "o"), ("f", 20, 21, 2, "o"))
+    vague = events((("r", 10.5, 11, 1, "o"),), clock_error_s=1.0)
+    assert CHECKS["survival"]((*events(exact), *vague)).outcome is Outcome.PASS
+    sharper = events((("r", 10.5, 11, 1, "o"),), clock_error_s=0.7)
+    assert CHECKS["survival"]((*events(exact), *sharper)).outcome is Outcome.FAIL
+
+
+def test_all_that_is_wrong_is_counted_and_the_first_ten_are_shown() -> None:
+    lost = [row for key in range(1, 12) for row in ((f"w{key}", 1, 2, 1, "o"), (f"f{key}", 9, 10, 0, "o"))]
+    one, two, eleven = (CHECKS["survival"](events(tuple(lost[: 2 * count]))) for count in (1, 2, 11))
+    said = (
+        "l.1: lost: n0 at 9.000 s found nothing although version 1 had been acknowledged (written from 1.000 s on)",
+        "1 of 1 writes acknowledged, 0 of unknown outcome; 0 reads meanwhile, 1 at the end",
+    )
+    assert (one.reason, one.derivation) == (said[0], said)
+    assert two.reason == f"{said[0]} (and 1 more)"
+    assert eleven.reason == f"{said[0]} (and 10 more)"
+    assert [line.partition(":")[0] for line in eleven.derivation[:-1]] == [f"l.{key}" for key in range(1, 11)]
+
+
+def test_a_pass_says_what_it_rests_on() -> None:
+    rows: tuple[Row, ...] = (
+        ("w", 1, 2, 1, "o"),
+        ("r", 2, 3, 1, "o"),
+        ("r", 2, 3, 0, "f"),
+        ("r", 2, 3, 1, "o"),
+        ("w", 4, 5, 2, "o"),
+        ("w", 6, 7, 3, "u"),
+        ("w", 6, 7, 4, "u"),
+        ("w", 6, 7, 5, "f"),
+        ("f", 9, 10, 2, "o"),
+    )
+    facts = "2 of 5 writes acknowledged, 2 of unknown outcome; 3 reads meanwhile, 1 at the end"
+    verdict = CHECKS["survival"](events(rows))
+    assert (verdict.outcome, verdict.reason) == (Outcome.PASS, f"nothing lost, made up or stale: {facts}")
+    assert verdict.derivation == (facts,)
+
+
+NOT_READ_BACK = "1 of 1 keys were not read back at the end, e.g. l.1"
+UNSEEN = "1 acknowledged writes were overwritten before anybody read them, e.g. version {} of l.1"
+
+DOUBTFUL: dict[str, tuple[tuple[Row, ...], str]] = {
+    "nothing was acknowledged, and nothing can be read": (
+        (("w", 1, 2, 1, "u"), ("f", 9, 10, 0, "f")),
+        "no write was acknowledged",
+    ),
+    "read meanwhile, and never at the end": ((("w", 1, 2, 1, "o"), ("r", 3, 4, 1, "o")), NOT_READ_BACK),
+    "read at the end, but no later than it was written": ((("w", 1, 2, 1, "o"), ("f", 1, 3, 1, "o")), NOT_READ_BACK),
+    "overwritten, and only what came later was read": (
+        (
+            ("w", 1, 2, 1, "o"),
+            ("w", 3, 4, 2, "o"),
+            ("r", 5, 6, 2, "o"),
+            ("w", 7, 8, 3, "o"),
+            ("f", 9, 10, 3, "o"),
+        ),
+        UNSEEN.format(1),
+    ),
+    "overwritten the moment that it was acknowledged": (
+        (("w", 1, 2, 1, "o"), ("w", 2, 4, 2, "o"), ("f", 9, 10, 2, "o")),
+        UNSEEN.format(1),
+    ),
+    "overwritten, after a write that needs no reader": (
+        (("w", 1, 2, 1, "u"), ("w", 3, 4, 2, "o"), ("w", 5, 6, 3, "o"), ("f", 9, 10, 3, "o")),
+        UNSEEN.format(2),
+    ),
+    "overwritten, and the only reader may have come before it": (
+        (("w", 1, 2, 1, "u"), ("w", 3, 4, 2, "o"), ("r", 4, 5, 1, "o"), ("w", 7, 8, 3, "o"), ("f", 9, 10, 3, "o")),
+        UNSEEN.format(2),
+    ),
+    "overwritten, and the only reader may have come after that": (
+        (("w", 1, 2, 1, "u"), ("w", 3, 4, 2, "o"), ("r", 5, 7, 1, "o"), ("w", 7, 8, 3, "o"), ("f", 9, 10, 3, "o")),
+        UNSEEN.format(2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_what_nobody_can_tell_is_doubt(name: str) -> None:
+    rows, reason = DOUBTFUL[name]
+    verdict = CHECKS["survival"](events(rows))
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, reason)
 
 
 def test_doubt_is_doubt() -> None:

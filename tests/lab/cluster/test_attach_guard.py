@@ -42,13 +42,20 @@ def tell(target: str, prefix: str) -> dict[str, Any]:
 
 READS = [
     {"op": "about"},
+    {"op": "clock"},
+    {"op": "forget_pool", "pool": "theirs"},
     {"op": "pgs", "pgids": ["1.0"]},
     mon("status", format="json"),
+    *map(mon, ("df", "features", "fsid", "health", "quorum_status", "time-sync-status", "versions")),
     mon("osd dump"),
     mon("pg ls-by-pool", poolstr="theirs"),
-    tell("osd.0", "perf dump"),
-    tell("osd.0", "flush_pg_stats"),
-    tell("pg:1.0", "query"),
+    *(
+        tell("osd.0", asked)
+        for asked in ("perf dump", "flush_pg_stats", "dump_mempools", "get_mapped_pools", "version")
+    ),
+    *(tell("osd.0", asked) for asked in ("status", "dump_historic_ops", "dump_ops_in_flight", "dump_watchers")),
+    *(tell("mon:mon.a", asked) for asked in ("mon_status", "quorum_status")),
+    *(tell("pg:1.0", asked) for asked in ("query", "list_unfound")),
 ]
 
 ON_THE_LIST = [
@@ -128,6 +135,47 @@ def test_what_is_not_on_the_list_is_refused(request_: Mapping[str, Any]) -> None
         guard().request(request_)
     assert "attached cluster" in caught.value.what
     assert isinstance(caught.value, Unavailable)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "osd pool application enable",
+        "osd pool mksnap",
+        "osd pool rm",
+        "osd pool rmsnap",
+        "osd pool set",
+        "osd pool set-quota",
+    ],
+)
+def test_a_command_about_one_pool_is_permitted_by_that_pool(command: str) -> None:
+    guard().request(mon(command, pool="mine"))
+    with pytest.raises(NotPermitted, match="pool 'other' is not on the list"):
+        guard().request(mon(command, pool="other"))
+
+
+@pytest.mark.parametrize(
+    ("command", "argument"),
+    [
+        ("osd crush reweight", "name"),
+        ("osd deep-scrub", "who"),
+        ("osd in", "ids"),
+        ("osd repair", "who"),
+        ("osd reweight", "id"),
+        ("osd scrub", "who"),
+    ],
+)
+def test_a_command_about_one_osd_is_permitted_by_that_osd(command: str, argument: str) -> None:
+    guard().request(mon(command, **{argument: "osd.3"}))
+    with pytest.raises(NotPermitted, match=r"of osd\.0, which is not on the list"):
+        guard().request(mon(command, **{argument: "osd.0"}))
+
+
+@pytest.mark.parametrize("command", ["deep-scrub", "deep_scrub", "repair", "scrub"])
+def test_a_pg_is_scrubbed_and_repaired_where_its_pool_is_on_the_list(command: str) -> None:
+    guard().request(tell("pg:7.0", command))
+    with pytest.raises(NotPermitted, match="pool 'theirs' is not on the list"):
+        guard().request(tell("pg:1.0", command))
 
 
 def test_a_pool_that_was_there_is_never_touched() -> None:

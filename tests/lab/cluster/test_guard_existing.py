@@ -54,6 +54,13 @@ def test_what_is_new_and_on_the_list_is_free(request_: dict[str, Any]) -> None:
     GUARD.request(request_)
 
 
+@pytest.mark.parametrize(
+    "request_", [to_mon("osd erasure-code-profile set", name="free-profile"), to_mon("osd crush rule rm", name="free")]
+)
+def test_on_a_cluster_that_had_nothing_the_list_alone_decides(request_: dict[str, Any]) -> None:
+    Guard(PERMIT, Existing(), dict).request(request_)
+
+
 def test_the_hint_names_the_key_that_would_allow_it_or_another_cluster() -> None:
     with pytest.raises(NotPermitted) as unlisted:
         GUARD.pool("theirs")

@@ -1,0 +1,69 @@
+"""Recovery, worked out by hand: what each part of a cluster allows, and what is known of none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cephlab.tuning.profile import DiskKind, Profile
+from cephlab.tuning.recovery import Recovery, recovery_time
+from cephlab.tuning.units import Measure
+from tests.model_parts import disks, figure, machine, profile
+
+
+def two_kinds_of_disk() -> Profile:
+    """Six nodes. Half of what each holds is on hard disks; the flash disks' operations a second limit nothing."""
+    hdd = disks("hdd", kind=DiskKind.HDD, count=4, seq_read=2e8, seq_write=1e8, read_iops=100, write_iops=50)
+    hdd = replace(hdd, read_latency=figure(0.01, Measure.TIME), sync_latency=figure(0.02, Measure.TIME))
+    ssd = disks("ssd", kind=DiskKind.SSD, count=2, seq_read=1e9, seq_write=5e8, read_iops=100, write_iops=50)
+    both = (replace(hdd, osds_per_disk=2), replace(ssd, size=figure(2e12, Measure.BYTES)))
+    return replace(profile(machine(count=6, bandwidth=1e9, disk=both), rtt_s=0.001), max_backfills=3)
+
+
+def told(found: Recovery) -> list[str]:
+    return [f"{step.what}: {step.how} = {step.value}" for step in found.derivation]
+
+
+def test_what_each_part_allows_is_told_with_its_numbers() -> None:
+    found = recovery_time(two_kinds_of_disk(), 1e12)
+
+    assert told(found) == [
+        # Read in 21 + 10 ms, written in 42 + 20 ms, first byte after 10 + 20 + 1 ms, a pause of 100 ms; for one half.
+        "rate by backfills: 24 at a time x 4 MiB / 224 ms = 899 MB/s",
+        "rate by writing disks: 4 hdd x 67.7 MB/s x 1 = 542 MB/s",
+        "rate by network into the new node: 1 n x 990 MB/s x 1 = 990 MB/s",
+        "rate by reading disks: 20 hdd x 135 MB/s x 1 / 0.5 read of each byte = 5.42 GB/s",
+        "rate by network out of the others: 5 n x 990 MB/s x 1 / 1 sent of each byte = 4.95 GB/s",
+        "recovery: 931 GiB / 542 MB/s = 1,846 s",
+    ]
+    assert found.limit == "writing disks"
+    assert found.seconds == pytest.approx(1846.05, abs=0.01)
+
+
+def test_two_lost_nodes_of_an_erasure_code_with_half_of_everything_left_to_clients() -> None:
+    found = recovery_time(two_kinds_of_disk(), 1e12, nodes_lost=2, k=4, share=0.5)
+
+    assert told(found) == [
+        # Read in 5 + 10 ms, written in 10 + 20 ms, first byte after 10 + 20 + 1 ms, a pause of 100 ms; for one half.
+        "rate by backfills: 48 at a time x 1 MiB / 177 ms = 570 MB/s",
+        "rate by writing disks: 8 hdd x 34.4 MB/s x 0.5 = 275 MB/s",
+        "rate by network into the new node: 2 n x 990 MB/s x 0.5 = 990 MB/s",
+        # Each lost byte is made of four: of two on hard disks.
+        "rate by reading disks: 16 hdd x 68.8 MB/s x 0.5 / 2 read of each byte = 275 MB/s",
+        "rate by network out of the others: 4 n x 990 MB/s x 0.5 / 4 sent of each byte = 495 MB/s",
+        "recovery: 1,863 GiB / 275 MB/s = 7,268 s",
+    ]
+
+
+def test_disks_of_unknown_speed_are_no_limit() -> None:
+    found = recovery_time(profile(machine(disk=(disks(),)), rtt_s=0.001), 1e12)
+
+    assert [line.partition(":")[0] for line in told(found)] == [
+        "rate by backfills",
+        "rate by network into the new node",
+        "rate by network out of the others",
+        "recovery",
+    ]
+    # An object after each round trip.
+    assert found.seconds == pytest.approx(1e12 / ((4 << 20) / 0.001))
