@@ -11,8 +11,7 @@ import typer
 
 import cephlab
 from cephlab.cli.frame import framed
-from cephlab.cli.output import Output
-from cephlab.cli.signals import interruptible
+from cephlab.cli.output import Output, interruptible
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
