@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cephlab.fixtures.entering import called, ways_in
-from cephlab.fixtures.run import Result
+from cephlab.fixtures.run import GateResult
 from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 
@@ -88,7 +88,7 @@ def narrating() -> Iterator[Narration]:
 _SIGNALLED = 128  # a shell's exit codes above it say which signal ended a command
 
 
-def page(result: Result) -> str:
+def page(result: GateResult) -> str:
     """The verdicts as text: what did not pass has its cause in one line, and where to look."""
     counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
     cut = "interrupted: " if result.code >= _SIGNALLED else ""
@@ -112,7 +112,7 @@ def page(result: Result) -> str:
     return "\n".join([*lines, "", f"archive: {result.archive}", f"replay:  {replay}"])
 
 
-def describe(result: Result) -> dict[str, Any]:
+def describe(result: GateResult) -> dict[str, Any]:
     """What `gate --json` prints."""
     return {
         "code": result.code,

@@ -124,7 +124,7 @@ TOPOLOGY = Topology(
 
 
 @dataclass(frozen=True)
-class Hypervisor:
+class GuestNode:
     """A node that runs guests."""
 
     cluster: Cluster
@@ -160,14 +160,14 @@ class Hypervisor:
             yield booted
 
 
-def hypervisor(cluster: Cluster) -> Hypervisor:
+def hypervisor(cluster: Cluster) -> GuestNode:
     """The node that runs guests, with the files they boot from; LabBroken where its image is not cached."""
     home = cluster.run.home
     built = ImageStore(home).cached(cluster.spec.release, host_arch(), ROLE_SETS)
     if built is None:
         raise LabBroken("the image of the hypervisor is gone from the cache", f"role sets {', '.join(ROLE_SETS)}")
     host = cluster.hosts[NODE]
-    return Hypervisor(cluster, host, supply(home, host, built))
+    return GuestNode(cluster, host, supply(home, host, built))
 
 
 @contextmanager
