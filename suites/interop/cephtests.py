@@ -48,13 +48,13 @@ class Known(TomlTable):
         return program == self.program and fnmatchcase(case, self.case)
 
 
-class _List(TomlTable):
+class _KnownFile(TomlTable):
     known: tuple[Known, ...] = ()
 
 
 def read_known(path: Path = LIST) -> tuple[Known, ...]:
     """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
-    return load_model(path, _List, what="a list of known cases", hint="see its other entries").known
+    return load_model(path, _KnownFile, what="a list of known cases", hint="see its other entries").known
 
 
 def known_on(host: Host, lab: str) -> tuple[Known, ...]:
