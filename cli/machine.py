@@ -13,6 +13,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
+from cephlab.lab.base import probe as measure
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import write_private
@@ -93,7 +94,6 @@ def probe(
 
 def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
     """Refuse what cannot be measured here, then measure one thing after another."""
-    from cephlab.lab.base import probe as measure
     from cephlab.tuning.profilefile import THIS_MACHINE
 
     program = measure.require_programs()
@@ -124,8 +124,6 @@ class _NetworkFigures:
 
 
 def _network(peer: str, say: Progress) -> _NetworkFigures:
-    from cephlab.lab.base import probe as measure
-
     say(f"network to {peer or 'itself'}")
     if peer:
         line = measure.line_to(peer, _NETWORK_S)
@@ -162,8 +160,6 @@ def _rates(world: World, say: Progress) -> Rates | None:
 
 
 def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
-    from cephlab.lab.base import probe as measure
-
     threads = psutil.cpu_count() or 1
     cores = psutil.cpu_count(logical=False) or threads
     say("core speed: 7-Zip on all CPUs")
@@ -191,8 +187,6 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) 
 
 
 def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
-    from cephlab.lab.base import probe as measure
-
     speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
     how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
     return Disks(
