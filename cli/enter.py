@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cephlab.cli.clusters import NameArgument
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
-from cephlab.cli.remove import NameArgument
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import SpecError

@@ -1,13 +1,28 @@
-"""`cephlab doctor`: what this machine has and lacks for a lab."""
+"""`cephlab doctor` and `cephlab probe`: what this machine has and lacks for a lab, and its speed as a profile."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import psutil
+import typer
 
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
+from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
+from cephlab.lab.base import probe as measure
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.progress import Progress
+from cephlab.lab.base.runs import write_private
+from cephlab.lab.spec.arch import host_arch
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineClass, Profile, Threads
+from cephlab.tuning.units import Measure
+
+if TYPE_CHECKING:
+    from cephlab.lab.cluster.rates import Rates
 
 
 @framed
@@ -27,3 +42,171 @@ def doctor(out: Output, world: World) -> int:
         hint = "follow the remedies above, then run `cephlab doctor` again"
         raise SpecError("no provider can run a lab here", hint=hint)
     return 0 if ready else SpecError.exit_code
+
+
+_LEAST_BYTES = 64 << 20
+_NETWORK_S = 3.0
+_CODE = "ceph_erasure_code_benchmark, isa, 4+2, 4 MiB"
+_OSDS = 3
+_LOOPBACK_MTU = 65536
+
+
+@dataclass(frozen=True)
+class DiskOptions:
+    """The disk to measure, and how."""
+
+    disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.")]
+    size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
+    seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
+    kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.")] = "ssd"
+    destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False
+
+    @property
+    def size_bytes(self) -> int:
+        return parse_bytes("--size", self.size)
+
+
+@framed
+def probe(
+    out: Output,
+    world: World,
+    disk: DiskOptions,
+    peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
+) -> None:
+    """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
+    from cephlab.tuning.profilefile import THIS_MACHINE
+    from cephlab.tuning.profiletext import to_toml
+
+    if disk.kind not in [kind.value for kind in DiskKind]:
+        raise SpecError(f"--kind: {disk.kind!r} is not a kind of disk", "wanted: hdd, ssd or nvme")
+    if disk.size_bytes < _LEAST_BYTES:
+        raise SpecError(f"--size: {disk.size} is too small", f"wanted: {_LEAST_BYTES} bytes or more")
+    world.home.ensure()
+    with out.progress() as say:
+        profile = _measured(world, disk, peer, say)
+    path = world.home.profiles / f"{THIS_MACHINE}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, to_toml(profile).encode(), mode=0o644)
+    figures = {place: {"value": str(figure), "source": figure.source} for place, figure in profile.figures()}
+    lines = [f"{place}: {figure['value']}   [{figure['source']}]" for place, figure in figures.items()]
+    out.result("\n".join([*lines, f"written to {path}"]), {"profile": str(path), "figures": figures})
+
+
+def _measured(world: World, disk: DiskOptions, peer: str, say: Progress) -> Profile:
+    """Refuse what cannot be measured here, then measure one thing after another."""
+    from cephlab.tuning.profilefile import THIS_MACHINE
+
+    program = measure.require_programs()
+    with measure.scratch(disk.disk, disk.size_bytes, destroy=disk.destroy) as path:
+        network = _network(peer, say)
+        machine = _machine(program, network.bandwidth, _rates(world, say), say)
+        disks = _disks(path, disk, say)
+    return Profile(
+        name=THIS_MACHINE,
+        title=f"This machine, measured by cephlab probe: {_cpu_model()}",
+        nodes=(replace(machine, disks=(disks,)),),
+        clients=(),
+        rtt=network.rtt,
+        mtu_bytes=network.mtu_bytes,
+        threads=Threads(),
+        clients_on_nodes=True,
+        missing=("Power: not measured.", "The load runs on the same machine and takes its share of it."),
+    )
+
+
+@dataclass(frozen=True)
+class _NetworkFigures:
+    """The network, as a profile has it."""
+
+    bandwidth: Figure
+    rtt: Figure
+    mtu_bytes: int
+
+
+def _network(peer: str, say: Progress) -> _NetworkFigures:
+    say(f"network to {peer or 'itself'}")
+    if peer:
+        line = measure.line_to(peer, _NETWORK_S)
+        return _NetworkFigures(
+            Figure(line.bytes_s, Measure.RATE, f"measured: iperf3 to {peer}, 4 streams"),
+            Figure(line.rtt_s, Measure.TIME, f"measured: TCP handshake with {peer}, median"),
+            line.mtu_bytes,
+        )
+    rate = measure.loopback_bytes_s(_NETWORK_S)
+    return _NetworkFigures(
+        Figure(rate, Measure.RATE, "measured: iperf3 on the loopback, 1 stream"),
+        Figure(
+            measure.loopback_rtt_s(), Measure.TIME, "measured: one byte and its answer, TCP on the loopback, median"
+        ),
+        _LOOPBACK_MTU,
+    )
+
+
+def _rates(world: World, say: Progress) -> Rates | None:
+    """Rates of the newest image for this machine's architecture. Others are emulated, so theirs are only shown."""
+    from cephlab.lab.cluster.rates import rates
+
+    own = None
+    for arch, image in {image.arch: image for image in world.images.list()}.items():
+        say(f"checksum and erasure code of the {arch} image")
+        measured = rates(image)
+        if arch is host_arch():
+            own = measured
+        shown = f"{arch}: CRC-32C {measured.crc32c / 1e9:.2f} GB/s, EC 4+2 {measured.ec_encode / 1e9:.2f} GB/s"
+        say(f"{shown}; emulated, which says nothing of hardware" if measured.emulated else shown)
+    if own is None:
+        say("no image of this architecture is cached: its checksum and erasure code are not measured")
+    return own
+
+
+def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) -> MachineClass:
+    threads = psutil.cpu_count() or 1
+    cores = psutil.cpu_count(logical=False) or threads
+    say("core speed: 7-Zip on all CPUs")
+    mips = measure.cpu_rating(program)
+    points = mips / cores / measure.MIPS_PER_POINT
+    say("checksums and memory")
+    memory = psutil.virtual_memory().total
+    copy = measure.memory_copy_bytes_s()
+    return MachineClass(
+        name="this-machine",
+        count=1,
+        arch=host_arch(),
+        cores=cores,
+        threads_per_core=max(1, threads // cores),
+        core_speed=Figure(
+            points,
+            Measure.SPEED,
+            f"measured: 7-Zip {mips:,.0f} MIPS, {cores} cores, {threads} CPUs, {measure.MIPS_PER_POINT:g} MIPS a point",
+        ),
+        memory=Figure(memory, Measure.BYTES, f"the kernel's figure; one core copies {copy / 1e9:.1f} GB/s, measured"),
+        bandwidth=bandwidth,
+        crc32c=Figure(measure.crc32c_bytes_s(), Measure.RATE, "measured: fio --crctest, one core"),
+        ec_encode=Figure(own.ec_encode, Measure.RATE, f"measured: {_CODE}, one core") if own else None,
+    )
+
+
+def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
+    speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
+    how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
+    return Disks(
+        name="disk",
+        kind=DiskKind(wanted.kind),
+        role=DiskRole.DATA,
+        count=1,
+        size=Figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
+        osds_per_disk=_OSDS,
+        read_iops=Figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
+        write_iops=Figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
+        seq_read=Figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
+        seq_write=Figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
+        sync_latency=Figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),
+        read_latency=Figure(speeds.read_latency_s, Measure.TIME, f"{how}, 4 KiB randread, depth 1"),
+    )
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.lower().startswith(("model name", "cpu part")):
+            return line.split(":", 1)[1].strip()
+    return "unknown CPU"

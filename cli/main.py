@@ -8,22 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cephlab.cli import (
-    compare,
-    enter,
-    gate,
-    images,
-    machine,
-    measure,
-    predict,
-    probe,
-    remove,
-    show,
-    track,
-    tune,
-    up,
-    validate,
-)
+from cephlab.cli import clusters, compare, enter, gate, images, machine, measure, predict, tune, up
 from cephlab.cli.output import Output
 from cephlab.lab.base.errors import SpecError
 
@@ -43,27 +28,27 @@ CLUSTERS = "Clusters"
 VERDICTS = "Verdicts"
 
 app.command(rich_help_panel=MACHINE)(machine.doctor)
-app.command(rich_help_panel=MACHINE)(probe.probe)
+app.command(rich_help_panel=MACHINE)(machine.probe)
 app.add_typer(images.app, name="image", rich_help_panel=MACHINE)
 app.add_typer(tune.app, name="tune", rich_help_panel=MACHINE)
 app.command(rich_help_panel=CLUSTERS)(up.up)
-app.command(rich_help_panel=CLUSTERS)(show.ls)
-app.command(rich_help_panel=CLUSTERS)(show.status)
+app.command(rich_help_panel=CLUSTERS)(clusters.ls)
+app.command(rich_help_panel=CLUSTERS)(clusters.status)
 app.command(rich_help_panel=CLUSTERS, context_settings=enter.PASS_THROUGH)(enter.ceph)
 app.command(rich_help_panel=CLUSTERS, context_settings=enter.PASS_THROUGH)(enter.shell)
 app.command(rich_help_panel=CLUSTERS)(enter.logs)
-app.command(rich_help_panel=CLUSTERS)(remove.down)
-app.command(rich_help_panel=CLUSTERS)(remove.prune)
+app.command(rich_help_panel=CLUSTERS)(clusters.down)
+app.command(rich_help_panel=CLUSTERS)(clusters.prune)
 app.command(rich_help_panel=VERDICTS)(measure.measure)
 app.command(rich_help_panel=VERDICTS)(predict.predict)
 app.command(rich_help_panel=VERDICTS)(predict.explain)
-app.command("validate-model", rich_help_panel=VERDICTS)(validate.validate_model)
+app.command("validate-model", rich_help_panel=VERDICTS)(predict.validate_model)
 app.command(rich_help_panel=VERDICTS)(compare.compare)
 app.command(rich_help_panel=VERDICTS)(gate.gate)
 app.command("judge", rich_help_panel=VERDICTS)(gate.judge_again)
 app.command(rich_help_panel=VERDICTS)(gate.report)
 app.command(rich_help_panel=VERDICTS)(gate.summary)
-app.command(rich_help_panel=VERDICTS)(track.track)
+app.command(rich_help_panel=VERDICTS)(gate.track)
 
 
 def _version(wanted: bool) -> None:

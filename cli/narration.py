@@ -1,4 +1,4 @@
-"""What a gate shows while it runs: a live line on a terminal, plain lines elsewhere."""
+"""What a gate shows: a live line on a terminal and plain lines elsewhere, and its verdicts at the end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cephlab.lab.archive.archive import Ending, Record
+from cephlab.fixtures.entering import called, ways_in
+from cephlab.fixtures.run import GateResult
+from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 
 _COLOURS = {
@@ -79,3 +83,44 @@ def narrating() -> Iterator[Narration]:
     narration = Narration(console)
     with narration.bar:
         yield narration
+
+
+_SIGNALLED = 128  # a shell's exit codes above it say which signal ended a command
+
+
+def page(result: GateResult) -> str:
+    """The verdicts as text: what did not pass has its cause in one line, and where to look."""
+    counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
+    cut = "interrupted: " if result.code >= _SIGNALLED else ""
+    lines = ["", cut + (counts or "nothing ran")]
+    for ending in (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP):
+        rows = [record for record in result.records if record.ending is ending]
+        if rows:
+            lines += ["", f"{ending.word}:"]
+        for record in rows:
+            logs = f"\n      logs: {result.archive / record.logs}" if record.logs else ""
+            lines.append(f"  {record.scenario}: {record.reason}{logs}")
+    if result.unexpected_skips:
+        lines += ["", "skipped although this tier does not expect it (suites/expected-skips.toml), so the run fails:"]
+        lines += [f"  {line}" for line in result.unexpected_skips]
+    for text in result.trouble:
+        lines += ["", f"trouble: {text}"]
+    for name in result.kept:
+        lines += ["", f"{name} was left up. Enter it with:"]
+        lines += [f"  {command}" for command in ways_in(name, result.home)]
+    replay = called(result.replay, result.home)
+    return "\n".join([*lines, "", f"archive: {result.archive}", f"replay:  {replay}"])
+
+
+def describe(result: GateResult) -> dict[str, Any]:
+    """What `gate --json` prints."""
+    return {
+        "code": result.code,
+        "archive": str(result.archive),
+        "replay": result.replay,
+        "seed": result.seed,
+        "kept": list(result.kept),
+        "trouble": list(result.trouble),
+        "unexpected_skips": list(result.unexpected_skips),
+        "verdicts": [asdict(record) for record in result.records],
+    }

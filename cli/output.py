@@ -1,18 +1,19 @@
-"""What a command says: results on stdout, everything else on stderr, errors as what, detail and hint."""
+"""What a command says: results on stdout, everything else on stderr, errors as what, detail and hint; signals."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.signals import interruptible
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken, LabError, interruption
 from cephlab.lab.base.home import default_home
@@ -21,6 +22,39 @@ from cephlab.lab.base.progress import Progress
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Somebody wants this process to end. number: of the signal."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(signal.Signals(number).name)
+
+
+@contextmanager
+def interruptible(note: Callable[[str], None]) -> Iterator[None]:
+    """Inside the block the first signal raises Interrupted; later ones are answered with a line only.
+
+    note: told what goes on; called inside a signal handler.
+    """
+    seen: list[int] = []
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            raise Interrupted(number)
+        note("still removing what was started; please wait")
+
+    before = {number: signal.signal(number, handle) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 DEBUG_VARIABLE = "CEPHLAB_DEBUG"
 _WIDE = 200  # columns where there is no terminal to ask: a pipe should get whole lines

@@ -1,25 +1,150 @@
-"""`cephlab up`: raise a cluster, wait until it is healthy, and leave it running."""
+"""`cephlab up`: raise a cluster, or put MicroCeph on machines, wait until it is healthy, and leave it running."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli import microceph
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
-from cephlab.cli.request import ClusterOptions, nodes_text, warnings
+from cephlab.cli.request import ClusterOptions, nodes_text, parse_disk_size, warnings
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import NotInstalled, NotReached
+from cephlab.lab.base.errors import LabError, NotInstalled, NotReached, SpecError
 from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
     from cephlab.lab.providers.base import Provider
     from cephlab.lab.spec.clusterspec import ClusterSpec
+    from cephlab.lab.spec.inventory import Inventory
+
+PACKAGES, MICROCEPH = "packages", "microceph"
+
+_DEFAULT_DISK = "4GiB"
+_DEFAULT_RELEASE = "squid"
+
+
+@dataclass(frozen=True)
+class MicrocephOptions:
+    """How Ceph gets onto the machines, and onto which."""
+
+    deploy: Annotated[
+        str,
+        typer.Option(help=f"{PACKAGES}, or {MICROCEPH}, which only the hosted workflow verifies: docs/microceph.md."),
+    ] = PACKAGES
+    inventory: Annotated[
+        Path | None, typer.Option(help="Machines that get MicroCeph; see docs/microceph.md.", metavar="FILE")
+    ] = None
+    snap: Annotated[Path | None, typer.Option(help="MicroCeph from a file, not from the store.", metavar="FILE")] = None
+    device: Annotated[
+        list[str] | None, typer.Option(help="Disk for MicroCeph, wiped; repeatable.", metavar="MACHINE:/dev/NAME")
+    ] = None
+    gateway: Annotated[list[str] | None, typer.Option(help="Object gateway; repeatable.", metavar="MACHINE:PORT")] = (
+        None
+    )
+
+    def refuse_misplaced(self, cluster: ClusterOptions) -> None:
+        """SpecError for an unknown deployer, and for options that the chosen one has no use for."""
+        if self.deploy not in (PACKAGES, MICROCEPH):
+            raise SpecError(
+                f"unknown deployer {self.deploy!r}", f"known: {PACKAGES}, {MICROCEPH}", "choose another --deploy"
+            )
+        own = {f"--{name}": getattr(self, name) for name in ("inventory", "snap", "device", "gateway")}
+        foreign, other = (cluster.of_packages, PACKAGES) if self.deploy == MICROCEPH else (own, MICROCEPH)
+        misplaced = [option for option, value in foreign.items() if value]
+        if misplaced:
+            raise SpecError(
+                f"{', '.join(misplaced)}: for --deploy {other} only", f"--deploy is {self.deploy}", "leave it out"
+            )
+
+
+def raise_microceph(
+    world: World, out: Output, options: MicrocephOptions, cluster: ClusterOptions, name: str | None
+) -> dict[str, Any]:
+    """Refuse, or put MicroCeph onto the machines and keep the run; what `--json` prints."""
+    from cephlab.lab.cluster.deploy.machines import raise_on_machines
+    from cephlab.lab.cluster.deploy.microceph import Source, source_for
+    from cephlab.lab.providers.ssh import SshProvider
+    from cephlab.lab.spec.inventory import load_inventory
+
+    if options.inventory is None:
+        raise SpecError(
+            f"--deploy {MICROCEPH} needs machines that have snapd",
+            "the images of cephlab have none",
+            "name them by --inventory FILE: docs/microceph.md",
+        )
+    inventory = load_inventory(options.inventory)
+    disks, gateways = disks_of(inventory, options, cluster), _ports(options.gateway or ())
+    source = Source(file=options.snap) if options.snap else source_for(cluster.release or _DEFAULT_RELEASE)
+    world.home.ensure()
+    with out.progress() as say:
+        run = world.runs.create(SshProvider.name, name)
+        try:
+            raised = raise_on_machines(inventory, run, source, disks, rgw=gateways, progress=say)
+        except BaseException as error:
+            _forget(world, run.id, error)
+            raise
+        run.claim(provider=SshProvider.name, kept=True)
+    return {
+        "name": run.id,
+        "inventory": str(raised.inventory),
+        "conf": str(raised.conf),
+        "keyring": str(raised.keyring),
+        "members": list(raised.members),
+        "disks": {str(osd): path for osd, path in raised.disks.items()},
+    }
+
+
+def _forget(world: World, name: str, error: BaseException) -> None:
+    from cephlab.lab.cluster.prune import remove
+
+    try:
+        remove(world.home, world.runs.get(name), world.providers)
+    except LabError as also:
+        error.add_note(f"and removing it failed: {also}")
+
+
+def disks_of(inventory: Inventory, options: MicrocephOptions, cluster: ClusterOptions) -> Mapping[str, Sequence[str]]:
+    """Per machine what `disk add` takes: its devices, else files with loop devices over them.
+
+    The names of machines are checked where they are used.
+    """
+    from cephlab.lab.cluster.deploy.machines import servers_of
+    from cephlab.lab.cluster.deploy.microceph import loops
+
+    devices: dict[str, list[str]] = {}
+    for text in options.device or ():
+        machine, path = _pair(text, "MACHINE:/dev/NAME")
+        if not path.startswith("/dev/"):
+            raise SpecError(f"--device {text} is no disk", f"got {path}", "wanted: MACHINE:/dev/NAME")
+        devices.setdefault(machine, []).append(path)
+    if devices:
+        return devices
+    spec = loops(parse_disk_size(cluster.disk_size or _DEFAULT_DISK), cluster.osds_per_node or 1)
+    return {machine.name: [spec] for machine in servers_of(inventory)}
+
+
+def _ports(gateways: Sequence[str]) -> dict[str, int]:
+    ports = {}
+    for text in gateways:
+        machine, port = _pair(text, "MACHINE:PORT")
+        if not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise SpecError(f"--gateway {text} has no port", f"got {port}", "wanted: 1 to 65535")
+        ports[machine] = int(port)
+    return ports
+
+
+def _pair(text: str, wanted: str) -> tuple[str, str]:
+    machine, colon, rest = text.partition(":")
+    if not machine or not colon or not rest:
+        raise SpecError(f"{text!r} cannot be read", hint=f"wanted: {wanted}")
+    return machine, rest
+
 
 HEALTHY_S = 120.0
 _TAIL_LINES = 4
@@ -36,11 +161,11 @@ class RunOptions:
 
 
 @framed
-def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snaps: microceph.MicrocephOptions) -> None:
+def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snaps: MicrocephOptions) -> None:
     """Raise a cluster and leave it running; prints its name."""
     snaps.refuse_misplaced(cluster)
-    if snaps.deploy == microceph.MICROCEPH:
-        raised = microceph.raise_microceph(world, out, snaps, cluster, run.name)
+    if snaps.deploy == MICROCEPH:
+        raised = raise_microceph(world, out, snaps, cluster, run.name)
     else:
         raised = raise_cluster(world, out, cluster, run)
     out.result(str(raised["name"]), raised)

@@ -145,7 +145,7 @@ ADDITIONS = (
         {"suites/interop/demo.py": SCENARIO.format(suite="interop")},
         {
             "from cephlab.suites.interop import (": "from cephlab.suites.interop import (\n    demo,",
-            "SCENARIOS: tuple[Scenario, ...] = (": "SCENARIOS: tuple[Scenario, ...] = (\n    *demo.SCENARIOS,",
+            "SCENARIOS = (": "SCENARIOS = (\n    *demo.SCENARIOS,",
         },
     ),
     Addition(

@@ -1,11 +1,8 @@
 """Speed and properties of the machines below Ceph. What only real hardware has is skipped by name elsewhere."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.baseline import atomics, checksum, clocks, disk, growth, hardware, network
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     *clocks.SCENARIOS,
     *network.SCENARIOS,
     *disk.SCENARIOS,

@@ -1,12 +1,13 @@
-"""Shared by the scenarios: the cluster, written images, and fio runs with witnesses that they are real."""
+"""Shared by the scenarios: the cluster to measure, written images, and fio runs with witnesses that they are real."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
@@ -15,13 +16,47 @@ from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.cluster.pulled import described
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec
+from cephlab.lab.spec.layout import CephSetup
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.telemetry.place import client_name
+from cephlab.lab.telemetry.place import MeasuringLayout, client_name, measuring_spec
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads import image, together
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.suites.block.topology import MeasuredTopology
+
+
+@dataclass(frozen=True)
+class MeasuredTopology(Topology):
+    """native: nodes with an OSD; machines: client machines; anywhere: an existing cluster will do as well."""
+
+    native: int = 3
+    foreign: int = 0
+    machines: int = 1
+    anywhere: bool = field(default=False, compare=False)
+
+    memory_disks: ClassVar[bool] = True
+    unused: ClassVar[frozenset[str]] = frozenset(
+        {"foreign", "mons", "osds_per_node", "separate_db", "clients", "lone_client", "role_sets"}
+    )
+
+    @property
+    def client_machines(self) -> int:
+        return self.machines
+
+    @property
+    def made(self) -> str:
+        return "" if self.anywhere else "measured"
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        return measuring_spec(
+            host_arch(),
+            MeasuringLayout(osds=self.native, clients=self.machines, in_memory=in_memory),
+            CephSetup(release, image, dict(self.options)),
+        )
+
 
 CLIENTS = 3
 TOPOLOGY = MeasuredTopology(machines=CLIENTS)

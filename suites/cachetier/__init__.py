@@ -1,6 +1,6 @@
 """Cache tiers on real clusters: promotion, misses, flushing, and leaving a tier under load without a loss."""
 
-from cephlab.suites.cachetier import benefit, crowded, flushed_ledger, flushing, leaving, misses, mixed, oltp, promotion
+from cephlab.suites.cachetier import benefit, flushing, leaving, misses, mixed, oltp, promotion
 
 SCENARIOS = (
     *promotion.SCENARIOS,
@@ -10,6 +10,4 @@ SCENARIOS = (
     *mixed.SCENARIOS,
     *benefit.SCENARIOS,
     *oltp.SCENARIOS,
-    *flushed_ledger.SCENARIOS,
-    *crowded.SCENARIOS,
 )

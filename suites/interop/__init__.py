@@ -1,8 +1,5 @@
 """x86_64 and aarch64 in one cluster: no result may depend on the architecture that produced it."""
 
-from __future__ import annotations
-
-from cephlab.lab.scenario.scenario import Scenario
 from cephlab.suites.interop import (
     cephmodels,
     compression,
@@ -24,7 +21,7 @@ from cephlab.suites.interop import (
     standing,
 )
 
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS = (
     *cephmodels.SCENARIOS,
     *compression.SCENARIOS,
     *dencoder.SCENARIOS,

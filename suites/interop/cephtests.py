@@ -1,10 +1,15 @@
-"""Ceph's own test programs, with the client on one architecture and every primary on the other."""
+"""Ceph's own test programs, the client on one architecture, every primary on the other; cases known not to pass."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.workers import Workers
@@ -16,9 +21,60 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.specfile import load_model
 from cephlab.lab.workloads.gtest import Call, Run, list_cases, run_gtest
-from cephlab.suites.interop.known_gtest import Known, known_on, reason_for, selection
 from cephlab.suites.interop.matrix import counted_operations, observe_client, other
+from cephlab.tuning.tables import TomlTable
+
+LIST = Path(__file__).with_name("known-gtest.toml")
+
+
+class Known(TomlTable):
+    """One entry. case: `Suite.name`, with * and ?; run: True runs it as an expected failure, False skips it.
+
+    lab: the provider on whose machines it holds, except emulated ones; empty for any.
+    """
+
+    program: Annotated[str, Field(pattern="^ceph_test_")]
+    case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
+    reason: Annotated[str, Field(min_length=20)]
+    run: bool = True
+    lab: str = ""
+
+    def holds_on(self, lab: str, *, emulated: bool) -> bool:
+        return not self.lab or (self.lab == lab and not emulated)
+
+    def covers(self, program: str, case: str) -> bool:
+        return program == self.program and fnmatchcase(case, self.case)
+
+
+class _KnownFile(TomlTable):
+    known: tuple[Known, ...] = ()
+
+
+def read_known(path: Path = LIST) -> tuple[Known, ...]:
+    """The `[[known]]` tables of a file; SpecError names the key that does not fit."""
+    return load_model(path, _KnownFile, what="a list of known cases", hint="see its other entries").known
+
+
+def known_on(host: Host, lab: str) -> tuple[Known, ...]:
+    """The entries that hold on a provider's host."""
+    return tuple(entry for entry in read_known() if entry.holds_on(lab, emulated=host.emulated))
+
+
+def reason_for(known: Sequence[Known], program: str, case: str) -> str | None:
+    """Why a case cannot pass here, or None."""
+    return next((entry.reason for entry in known if entry.covers(program, case)), None)
+
+
+def selection(known: Sequence[Known], program: str, select: str) -> str:
+    """A gtest filter with the cases taken away that must not run."""
+    left_out = [entry.case for entry in known if entry.program == program and not entry.run]
+    if not left_out:
+        return select
+    # A filter has one dash. All behind it is taken away.
+    return ":".join([select if "-" in select else f"{select}-", *left_out]).replace("-:", "-")
+
 
 AT_ONCE = 3
 """Programs at once in the core: their cases mostly wait, for new pools and for watches that time out."""

@@ -14,8 +14,8 @@ from functools import partial
 
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.crush_text import RULES, Tree, crush_text
 from cephlab.suites.interop.matrix import other
+from cephlab.suites.interop.placement import RULES, Tree, crush_text
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 TREE = Tree(racks=3, hosts=2, osds=2)  # small, because printing an OSD map maps all its PGs several times

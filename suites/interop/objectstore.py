@@ -12,8 +12,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.gtest import Call, Result, Run, list_cases, run_gtest
-from cephlab.suites.interop.cephtests import environment, record_run, require_programs
-from cephlab.suites.interop.known_gtest import known_on
+from cephlab.suites.interop.cephtests import environment, known_on, record_run, require_programs
 
 PROGRAM = "ceph_test_objectstore"
 LIMIT_S = 300.0  # per case; the longest took 111 s natively, with ten busy processes per core

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cephlab.fixtures.cases import report_cases
-from cephlab.fixtures.outcomes import require
+from cephlab.fixtures.outcomes import report_cases, require
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
 from cephlab.suites.interop import cephtests, objectstore
 

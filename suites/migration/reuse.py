@@ -14,9 +14,16 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability, Node
 from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
-from cephlab.suites.migration.paper import REUSE
 from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_went_to, scenario_of_migration
-from cephlab.suites.migration.trial import EXPECTED, SHORT_LOGS, Trial, replace_all, replace_last, without_backfill
+from cephlab.suites.migration.trial import (
+    EXPECTED,
+    REUSE,
+    SHORT_LOGS,
+    Trial,
+    replace_all,
+    replace_last,
+    without_backfill,
+)
 
 WITH_DB = replace(NATIVE_3, separate_db=True)
 MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout", "2"), ("mon_lease", "2")))

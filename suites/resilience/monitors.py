@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
+import errno
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.adminsocket import ask_socket
+from cephlab.lab.ceph.client import RadosClient, RadosError
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.objectstore import ObjectStore
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.faults import inflict, layout_of
-from cephlab.lab.faults.daemons import KillDaemon, KillTogether
+from cephlab.lab.faults.daemons import KillDaemon, KillTogether, each_at_once, start_at_once
 from cephlab.lab.faults.network import Partition
+from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import RecordedLoad
-from cephlab.suites.resilience.beyond import beyond
-from cephlab.suites.resilience.rebuild import rebuild_from_osds
 from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, loaded, returned, scenario_under_load, under_way
 
 HOLD_S = (2.0, 4.0)
@@ -134,6 +141,172 @@ def split(stage: Stage) -> None:
 def bare(cluster: Cluster, side: Sequence[str]) -> str:
     """The machine without daemons on a side."""
     return next(node for node in side if not layout_of(cluster).nodes[node])
+
+
+_TOOL_S = 120.0
+
+
+def rebuild_from_osds(cluster: Cluster) -> None:
+    """Stop everything, remove every monitor's store, make one from what the OSDs hold, start everything.
+
+    https://docs.ceph.com/en/reef/rados/troubleshooting/troubleshooting-mon/#recovery-using-osds describes it.
+
+    What OSDs do not know is lost, as the manual says: options stored by monitors, and Ceph's log. The lab restores the
+    one option that it had stored.
+    """
+    cluster = own(cluster)
+    daemons = sorted(cluster.daemons.values(), key=lambda daemon: daemon.name)
+    keys = _keys(cluster)
+    cluster.close_clients()
+    # Not Cluster.stop, which waits until the monitors have noticed.
+    each_at_once([partial(daemon.stop, patience=cluster.patience) for daemon in daemons])
+    mons = [daemon for daemon in daemons if daemon.kind == "mon"]
+    for mon in mons:
+        mon.host.remove(mon.host.directory / mon.name / "store.db")
+    content = _gather(cluster, [daemon for daemon in daemons if daemon.kind == "osd"])
+    first = mons[0]
+    _unpack(first.host, content, first.host.directory / "gathered")
+    _rebuild(cluster, first, mons, keys)
+    whole = _pack(first.host, first.host.directory / "gathered")
+    for mon in mons:
+        _unpack(mon.host, whole, mon.host.directory / mon.name)
+    first.host.remove(first.host.directory / "gathered")
+    start_at_once(cluster, [daemon.name for daemon in mons])
+    cluster.deployer.confine_managers(cluster.client)
+    start_at_once(cluster, [daemon.name for daemon in daemons])
+
+
+def _keys(cluster: OwnCluster) -> bytes:
+    """Keys and capabilities of monitors, managers and the administrator, which OSDs do not have."""
+    wanted = ["mon.", cluster.deployment.admin.name]
+    wanted += [name for name in sorted(cluster.daemons) if name.startswith("mgr.")]
+    return b"\n".join(cluster.client.command("mon", "auth get", entity=name) for name in wanted)
+
+
+def _gather(cluster: Cluster, osds: list[Daemon]) -> bytes:
+    """Let one OSD after the other add what it knows to a store, which is carried from host to host as a tar."""
+    content = b""
+    for osd in osds:
+        folder = osd.host.directory / "gathered"
+        osd.host.remove(folder)
+        osd.host.make_directory(folder)
+        if content:
+            _unpack(osd.host, content, folder)
+        ObjectStore(osd, cluster.patience).tool("--op", "update-mon-db", "--mon-store-path", str(folder))
+        content = _pack(osd.host, folder)
+        osd.host.remove(folder)
+    return content
+
+
+def _rebuild(cluster: OwnCluster, first: Daemon, mons: list[Daemon], keys: bytes) -> None:
+    """Make a monitors' store of the gathered data."""
+    host = first.host
+    secret = host.directory / "rebuild.keyring"
+    host.push(keys, secret, mode=0o600)
+    # In the order of mon_host, from which the tool takes the addresses.
+    names = [name for name in cluster.deployment.mon_addresses if f"mon.{name}" in {mon.name for mon in mons}]
+    argv = ["ceph-monstore-tool", str(host.directory / "gathered"), "rebuild", "--", "--keyring", str(secret)]
+    argv += ["--mon-ids", *names]
+    try:
+        host.run(argv, env={"CEPH_CONF": str(conf.conf_path(host))}, timeout_s=_TOOL_S * cluster.patience)
+    finally:
+        host.remove(secret)
+
+
+def _pack(host: Host, folder: PurePosixPath) -> bytes:
+    """A tar of the store and of the file beside it that names its kind."""
+    return host.run(["tar", "--create", "--directory", str(folder), "."], timeout_s=_TOOL_S).stdout_bytes
+
+
+def _unpack(host: Host, content: bytes, folder: PurePosixPath) -> None:
+    host.make_directory(folder)
+    host.run(["tar", "--extract", "--directory", str(folder)], stdin=content, timeout_s=_TOOL_S)
+
+
+OBJECTS = 2
+ROUNDS = 2
+TRIED = 64
+"""Names to try. With three OSDs, each is the primary of every third object."""
+ANSWER_S = 3
+"""Time to wait for an answer, before patience. An answer takes a hundredth of a second."""
+CONNECT_S = 60
+
+
+@dataclass(frozen=True)
+class LookBeyond:
+    """One read across the cut. wrote: version acknowledged on the majority side; read: version read, or None."""
+
+    name: str
+    wrote: int
+    read: int | None
+
+
+def stale(looks: Iterable[LookBeyond]) -> list[str]:
+    """Reads that returned an older version than was acknowledged before they started."""
+    return [
+        f"{look.name}: got {look.read}, {look.wrote} was acknowledged"
+        for look in looks
+        if look.read is not None and look.read < look.wrote
+    ]
+
+
+@dataclass
+class Beyond:
+    """A client on the minority side. names: objects whose primary is there."""
+
+    stage: Stage
+    pool: str
+    names: Sequence[str]
+    client: RadosClient
+
+    def look(self) -> None:
+        """Write on this side, then read on the other, several times. Observe that no old value is returned."""
+        looks = [self._look(name, version) for version in range(1, ROUNDS + 1) for name in self.names]
+        recorder = self.stage.recorder
+        recorder.witness("reads beyond the cut after writes on this side", got=len(looks), least=ROUNDS * OBJECTS)
+        recorder.observe("old values read beyond the cut", got=stale(looks), wanted=[], of=len(looks))
+
+    def _look(self, name: str, version: int) -> LookBeyond:
+        self.stage.cluster.client.write_full(self.pool, name, str(version).encode())
+        try:
+            read = int(self.client.read(self.pool, name))
+        except RadosError as error:
+            if error.errno != errno.ETIMEDOUT:
+                raise
+            read = None  # the OSD waits for peers that it cannot reach
+        look = LookBeyond(name, version, read)
+        self.stage.recorder.record("look", **asdict(look))
+        return look
+
+
+@contextmanager
+def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[Beyond]:
+    """Start a client on a node of the other side, which reads every object there before the network is cut."""
+    cluster = stage.cluster
+    names = led_there(cluster, pool, away)
+    for name in names:
+        cluster.client.write_full(pool, name, b"0")
+    # Only monitors of its own side: from the others it would learn what that side cannot know.
+    mons = [address for mon, address in own(cluster).deployment.mon_addresses.items() if mon in away]
+    options = {
+        "rados_osd_op_timeout": str(round(ANSWER_S * cluster.patience)),
+        "mon_host": ",".join(f"[v2:{address}:3300]" for address in mons),
+    }
+    with closing(cluster.new_client(node, options=options)) as client:
+        client.call("about", connect_s=round(CONNECT_S * cluster.patience))
+        for name in names:
+            client.read(pool, name)
+        yield Beyond(stage, pool, names, client)
+
+
+def led_there(cluster: Cluster, pool: str, away: Sequence[str]) -> list[str]:
+    """Names of objects whose primary is on one of these nodes."""
+    osds = {osd for osd in cluster.osd_ids() if cluster.host_of(f"osd.{osd}").name in away}
+    names = (f"beyond.{number}" for number in range(TRIED))
+    led = [name for name in names if pools.locate(cluster, pool, name)["acting_primary"] in osds][:OBJECTS]
+    if len(led) < OBJECTS:
+        raise LabBroken(f"no OSD of {', '.join(away)} leads a PG of {pool}", f"{len(led)} of {TRIED} names are there")
+    return led
 
 
 SCENARIOS = (

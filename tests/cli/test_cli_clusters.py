@@ -12,8 +12,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from cephlab.cli.clusters import age_text, state_of
 from cephlab.cli.main import app
-from cephlab.cli.show import age_text, state_of
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home

@@ -24,7 +24,7 @@ from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE, MeasuringLayout, client_name, measuring_spec
 from cephlab.lab.telemetry.plan import Load
 from cephlab.suites.block import costs
-from cephlab.suites.block.topology import MeasuredTopology
+from cephlab.suites.block.stand import MeasuredTopology
 from tests.fake_provider import FakeProvider, providers
 
 REQUEST = MeasureRequest(

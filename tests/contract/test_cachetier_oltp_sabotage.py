@@ -12,7 +12,7 @@ from cephlab.lab.checks import Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.guest.provider import uml
 from cephlab.lab.scenario.scenario import Scenario
-from cephlab.suites.cachetier import flushed_ledger as brought
+from cephlab.suites.cachetier import oltp as brought
 from cephlab.suites.cachetier import stand, tiers
 from cephlab.suites.cachetier.database import TOPOLOGY
 from cephlab.suites.cachetier.tiers import PoolPair

@@ -12,8 +12,14 @@ from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
-from cephlab.suites.interop.cephtests import ALL_CLASSES, UpstreamProgram, record_run, require_programs, run_program
-from cephlab.suites.interop.known_gtest import known_on
+from cephlab.suites.interop.cephtests import (
+    ALL_CLASSES,
+    UpstreamProgram,
+    known_on,
+    record_run,
+    require_programs,
+    run_program,
+)
 from cephlab.suites.interop.matrix import operations
 from tests.contract.raising import raised, verdict_of
 

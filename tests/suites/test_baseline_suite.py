@@ -22,8 +22,8 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.baseline import SCENARIOS, atomics, checksum, clocks, disk, hardware, network
 from cephlab.suites.baseline.atomics import Atomics, count, is_lse
 from cephlab.suites.baseline.clocks import ClockReading
-from cephlab.suites.baseline.disk_classes import REFERENCES, place
-from cephlab.suites.baseline.dmi import Module, modules
+from cephlab.suites.baseline.disk import REFERENCES, place
+from cephlab.suites.baseline.hardware import Module, modules
 from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, speed
 from cephlab.suites.machines import are_machines_of
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile

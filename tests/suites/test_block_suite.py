@@ -30,9 +30,8 @@ from cephlab.suites.block import SCENARIOS, papers
 from cephlab.suites.block.clients import together
 from cephlab.suites.block.costs import floors
 from cephlab.suites.block.expected import expect
-from cephlab.suites.block.papers import SETTINGS
+from cephlab.suites.block.papers import LAB_VOLUMES, SETTINGS, Scale, scale
 from cephlab.suites.block.radosbench import measured_lines, summed
-from cephlab.suites.block.scale import LAB_VOLUMES, Scale, scale
 from cephlab.suites.block.stand import IMAGE_BYTES, NO_LIMIT, note_run
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.model import predict

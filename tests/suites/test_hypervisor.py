@@ -16,10 +16,10 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.hci.hypervisor import inside, relay
 from cephlab.suites.hci.hypervisor.command import CacheMode, GuestOrder, RbdDisk, device, disk_id
-from cephlab.suites.hci.hypervisor.cost import spent
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.hypervisor.inside import BLOCK_BYTES, content, place
-from cephlab.suites.hci.hypervisor.ledger import compare
+from cephlab.suites.hci.load import spent
+from cephlab.suites.hci.power import compare
 
 SEED, BLOCKS = 7, 64
 

@@ -15,9 +15,9 @@ from cephlab.lab.checks.observations import observations
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import compression, dencoder, encodings, erasure, placement
-from cephlab.suites.interop.crush_text import ERASURE_RULE, REPLICATED_RULE, RULES, Tree, crush_text
 from cephlab.suites.interop.exports import listing
 from cephlab.suites.interop.pg_export import read_export
+from cephlab.suites.interop.placement import ERASURE_RULE, REPLICATED_RULE, RULES, Tree, crush_text
 from cephlab.suites.interop.sides import agree
 
 DUMP = "pool 1 pg_num 2\n1.0\t[0,4,8]\t0\n1.a\t[2,6,10]\t2\n#osd\tcount\tfirst\n"

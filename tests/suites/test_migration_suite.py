@@ -19,9 +19,8 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
 from cephlab.suites.migration import SCENARIOS
 from cephlab.suites.migration.backfills import Leg, Move, note_leg
-from cephlab.suites.migration.paper import REUSE, SWAP, at_scale
 from cephlab.suites.migration.swap import NATIVE_3, note_went_to, successor
-from cephlab.suites.migration.trial import Trial
+from cephlab.suites.migration.trial import REUSE, SWAP, Trial, at_scale
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3

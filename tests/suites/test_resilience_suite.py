@@ -14,8 +14,8 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
 from cephlab.suites.resilience import SCENARIOS
-from cephlab.suites.resilience.beyond import LookBeyond, stale
 from cephlab.suites.resilience.crash import rounds
+from cephlab.suites.resilience.monitors import LookBeyond, stale
 from cephlab.suites.resilience.soak import EXCEED, menu_for
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

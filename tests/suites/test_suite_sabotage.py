@@ -25,8 +25,8 @@ from cephlab.lab.workloads.gtest import Case, Result, Run
 from cephlab.suites.baseline import checksum, network
 from cephlab.suites.block import costs
 from cephlab.suites.interop import cephtests
-from cephlab.suites.interop.known_gtest import Known
-from cephlab.suites.upgrade import rolling, upgrade
+from cephlab.suites.interop.cephtests import Known
+from cephlab.suites.upgrade import rolling
 from tests.fake_stage import stage_of, verdict_of
 from tests.lab.telemetry import test_compare
 
@@ -180,8 +180,8 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str
     """One release of an upgrade of five daemons, which end as `mix` says."""
     done = 0
 
-    def all_daemons(cluster: Any, release: str, images: object, after: Callable[[upgrade.Step], None]) -> None:
-        after(upgrade.Step("osd.0", "n0", {"pacific": 4, "reef": 1}))
+    def all_daemons(cluster: Any, release: str, images: object, after: Callable[[rolling.Step], None]) -> None:
+        after(rolling.Step("osd.0", "n0", {"pacific": 4, "reef": 1}))
 
     def wait(ready: Callable[[object], bool], *, what: str, timeout_s: float) -> None:
         nonlocal done
@@ -189,9 +189,9 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str
         done += rolling.LEAST_A_MIX
         assert ready(None)
 
-    monkeypatch.setattr("cephlab.suites.upgrade.rolling.upgrade.upgrade", all_daemons)
-    monkeypatch.setattr("cephlab.suites.upgrade.rolling.upgrade.mix", lambda _: mix)
-    monkeypatch.setattr("cephlab.suites.upgrade.rolling.upgrade.hosts_of", lambda *_: {})
+    monkeypatch.setattr("cephlab.suites.upgrade.rolling.upgrade", all_daemons)
+    monkeypatch.setattr("cephlab.suites.upgrade.rolling.mix", lambda _: mix)
+    monkeypatch.setattr("cephlab.suites.upgrade.rolling.hosts_of", lambda *_: {})
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.images_of", lambda *_: {})
     stage = stage_of(
         SimpleNamespace(

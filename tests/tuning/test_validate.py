@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.cli.validate import assumption_lines
+from cephlab.cli.predict import assumption_lines
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand, Interval, Role

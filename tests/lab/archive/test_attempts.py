@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli import track as command
+from cephlab.cli import gate as command
 from cephlab.cli.main import app
 from cephlab.fixtures.selection import read_quarantine
 from cephlab.lab.archive.archive import Ending, Record

@@ -23,7 +23,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.spec.inventory import Inventory, Machine, Role
-from cephlab.suites.block.topology import MeasuredTopology
+from cephlab.suites.block.stand import MeasuredTopology
 
 HERE = host_arch()
 OTHER = next(arch for arch in Arch if arch is not HERE)

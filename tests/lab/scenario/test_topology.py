@@ -9,7 +9,7 @@ import pytest
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Disk
-from cephlab.suites.block.topology import MeasuredTopology
+from cephlab.suites.block.stand import MeasuredTopology
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
 
 

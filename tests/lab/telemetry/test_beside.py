@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cephlab.cli.main import app
+from cephlab.cli.measure import other_image
 from cephlab.cli.measure_request import MeasureRequest
-from cephlab.cli.side_by_side import other_image
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.cli.measure_request import MeasureRequest
-from cephlab.cli.tune_effect import _saved
+from cephlab.cli.tune import _saved
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home

@@ -18,7 +18,7 @@ from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.workloads import gtest
 from cephlab.lab.workloads.gtest import Case, Result, Run
 from cephlab.suites.interop import cephtests, objectstore
-from cephlab.suites.interop.known_gtest import Known, read_known, reason_for, selection
+from cephlab.suites.interop.cephtests import Known, read_known, reason_for, selection
 
 PROGRAM = "ceph_test_made_up"
 
