@@ -109,11 +109,11 @@ def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredClus
     if then.beside or then.changed:
         return _side_by_side(world, out, request, then.beside, parse_options(then.changed or ()))
     path, measured = _do(world, out, request, plans, then.output)
-    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry import demandfile
     from cephlab.lab.telemetry.demandfile import to_json
 
     for measurement in measured if then.save_baseline else ():
-        out.note(f"baseline: {baselines.store(world.home, measurement)}")
+        out.note(f"baseline: {demandfile.store_baseline(world.home, measurement)}")
     out.result(page(path, measured), {**to_json(measured), "file": str(path)})
     return 0
 

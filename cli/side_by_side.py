@@ -109,15 +109,15 @@ def other_image(world: World, request: MeasureRequest, what: str, key: str) -> I
 
 def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
     """Key of the image that the stored baseline of the first operation was measured with."""
-    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry import demandfile
     from cephlab.lab.telemetry.demand import Demand
 
     operation = request.plans()[0].operation
-    baseline = baselines.find(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
+    baseline = demandfile.find_baseline(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
     if baseline is None:
         raise SpecError(
             "no baseline is stored for this operation",
-            f"looked in {baselines.folder(world.home)}",
+            f"looked in {demandfile.baseline_folder(world.home)}",
             "`cephlab measure --save-baseline` stores one",
         )
     return baseline.demand.image

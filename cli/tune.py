@@ -148,7 +148,6 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
     from cephlab.lab.cluster.attach.permit import read_permit
     from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places
-    from cephlab.lab.tunables.inventory import of_inventory
 
     if place.cluster is None and not place.this_machine and place.inventory is None:
         got = "got neither CLUSTER nor --this-machine nor --inventory"
@@ -161,7 +160,7 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
             inventory = load_inventory(place.inventory)
             permit = read_permit(place.may_break, inventory)
             world.home.ensure()
-            chosen += undo.enter_context(of_inventory(inventory, permit, world.home, changing=changing, say=say))
+            chosen += undo.enter_context(places.of_inventory(inventory, permit, world.home, changing=changing, say=say))
         if place.cluster is not None:
             opened = world.cluster(place.cluster)
             undo.callback(opened.close_clients)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.base.runs import write_json, write_private
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError
+from cephlab.lab.base.progress import Progress, quiet
+from cephlab.lab.base.runs import Run, write_json, write_private
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, daemon_from_json
+from cephlab.lab.ceph.keyring import Entity
 from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, OsdPlan, plan_osd
-from cephlab.lab.providers.base import Images, Lab
+from cephlab.lab.providers.base import Images, Lab, Provider
 from cephlab.lab.providers.host import Host, lacks_aio
+from cephlab.lab.services import daemons_on, service_of
 from cephlab.lab.spec.clusterspec import Node
-from cephlab.lab.spec.specfile import spec_to_json
+from cephlab.lab.spec.specfile import spec_from_json, spec_to_json
 
 STATE_SCHEMA = 1
 _CARRIED = ("keyring", "crush_device_class")  # files of an OSD's directory that its disks do not hold
@@ -174,3 +179,73 @@ def own(cluster: Cluster) -> OwnCluster:
     if not isinstance(cluster, OwnCluster):
         raise NotPermitted("this needs the machines, disks and keys of a cluster that the lab made")
     return cluster
+
+
+def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
+    """Start a service on a node, as `rgw`. It does not serve yet, see `Cluster.wait_healthy`."""
+    before = next(each for each in cluster.spec.nodes if each.name == node)
+    after = replace(before, services=(*before.services, service))
+    cluster.respec([after if each is before else each for each in cluster.spec.nodes])
+    *_, name = daemons_on(after)
+    service_of(name).prepare(cluster.client)
+    deployer, deployment = cluster.deployer, cluster.deployment
+    entity = deployer.new_entity(deployment, name)
+    if entity.caps:
+        cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
+    deployer.push_conf(deployment, cluster.hosts[node])
+    deployer.start_service(deployment, after, name, {entity.name: entity})
+    cluster.save()
+    return cluster.daemon(name)
+
+
+def remove_service(cluster: OwnCluster, name: str) -> None:
+    """Stop a service, which may be dead, and remove its directory, its key and its place in the spec."""
+    daemon, service = cluster.daemon(name), service_of(name)
+    if daemon.alive():
+        daemon.stop(patience=cluster.patience)
+    if service.caps:
+        cluster.client.mon("auth del", entity=service.entity(daemon.id))
+    daemon.host.remove(service.data(daemon.host, daemon.id))
+    cluster.respec([_without(node, name) for node in cluster.spec.nodes])
+    cluster.deployer.push_conf(cluster.deployment, daemon.host)
+    cluster.forget_daemon(name)
+
+
+def _without(node: Node, name: str) -> Node:
+    pairs = zip(node.services, daemons_on(node), strict=True)
+    return replace(node, services=tuple(service for service, daemon in pairs if daemon != name))
+
+
+def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
+    """Find a kept cluster again; SpecError if it has no state or one of another schema."""
+    try:
+        raw: dict[str, Any] = json.loads(run.state_file.read_text())
+    except FileNotFoundError:
+        hint = f"wait for it, or remove it: cephlab down {run.id}"
+        raise SpecError(f"{run.id} has no cluster yet", f"{run.state_file} is missing", hint) from None
+    if raw["schema"] != STATE_SCHEMA:
+        raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
+    lab = provider.attach(run, raw["lab"])
+    spec = spec_from_json(raw["spec"])
+    deployment = Deployment(
+        fsid=raw["fsid"],
+        mon_addresses=raw["mon_addresses"],
+        options=raw["options"],
+        sizing=conf.Sizing(**raw["sizing"]),
+        patience=float(raw["patience"]),
+        admin=Entity("client.admin", _key_of(lab)),
+        daemons={entry["name"]: daemon_from_json(entry, lab.hosts[entry["node"]]) for entry in raw["daemons"]},
+    )
+    shims = {node: Path(path) for node, path in raw["shims"].items()}
+    deployer = Deployer(
+        spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
+    )
+    return OwnCluster(run, spec, provider, lab, deployment, deployer)
+
+
+def _key_of(lab: Lab) -> str:
+    for host in lab.hosts.values():
+        if host.up():
+            text = host.read(host.directory / "keyring").decode()
+            return text.partition("key = ")[2].split()[0]
+    raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(lab.hosts)}")

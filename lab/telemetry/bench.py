@@ -16,10 +16,10 @@ from cephlab.lab.telemetry.clients import Clients
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch
 from cephlab.lab.telemetry.meter import COUNT, LoadClient, Meter
+from cephlab.lab.telemetry.pace import Reference, ReferencePace
 from cephlab.lab.telemetry.place import Say
 from cephlab.lab.telemetry.plan import WORKING, Load, Loaded, Plan, main_cost
 from cephlab.lab.telemetry.readings import Reading, Spent, spent
-from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import FioResult, Progress
 

@@ -13,9 +13,8 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
 from cephlab.lab.cluster import pools
-from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.cluster import Cluster, insist
 from cephlab.lab.cluster.own import own
-from cephlab.lab.cluster.retry import insist
 from cephlab.lab.providers.base import HoldsImages, Images
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.clusterspec import Capability

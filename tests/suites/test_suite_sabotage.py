@@ -17,7 +17,7 @@ from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.measure import intervals
@@ -151,7 +151,7 @@ def cost(monkeypatch: pytest.MonkeyPatch, home: Path, found: Measurement) -> Ver
 
 
 def test_a_write_that_became_dearer_than_its_baseline_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    baselines.store(Home(tmp_path), measurement(1))
+    demandfile.store_baseline(Home(tmp_path), measurement(1))
     assert cost(monkeypatch, tmp_path, measurement(2)).outcome is Outcome.PASS
     dearer = cost(monkeypatch, tmp_path, measurement(2, factor=1.3))
     assert dearer.outcome is Outcome.FAIL
