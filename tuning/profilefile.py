@@ -10,9 +10,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.specfile import load_model
+from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model, refuse_twice
 from cephlab.tuning.profile import Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
-from cephlab.tuning.tables import Count, Text, TomlTable, refuse_twice
 from cephlab.tuning.units import Measure
 
 SHIPPED = Path(__file__).with_name("profiles")

@@ -14,9 +14,8 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.adminsocket import tell
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
-from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted, tell
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.providers.base import Provider

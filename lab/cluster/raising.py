@@ -17,10 +17,9 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, write_json
 from cephlab.lab.ceph.conf import Sizing
 from cephlab.lab.cluster.deploy.packages import Deployer
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.own import OwnCluster, identified
 from cephlab.lab.cluster.preflight import require_fit
 from cephlab.lab.cluster.prune import remove
-from cephlab.lab.cluster.pulled import identified
 from cephlab.lab.images.claims import claim
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import RecipeBook

@@ -10,8 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from cephlab.lab.providers.host import Host
-from cephlab.lab.spec.specfile import load_model
-from cephlab.tuning.tables import TomlTable
+from cephlab.lab.spec.specfile import TomlTable, load_model
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 

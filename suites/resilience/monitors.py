@@ -9,7 +9,7 @@ from dataclasses import replace
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.adminsocket import ask_socket
+from cephlab.lab.ceph.daemon import ask_socket
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import inflict, layout_of
 from cephlab.lab.faults.daemons import KillDaemon, KillTogether
