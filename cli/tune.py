@@ -105,7 +105,7 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
     with targets(world, place, out.note, changing=True) as chosen:
-        from cephlab.lab.tunables.settings import Outcome
+        from cephlab.lab.tunables.settings import SettingOutcome
         from cephlab.lab.tunables.tune import apply as change
         from cephlab.tuning.named import load
 
@@ -115,9 +115,10 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         counts = Counter(changed.outcome.value for changed in changes)
         value = {"tuning": tuning.name, "counts": counts, "changes": list(map(asdict, changes))}
         out.result(table(("outcome", "where", "setting", "why"), rows), value)
-        if counts[Outcome.REFUSED]:
+        if counts[SettingOutcome.REFUSED]:
             return DRIFTED
-        return 0 if counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS] else NOTHING_KNOWN
+        set_now = (SettingOutcome.DONE, SettingOutcome.ALREADY, SettingOutcome.WAITS)
+        return 0 if any(counts[outcome] for outcome in set_now) else NOTHING_KNOWN
 
 
 @app.command("revert")
