@@ -109,7 +109,7 @@ def ask(cluster: OwnCluster) -> Status | None:
 
 def as_value(cluster: OwnCluster, known: Status | None) -> dict[str, Any]:
     """What `status --json` prints. status: null when the monitors have no quorum; image: when it is one of ours."""
-    from cephlab.lab.cluster.pulled import described
+    from cephlab.lab.cluster.own import described
 
     return {
         "name": cluster.name,

@@ -74,8 +74,7 @@ def probe(
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
 ) -> None:
     """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
-    from cephlab.tuning.profilefile import THIS_MACHINE
-    from cephlab.tuning.profiletext import to_toml
+    from cephlab.tuning.profilefile import THIS_MACHINE, to_toml
 
     if disk.kind not in [kind.value for kind in DiskKind]:
         raise SpecError(f"--kind: {disk.kind!r} is not a kind of disk", "wanted: hdd, ssd or nvme")

@@ -112,11 +112,11 @@ def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredClus
         changed = parse_options(then.changed or ())
         return conclude(out, measure_beside(world, out, request, then.beside or SAME, changed))
     path, measured = _do(world, out, request, plans, then.output)
-    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry import demandfile
     from cephlab.lab.telemetry.demandfile import to_json
 
     for measurement in measured if then.save_baseline else ():
-        out.note(f"baseline: {baselines.store(world.home, measurement)}")
+        out.note(f"baseline: {demandfile.store_baseline(world.home, measurement)}")
     out.result(page(path, measured), {**to_json(measured), "file": str(path)})
     return 0
 
@@ -277,15 +277,15 @@ def other_image(world: World, request: MeasureRequest, what: str, key: str) -> I
 
 def _baseline_key(world: World, request: MeasureRequest, key: str) -> str:
     """Key of the image that the stored baseline of the first operation was measured with."""
-    from cephlab.lab.telemetry import baselines
+    from cephlab.lab.telemetry import demandfile
     from cephlab.lab.telemetry.demand import Demand
 
     operation = request.plans()[0].operation
-    baseline = baselines.find(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
+    baseline = demandfile.find_baseline(world.home, Demand(operation, request.release, request.osd_arch, key, {}))
     if baseline is None:
         raise SpecError(
             "no baseline is stored for this operation",
-            f"looked in {baselines.folder(world.home)}",
+            f"looked in {demandfile.baseline_folder(world.home)}",
             "`cephlab measure --save-baseline` stores one",
         )
     return baseline.demand.image

@@ -157,7 +157,7 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
     """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
     with targets(world, place, out.note, changing=True) as chosen:
-        from cephlab.lab.tunables.settings import Outcome
+        from cephlab.lab.tunables.settings import SettingOutcome
         from cephlab.lab.tunables.tune import apply as change
         from cephlab.tuning.named import load
 
@@ -167,9 +167,10 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         counts = Counter(changed.outcome.value for changed in changes)
         value = {"tuning": tuning.name, "counts": counts, "changes": list(map(asdict, changes))}
         out.result(table(("outcome", "where", "setting", "why"), rows), value)
-        if counts[Outcome.REFUSED]:
+        if counts[SettingOutcome.REFUSED]:
             return DRIFTED
-        return 0 if counts[Outcome.DONE] + counts[Outcome.ALREADY] + counts[Outcome.WAITS] else NOTHING_KNOWN
+        set_now = (SettingOutcome.DONE, SettingOutcome.ALREADY, SettingOutcome.WAITS)
+        return 0 if any(counts[outcome] for outcome in set_now) else NOTHING_KNOWN
 
 
 @app.command("revert")
@@ -200,7 +201,6 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
     from cephlab.lab.cluster.attach.permit import read_permit
     from cephlab.lab.spec.inventory import load_inventory
     from cephlab.lab.tunables import targets as places
-    from cephlab.lab.tunables.inventory import of_inventory
 
     if place.cluster is None and not place.this_machine and place.inventory is None:
         got = "got neither CLUSTER nor --this-machine nor --inventory"
@@ -213,7 +213,7 @@ def targets(world: World, place: TuningPlace, say: Progress, *, changing: bool =
             inventory = load_inventory(place.inventory)
             permit = read_permit(place.may_break, inventory)
             world.home.ensure()
-            chosen += undo.enter_context(of_inventory(inventory, permit, world.home, changing=changing, say=say))
+            chosen += undo.enter_context(places.of_inventory(inventory, permit, world.home, changing=changing, say=say))
         if place.cluster is not None:
             opened = world.cluster(place.cluster)
             undo.callback(opened.close_clients)

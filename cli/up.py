@@ -225,7 +225,7 @@ def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOpti
 
 def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
     """What `up --json` prints. conf, keyring: files on this machine; seconds: from the command's start."""
-    from cephlab.lab.cluster.pulled import described
+    from cephlab.lab.cluster.own import described
 
     conf, keyring = cluster.client_files
     return {

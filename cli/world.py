@@ -55,7 +55,7 @@ class World:
 
     def cluster(self, name: str) -> OwnCluster:
         """A kept cluster by name; SpecError when there is none or it is not up yet."""
-        from cephlab.lab.cluster.reload import load_cluster
+        from cephlab.lab.cluster.own import load_cluster
 
         run = self.runs.get(name)
         return load_cluster(self.provider_of(run), run)

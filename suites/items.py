@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from cephlab.fixtures.outcomes import require
-from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
-from cephlab.lab.scenario.swallowed import refuse_swallowing
+from cephlab.lab.scenario.scenario import Scenario, Stage, refuse_swallowing, run_scenario
 
 
 def one_item_each(scenarios: Sequence[Scenario]) -> Callable[[Scenario, Stage], None]:

@@ -2,20 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, with_config
 
 from cephlab.lab.history.history import Event
 from cephlab.lab.report.page import Agreement, Beside, Judged
 from cephlab.lab.report.series import Line, line_chart
+from cephlab.lab.spec.specfile import load_model
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means
-from cephlab.tuning.findings import AXES, SHIPPED, ComparedSide, Direction, End, Metric, PaperFinding, load_findings
-from cephlab.tuning.oltp import OltpRun, runs
 
-PAPER = SHIPPED / "incerta-oltp.toml"
+PAPER = Path(__file__).with_name("findings") / "incerta-oltp.toml"
 TITLE = "The 2015 paper's database over caches"
+AXES = ("threads", "rows", "block_bytes")
+
+
+class End(StrEnum):
+    """Which of the measured values of an axis."""
+
+    LOWEST = "lowest"
+    HIGHEST = "highest"
+
+
+class Metric(StrEnum):
+    """Of each second of a run: transactions, 95th percentile of their latency, share of accesses that hit the cache."""
+
+    TPS = "tps"
+    P95_MS = "p95_ms"
+    HITS = "hits"
+
+
+class Direction(StrEnum):
+    """Whether one side did more or less than the other."""
+
+    MORE = "more"
+    LESS = "less"
+
+
+@dataclass(frozen=True)
+class ComparedSide:
+    """One side of a comparison. An axis that is None is the same on both; evicts: whether the cache evicted."""
+
+    cache: str
+    threads: End | None = None
+    rows: End | None = None
+    block_bytes: End | None = None
+    evicts: bool | None = None
+
+    def end(self, axis: str) -> End | None:
+        return {"threads": self.threads, "rows": self.rows, "block_bytes": self.block_bytes}[axis]
+
+
+@dataclass(frozen=True)
+class PaperFinding:
+    """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
+
+    beyond: why no measurement can be compared with it.
+    """
+
+    name: str
+    where: str
+    metric: Metric = Metric.TPS
+    of: ComparedSide | None = None
+    beside: ComparedSide | None = None
+    wanted: Direction | None = None
+    least: float | None = None
+    most: float | None = None
+    beyond: str = ""
+
+    def __post_init__(self) -> None:
+        ranged = self.least is not None or self.most is not None
+        compared = self.wanted is not None and self.beside is not None
+        ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
+        if ways != 1:
+            raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
+
+
+@with_config(ConfigDict(extra="forbid"))  # an unknown key is a typing error; holds for the classes above, too
+@dataclass(frozen=True)
+class PaperFindings:
+    """All of one publication. note: what a reader has to know to compare them with other figures."""
+
+    title: str
+    findings: tuple[PaperFinding, ...]
+    note: str = ""
+
+
+def load_findings(path: Path) -> PaperFindings:
+    """Read one file; SpecError names file, key, got and wanted."""
+    return load_model(path, PaperFindings, what="a file of findings", hint="docs/dmcache.md says what they are")
+
+
 NAMES = {"none": "no cache", "writeback": "dm-cache", "tier": "cache tier"}
 CURVES = {Metric.TPS: "transactions a second", Metric.P95_MS: "95th percentile of a second's latency, ms"}
 _LEAST_COUNTS = 2
@@ -170,3 +253,82 @@ def _needed(finding: PaperFinding) -> str:
                 words.append("evictions" if side.evicts else "no eviction")
             runs_of.append(f"runs with {', '.join(words)}")
     return " and ".join(runs_of)
+
+
+WARM_S = 2
+"""Seconds of each run that do not count, as buffer pool and cache are cold."""
+KIND = "oltp"
+
+Look = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class OltpRun:
+    """One run. scenario: with the archive's name, where there are several; cache: none, tier, or a mode of dm-cache.
+
+    tps, p95_ms, hits: second by second; hits as a share of accesses, empty without a cache. evicted: how much the cache
+    evicted; block_bytes: of dm-cache, else 0.
+    """
+
+    scenario: str
+    cache: str
+    threads: int
+    rows: int
+    block_bytes: int
+    tps: tuple[float, ...]
+    p95_ms: tuple[float, ...]
+    hits: tuple[float, ...]
+    evicted: int
+
+
+def runs(events: Sequence[Event]) -> list[OltpRun]:
+    """Every run whose event names the cache; older histories do not name it."""
+    ended = []
+    looks: dict[tuple[str, str], list[Event]] = {}
+    for event in events:
+        if event.kind in _COUNTS:
+            looks.setdefault((event.scenario, event.data["stand"]), []).append(event)
+        elif event.kind == KIND and "cache" in event.data:
+            # Labels repeat in the next round: counters that were read so far belong to this run alone.
+            ended.append(_run(event, looks.pop((event.scenario, event.data["stand"]), [])))
+    return ended
+
+
+def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
+    data = event.data
+    steady = [sample for sample in data["samples"] if sample["at_s"] > WARM_S]
+    counts = [_COUNTS[look.kind](look.data) for look in looks]
+    return OltpRun(
+        scenario=event.scenario,
+        cache=data["cache"],
+        threads=data["threads"],
+        rows=data["rows"],
+        block_bytes=data["block_bytes"],
+        tps=tuple(sample["tps"] for sample in steady),
+        # A second in which nothing was committed has no latency.
+        p95_ms=tuple(sample["p95_ms"] for sample in steady if sample["p95_ms"] > 0),
+        hits=tuple(_shares(counts[WARM_S:])),
+        evicted=counts[-1][2] - counts[0][2] if counts else 0,
+    )
+
+
+def _shares(counts: Sequence[tuple[int, int, int]]) -> Iterator[float]:
+    for (hits, misses, _), (more_hits, more_misses, _) in pairwise(counts):
+        asked = more_hits - hits + more_misses - misses
+        if asked > 0:
+            yield (more_hits - hits) / asked
+
+
+def _of_dmcache(look: Look) -> tuple[int, int, int]:
+    hits = look.get("read_hits", 0) + look.get("write_hits", 0)
+    return hits, look.get("read_misses", 0) + look.get("write_misses", 0), look.get("demotions", 0)
+
+
+def _of_tier(look: Look) -> tuple[int, int, int]:
+    counters = look["counters"]
+    passed = counters["tier_proxy_read"] + counters["tier_proxy_write"]
+    return int(counters["op_cache_hit"]), int(passed), int(counters["tier_evict"])
+
+
+_COUNTS: Mapping[str, Callable[[Look], tuple[int, int, int]]] = {"cache": _of_dmcache, "tier": _of_tier}
+"""Kind of event -> (hits, misses, evictions) so far."""

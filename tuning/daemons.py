@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cephlab.tuning import mechanics
+from cephlab.tuning import devices
 from cephlab.tuning.profile import Disks, MachineClass, Threads
 from cephlab.tuning.work import LOADED, OperationWork, Price
 from cephlab.tuning.workload import Flow
@@ -85,7 +85,7 @@ def osd_pools(
     if work.reread:
         price = price.plus(work.reread.times(before))
     reads = before if work.shape.flow is Flow.WRITE else (1 - work.shape.hit_ratio) * (1 + replica)
-    waiting = mechanics.read_latency(disks, work.shape) * reads
+    waiting = devices.read_latency(disks, work.shape) * reads
     return [
         pool
         for name, count in osd_threads(threads, disks).items()

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
-from cephlab.lab.spec.releases import number_of
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, number_of
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand
 

@@ -1,14 +1,19 @@
-"""Devices: how long one shard keeps a disk busy, and how long an operation waits for a disk that is idle otherwise."""
+"""Devices: how long one shard keeps a disk busy, and how long an operation waits for a disk that is idle otherwise.
+
+Rated figures of rotating disks hold for the whole disk. They are corrected where the data lies close together.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cephlab.tuning import mechanics
+from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.work import OperationWork
-from cephlab.tuning.workload import STRIPE_UNIT, Flow
+from cephlab.tuning.workload import STRIPE_UNIT, Flow, Shape
 
 SMALL_BYTES = 4096.0
 EXTENT_BYTES = 4.0 * (1 << 20)
@@ -62,9 +67,9 @@ def _read(disks: Disks, work: OperationWork) -> Visit:
 
 def _part(disks: Disks, work: OperationWork, count: float, size: float) -> Visit:
     """`count` reads of `size` bytes altogether."""
-    busy, how = _affine(count, size, mechanics.read_iops(disks, work.shape), disks.seq_read)
+    busy, how = _affine(count, size, read_iops(disks, work.shape), disks.seq_read)
     # The extents of an object are read ahead: one latency, then bytes.
-    alone = min(1.0, count) * mechanics.read_latency(disks, work.shape) + _beyond(size, count, disks.seq_read)
+    alone = min(1.0, count) * read_latency(disks, work.shape) + _beyond(size, count, disks.seq_read)
     return Visit(busy, busy, max(busy, alone), how)
 
 
@@ -117,3 +122,56 @@ def _affine(count: float, size: float, iops: float, bandwidth: Figure | None) ->
         seconds += beyond / bandwidth.value
         parts.append(f"{show(beyond, Measure.BYTES)} at {bandwidth}")
     return seconds, f"({' + '.join(parts) or 'not rated'})"
+
+
+SEEK_SOURCE = "a seek takes a time that grows with the square root of its distance (Ruemmler and Wilkes 1994)"
+
+TURN_S = 60 / 7200
+"""Nearline disks turn 7200 times a minute."""
+
+SETTLE_S = 0.001
+"""The shortest seek: about what data sheets give from track to track, with settling."""
+
+RATED_DEPTH = 16
+"""Data sheets rate random accesses of nearline disks with this many in flight."""
+
+
+def read_iops(disks: Disks, shape: Shape) -> float:
+    """Random reads a second of one disk, when the data lies on `shape.span` of it; 0 when not rated.
+
+    With n in flight a disk picks the nearest: waiting for the turn costs 1 / (n + 1) of a round, not half of one.
+    """
+    if disks.read_iops is None:
+        return 0.0
+    if not disks.kind.rotates or shape.span >= 1:
+        return disks.read_iops.value
+    return 1 / _closer(1 / disks.read_iops.value, SETTLE_S + TURN_S / (RATED_DEPTH + 1), shape.span)
+
+
+def read_latency(disks: Disks, shape: Shape) -> float:
+    """Seconds of one random read alone; 1 / IOPS, the least it can be, where it is not published; 0 without both."""
+    if disks.read_latency is None:
+        rate = read_iops(disks, shape)
+        return 1 / rate if rate else 0.0
+    if not disks.kind.rotates or shape.span >= 1:
+        return disks.read_latency.value
+    return _closer(disks.read_latency.value, SETTLE_S + TURN_S / 2, shape.span)
+
+
+def span_steps(machine: MachineClass, shape: Shape) -> Iterator[DerivationStep]:
+    """How a span of less than the whole disk changes the rated figures of a machine's rotating disks."""
+    for disks in machine.data_disks:
+        if disks.kind.rotates and disks.read_iops and shape.span < 1 and shape.flow is Flow.READ:
+            least = SETTLE_S + TURN_S / (RATED_DEPTH + 1)
+            yield DerivationStep(
+                f"reads of {disks.name} on {shape.span:.4g} of it",
+                f"1 / ({least * 1e3:.2f} ms + (1 / {disks.read_iops.value:,.0f} - {least * 1e3:.2f} ms) x "
+                f"sqrt({shape.span:.4g}))",
+                f"{read_iops(disks, shape):,.0f} IOPS",
+                SEEK_SOURCE,
+            )
+
+
+def _closer(rated_s: float, least_s: float, span: float) -> float:
+    """Seconds of an access on a part of the disk: seeking shrinks with the square root of the distance."""
+    return min(rated_s, least_s) + max(0.0, rated_s - least_s) * math.sqrt(span)

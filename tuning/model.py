@@ -6,14 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.telemetry.demand import Demand
-from cephlab.tuning import imbalance, mechanics, mva, placement
+from cephlab.tuning import devices, imbalance, mva, placement
 from cephlab.tuning.ceilings import Ceiling, ceilings
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Profile
-from cephlab.tuning.rewrite import with_reread
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.unloaded import alone
-from cephlab.tuning.work import OperationWork, work_for
+from cephlab.tuning.work import OperationWork, with_reread, work_for
 from cephlab.tuning.workload import Shape
 
 
@@ -63,7 +62,7 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
         *work.derivation.steps,
         *placement.steps(loads, shape),
         imbalance.step(profile, shape),
-        *(step for machine in profile.nodes for step in mechanics.steps(machine, shape)),
+        *(step for machine in profile.nodes for step in devices.span_steps(machine, shape)),
         *(ceiling.step for ceiling in limits),
         unloaded.step,
         *_queues(limits, stations, unloaded.seconds, point, shape),

@@ -10,9 +10,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.specfile import load_model
+from cephlab.lab.spec.specfile import Text, TomlTable, load_model, refuse_twice
 from cephlab.lab.tunables.settings import Kind, Setting
-from cephlab.tuning.tables import Text, TomlTable, refuse_twice
 
 FOLDER = Path(__file__).with_name("tunings")
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from cephlab.lab.spec.arch import Arch
-from cephlab.tuning.tables import Count, Text, TomlTable
+from cephlab.lab.spec.specfile import Count, Text, TomlTable
 from cephlab.tuning.units import Measure, parse, show
 
 

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
-from cephlab.lab.spec.specfile import load_model
-from cephlab.tuning.tables import Count, Text, TomlTable
+from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model
 from cephlab.tuning.units import Measure, parse
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.telemetry.demand import Demand, Resource, Role
 from cephlab.tuning.derivation import Derivation, DerivationStep
-from cephlab.tuning.workload import FLOWS, Flow, Shape
+from cephlab.tuning.workload import FLOWS, STRIPE_UNIT, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
@@ -58,7 +58,7 @@ class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
     doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe must be read before
-    it is written (tuning/rewrite.py); None: nothing is read, or it was not measured.
+    it is written (see `with_reread`); None: nothing is read, or it was not measured.
     """
 
     shape: Shape
@@ -259,3 +259,26 @@ def _explain(chosen: Sequence[Demand], merged: Mapping[Role, Price], shape: Shap
 
 def _us(demand: Demand, role: Role) -> str:
     return f"{demand.cpu_s(role) * 1e6:.0f} us"
+
+
+REREAD_SOURCE = "ECBackend reads the k chunks of a stripe that is written in part; osd_pool_erasure_code_stripe_unit"
+
+
+def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork:
+    """Add the price of chunks that must be read before the write, or a doubt where it was not measured.
+
+    A chunk costs as much as a random read of its size costs the leading OSD.
+    """
+    shape = work.shape
+    if not shape.reads_first:
+        return work
+    how = f"{shape.block_bytes} B is no multiple of {shape.k} x {STRIPE_UNIT} B"
+    try:
+        chunk = work_for(demands, Shape("randread", STRIPE_UNIT, 1, 1, replicas=1)).primary
+    except SpecError:
+        doubt = "An overwrite of a part of a stripe reads the stripe first: CPU of these reads was not measured."
+        return replace(work, doubts=(*work.doubts, doubt))
+    step = DerivationStep(
+        "read before the write", how, f"{shape.k} chunks at {chunk.cpu * 1e3:.3f} point-ms each", REREAD_SOURCE
+    )
+    return replace(work, reread=chunk, derivation=work.derivation + Derivation((step,)))

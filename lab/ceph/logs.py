@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path, PurePosixPath
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from cephlab.lab.base.alarms import alarms
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.providers.host import Host
-from cephlab.lab.spec.specfile import load_model
+from cephlab.lab.spec.specfile import TomlTable, load_model
 
 _LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$")
 _CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
@@ -47,10 +47,8 @@ class When(StrEnum):
     AFTER_STOP = "after-stop"
 
 
-class Allowed(BaseModel):
+class Allowed(TomlTable):
     """One pattern of the allow-list. pattern: a regular expression searched in the line; reason: why it is harmless."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     pattern: Annotated[str, Field(min_length=4)]
     reason: Annotated[str, Field(min_length=10)]
@@ -75,9 +73,7 @@ class Allowed(BaseModel):
         return re.search(self.pattern, complaint.text) is not None
 
 
-class _AllowList(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _AllowList(TomlTable):
     line: tuple[Allowed, ...] = ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,17 +14,15 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.adminsocket import tell
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
-from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted, tell
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services import CORE, service_of
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import ClusterSpec
-from cephlab.lab.spec.releases import makes_a_pool
+from cephlab.lab.spec.clusterspec import ClusterSpec, makes_a_pool
 
 _HEALTHY_S = 120.0
 _DOWN_S = 30.0
@@ -270,3 +268,25 @@ def _may_go_down(cluster: Cluster) -> bool:
     mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
     serving = [daemon for daemon in mons if daemon.wanted is Wanted.RUNNING and daemon.alive()]
     return len(serving) > len(mons) // 2 and "nodown" not in cluster.client.mon("osd dump")["flags_set"]
+
+
+def insist(
+    cluster: Cluster, command: Callable[[], object], passing: Collection[int], *, what: str, timeout_s: float
+) -> None:
+    """Repeat a command until Ceph takes it. A dead daemon ends the wait at once.
+
+    passing: errnos that only mean "not yet"; any other refusal is raised. timeout_s: before patience. NotReached has
+    Ceph's last refusal.
+    """
+
+    def objection() -> str:
+        cluster.check_daemons()
+        try:
+            command()
+        except CephCommandFailed as error:
+            if -error.code not in passing:
+                raise
+            return error.status or str(error)
+        return ""
+
+    clock.wait(objection, lambda said: not said, what=what, timeout_s=timeout_s * cluster.patience)

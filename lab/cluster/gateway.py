@@ -15,8 +15,7 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.members import add_service, remove_service
-from cephlab.lab.cluster.own import OwnCluster, own
+from cephlab.lab.cluster.own import OwnCluster, add_service, own, remove_service
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.providers.host import Host, HostProcess
 from cephlab.lab.services.rgw import PORT, RGW

@@ -1,26 +1,40 @@
-"""A cluster that the lab made. Machines and daemons can be added and removed, and another process finds it again."""
+"""A cluster that the lab made. Machines and daemons can be added and removed, and another process finds it again.
+
+One of a pulled image, which may be any, is asked what it runs: its nodes for their Ceph, the engine for the id.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.base.runs import write_json, write_private
+from cephlab.lab.base.errors import LabBroken, LabError, SpecError
+from cephlab.lab.base.progress import Progress, quiet
+from cephlab.lab.base.runs import Run, write_json, write_private
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, daemon_from_json
+from cephlab.lab.ceph.keyring import Entity
+from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.cluster.attach.guard import NotPermitted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, OsdPlan, plan_osd
-from cephlab.lab.providers.base import Images, Lab
+from cephlab.lab.images.image import Image, Pulled
+from cephlab.lab.providers.base import HoldsPulled, Images, Lab, Provider
 from cephlab.lab.providers.host import Host, lacks_aio
+from cephlab.lab.services import daemons_on, service_of
+from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Node
-from cephlab.lab.spec.specfile import spec_to_json
+from cephlab.lab.spec.specfile import spec_from_json, spec_to_json
 
 STATE_SCHEMA = 1
+_VERSION = re.compile(r"ceph version (\S+) \(\w+\) (\w+)")
+_LOOK_S = 60.0
 _CARRIED = ("keyring", "crush_device_class")  # files of an OSD's directory that its disks do not hold
 
 
@@ -174,3 +188,121 @@ def own(cluster: Cluster) -> OwnCluster:
     if not isinstance(cluster, OwnCluster):
         raise NotPermitted("this needs the machines, disks and keys of a cluster that the lab made")
     return cluster
+
+
+def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
+    """Start a service on a node, as `rgw`. It does not serve yet, see `Cluster.wait_healthy`."""
+    before = next(each for each in cluster.spec.nodes if each.name == node)
+    after = replace(before, services=(*before.services, service))
+    cluster.respec([after if each is before else each for each in cluster.spec.nodes])
+    *_, name = daemons_on(after)
+    service_of(name).prepare(cluster.client)
+    deployer, deployment = cluster.deployer, cluster.deployment
+    entity = deployer.new_entity(deployment, name)
+    if entity.caps:
+        cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
+    deployer.push_conf(deployment, cluster.hosts[node])
+    deployer.start_service(deployment, after, name, {entity.name: entity})
+    cluster.save()
+    return cluster.daemon(name)
+
+
+def remove_service(cluster: OwnCluster, name: str) -> None:
+    """Stop a service, which may be dead, and remove its directory, its key and its place in the spec."""
+    daemon, service = cluster.daemon(name), service_of(name)
+    if daemon.alive():
+        daemon.stop(patience=cluster.patience)
+    if service.caps:
+        cluster.client.mon("auth del", entity=service.entity(daemon.id))
+    daemon.host.remove(service.data(daemon.host, daemon.id))
+    cluster.respec([_without(node, name) for node in cluster.spec.nodes])
+    cluster.deployer.push_conf(cluster.deployment, daemon.host)
+    cluster.forget_daemon(name)
+
+
+def _without(node: Node, name: str) -> Node:
+    pairs = zip(node.services, daemons_on(node), strict=True)
+    return replace(node, services=tuple(service for service, daemon in pairs if daemon != name))
+
+
+def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) -> OwnCluster:
+    """Find a kept cluster again; SpecError if it has no state or one of another schema."""
+    try:
+        raw: dict[str, Any] = json.loads(run.state_file.read_text())
+    except FileNotFoundError:
+        hint = f"wait for it, or remove it: cephlab down {run.id}"
+        raise SpecError(f"{run.id} has no cluster yet", f"{run.state_file} is missing", hint) from None
+    if raw["schema"] != STATE_SCHEMA:
+        raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
+    lab = provider.attach(run, raw["lab"])
+    spec = spec_from_json(raw["spec"])
+    deployment = Deployment(
+        fsid=raw["fsid"],
+        mon_addresses=raw["mon_addresses"],
+        options=raw["options"],
+        sizing=conf.Sizing(**raw["sizing"]),
+        patience=float(raw["patience"]),
+        admin=Entity("client.admin", _key_of(lab)),
+        daemons={entry["name"]: daemon_from_json(entry, lab.hosts[entry["node"]]) for entry in raw["daemons"]},
+    )
+    shims = {node: Path(path) for node, path in raw["shims"].items()}
+    deployer = Deployer(
+        spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
+    )
+    return OwnCluster(run, spec, provider, lab, deployment, deployer)
+
+
+def _key_of(lab: Lab) -> str:
+    for host in lab.hosts.values():
+        if host.up():
+            text = host.read(host.directory / "keyring").decode()
+            return text.partition("key = ")[2].split()[0]
+    raise LabBroken("every host of the cluster is down", f"hosts: {', '.join(lab.hosts)}")
+
+
+def identified(cluster: OwnCluster, images: Images) -> Images:
+    """The images with their true release, version and id. The cluster's spec gets that release too.
+
+    Images that the lab built are returned unchanged. LabBroken if architectures differ in the release.
+    """
+    if cluster.spec.image is None:
+        return images
+    known = {arch: _identified(cluster, image) for arch, image in images.items()}
+    releases = sorted({image.release for image in known.values()})
+    if len(releases) > 1:
+        versions = "\n".join(f"{arch}: {image.release} {image.ceph_version}" for arch, image in known.items())
+        raise LabBroken(f"{cluster.spec.image} is not one release", versions, "choose another --image")
+    cluster.spec = replace(cluster.spec, release=releases[0])
+    cluster.deployer = replace(cluster.deployer, spec=cluster.spec)
+    cluster.save()
+    return known
+
+
+def _identified(cluster: OwnCluster, image: Image) -> Image:
+    host = next(host for host in cluster.hosts.values() if host.arch is image.arch)
+    # `ceph` would say the same, but it needs a Python interpreter.
+    argv = ["ceph-osd", "--version"]
+    printed = run_tool(host, argv, timeout_s=_LOOK_S * cluster.patience).stdout
+    match = _VERSION.search(printed)
+    if match is None:
+        raise LabBroken(f"{host.name} does not say which Ceph it has", f"{' '.join(argv)}: {printed.strip()}")
+    key, digests = _identity(cluster, image.arch)
+    return replace(image, release=match[2], pulled=Pulled(match[1], key, digests))
+
+
+def described(cluster: OwnCluster) -> dict[str, Any] | None:
+    """The pulled image of a running cluster: {reference, ids, digests}; None if the lab built the image."""
+    if cluster.spec.image is None:
+        return None
+    identities = {arch: _identity(cluster, arch) for arch in cluster.spec.archs}
+    return {
+        "reference": cluster.spec.image,
+        "ids": {arch.value: key for arch, (key, _) in identities.items()},
+        "digests": sorted({digest for _, digests in identities.values() for digest in digests}),
+    }
+
+
+def _identity(cluster: OwnCluster, arch: Arch) -> tuple[str, tuple[str, ...]]:
+    if not isinstance(cluster.lab, HoldsPulled):
+        raise LabBroken(f"provider {cluster.provider_name} does not say what a pulled image is")
+    return cluster.lab.pulled_image(arch)

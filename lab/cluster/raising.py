@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
+from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.base.runs import Run, Runs
+from cephlab.lab.base.runs import Run, Runs, write_json
 from cephlab.lab.ceph.conf import Sizing
 from cephlab.lab.cluster.deploy.packages import Deployer
-from cephlab.lab.cluster.emulation import patience_for
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.own import OwnCluster, identified
 from cephlab.lab.cluster.preflight import require_fit
 from cephlab.lab.cluster.prune import remove
-from cephlab.lab.cluster.pulled import identified
 from cephlab.lab.images.claims import claim
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import RecipeBook
 from cephlab.lab.providers.base import Images, Provider
-from cephlab.lab.providers.host import lacks_aio
+from cephlab.lab.providers.host import Host, lacks_aio
 from cephlab.lab.services import refuse_unknown, role_sets
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import ClusterSpec
@@ -141,3 +143,48 @@ def raise_cluster(
             yield cluster
         finally:
             cluster.close_clients()
+
+
+MIN_FACTOR = 2.0
+MAX_FACTOR = 10.0
+
+_LOOP = """
+import time
+began = time.process_time()
+table = {}
+for number in range(60000):
+    table[number % 997] = table.get(number % 991, 0) + number
+print(time.process_time() - began)
+"""
+
+
+def patience_for(images: Images, hosts: Iterable[Host], home: Path) -> float:
+    """1.0 if every host is native, else the largest factor of the emulated ones.
+
+    The factor is the CPU time of an interpreter loop, emulated over native. It is stored beside the images, because it
+    depends on the machine and the image. An interpreter is the worst case for an emulator: daemons were measured at 4
+    to 10 times (mkfs, boot), so the factor is kept between 2 and 10.
+    """
+    native = [host for host in hosts if not host.emulated]
+    emulated = {host.arch: host for host in hosts if host.emulated}
+    if not emulated:
+        return 1.0
+    factors = []
+    for arch, host in emulated.items():
+        # An emulated machine has another factor than an emulated program.
+        kind = "patience" if lacks_aio(host) else "patience-machine"
+        store = home / "images" / f"{kind}-{images[arch].key[:16]}.json"
+        if not store.is_file():
+            baseline = loop_s(native[0]) if native else _own_loop_s()
+            write_json(store, {"factor": loop_s(host) / baseline})
+        factors.append(float(json.loads(store.read_text())["factor"]))
+    return min(MAX_FACTOR, max(MIN_FACTOR, *factors))
+
+
+def loop_s(host: Host) -> float:
+    """CPU seconds of a fixed interpreter loop on a host, without the interpreter's start."""
+    return float(host.run(["python3", "-c", _LOOP], timeout_s=300).stdout)
+
+
+def _own_loop_s() -> float:
+    return float(process.run([sys.executable, "-c", _LOOP], timeout_s=300).stdout)

@@ -1,16 +1,21 @@
-"""Ends a wait once a daemon that should run does not: it was stopped, or it is down in the map although it lives."""
+"""Watches a cluster beside a scenario: ends a wait once a daemon that should run does not, and samples the status.
+
+A daemon does not run when it was stopped, or when it is down in the map although it lives.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import CephTrouble, LabError
 from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
 
 LOOK_S = 5.0
 """Between two looks: one costs a file of /proc for each daemon."""
@@ -19,6 +24,8 @@ WAITED_S = 30.0
 DOWN_S = 45.0
 """Before patience. A sound OSD that was called down by mistake is up again within seconds (osd_heartbeat_grace: 10)."""
 _STOPPED = ("T", "t")
+SAMPLE = "sample"
+SAMPLED_S = 0.5
 
 
 class Watch:
@@ -83,3 +90,44 @@ def _pid(daemon: Daemon) -> int:
 
 def _runs(daemon: Daemon) -> bool:
     return daemon.wanted is Wanted.RUNNING and daemon.alive()
+
+
+@contextmanager
+def watched(cluster: Cluster, recorder: Recorder, period_s: float = SAMPLED_S) -> Iterator[None]:
+    """Record a `sample` event every period_s seconds inside the block, by a separate client.
+
+    A failed request is recorded too, with its reason: monitors without a quorum do not answer.
+    """
+    node = cluster.client.host.name
+    stopping = threading.Event()
+    client = cluster.new_client(node, options={"rados_mon_op_timeout": "5"})
+
+    def sample() -> None:
+        while not stopping.wait(period_s):
+            try:
+                recorder.record(SAMPLE, **figures(parse_status(client.mon("status"))))
+            except CephTrouble as error:
+                recorder.record(SAMPLE, unavailable=error.what)
+
+    thread = threading.Thread(target=sample, name="watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+        client.close()
+
+
+def figures(status: Status) -> dict[str, object]:
+    """The figures of a sample."""
+    return {
+        "health": status.health,
+        "osds_up": status.osds_up,
+        "osds_in": status.osds_in,
+        "degraded": status.degraded_objects,
+        "misplaced": status.misplaced_objects,
+        "unfound": status.unfound_objects,
+        "recovering_bytes_s": status.recovering_bytes_s,
+        "clean": status.clean,
+    }

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.retry import insist
+from cephlab.lab.cluster.cluster import Cluster, insist
 
 _SCRUB_S = 60.0
 

@@ -30,7 +30,7 @@ class Image:
     """key: sha256 over recipe and package versions (hex). root: its unpacked tree. packages: name -> version.
 
     reference: set for a pulled image, which has no root of ours; nothing is at `root` then. pulled: see
-    lab/cluster/pulled.py.
+    `identified` in lab/cluster/own.py.
     """
 
     release: str

@@ -136,6 +136,3 @@ def _bar(role: str, values: Sequence[float], longest: float, top: float) -> Iter
         yield f'<rect x="{x:.1f}" y="{top:g}" width="{width:.1f}" height="{_BAR:g}" fill="{tone}"/>'
         x += width
     yield f'<text x="{x + 6:.1f}" y="{top + 12:g}">{escape(seconds_text(sum(values)))}</text>'
-
-
-__all__ = ["Line", "Plot", "line_chart", "plots", "record_demand", "record_look", "record_series"]

@@ -15,6 +15,7 @@ MIB = 1 << 20
 DEFAULT_RELEASE = "reef"
 UNKNOWN_RELEASE = "unknown"
 """The release of a pulled image until its own programs tell it. The image's reference proves nothing."""
+_FIRST_WITH_A_POOL = 15
 DEFAULT_DISK_BYTES = 10 * GIB
 MIN_DISK_BYTES = GIB
 """The smallest disk that `up` gives an OSD. Tests of machines without Ceph use smaller ones."""
@@ -302,3 +303,17 @@ def _refuse_twice(kind: str, names: Mapping[str, str]) -> None:
                 f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own", key=key
             )
         seen.add(name)
+
+
+def number_of(release: str) -> int | None:
+    """14 for nautilus: a release's name begins with the letter of its number. None if it is no name.
+
+    Source: https://docs.ceph.com/en/latest/releases/, from argonaut on.
+    """
+    return ord(release[0]) - ord("a") + 1 if release[:1].isascii() and release[:1].islower() else None
+
+
+def makes_a_pool(release: str) -> bool:
+    """Whether managers of a release make their own pool in a new cluster: device_health_metrics, later .mgr."""
+    number = number_of(release)
+    return number is None or number >= _FIRST_WITH_A_POOL

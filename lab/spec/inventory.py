@@ -9,12 +9,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import MAX_NODE_NAME
-from cephlab.lab.spec.specfile import load_model
+from cephlab.lab.spec.specfile import TomlTable, load_model
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Path of the inventory, unless `--inventory` gives it."""
@@ -145,11 +145,7 @@ _Directory = Annotated[
 ]
 
 
-class _InventoryPart(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class _Defaults(_InventoryPart):
+class _Defaults(TomlTable):
     user: _User | None = None
     port: _Port | None = None
     key: str | None = None
@@ -168,7 +164,7 @@ class _InventoryHost(_Defaults):
     roles: Annotated[frozenset[Role], Field(min_length=1)]
 
 
-class _Ceph(_InventoryPart):
+class _Ceph(TomlTable):
     conf: str
     keyring: str
     name: _Entity = "client.admin"

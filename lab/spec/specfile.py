@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from cephlab.lab.base.errors import SpecError
@@ -21,6 +22,23 @@ from cephlab.lab.spec.clusterspec import (
     Node,
     Osd,
 )
+
+Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class TomlTable(BaseModel):
+    """A table of a file. An unknown key is refused, as it is a typing error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def refuse_twice(what: str, names: Sequence[str]) -> None:
+    """ValueError where a name stands more than once."""
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ValueError(f"{what}: got more than once: {', '.join(twice)}; wanted: each name once")
+
 
 for _part in (ClusterSpec, Node, Osd, Disk, DiskLimits):
     # A key that nobody knows is a typing error; pydantic would pass over it in a plain dataclass.

@@ -1,4 +1,4 @@
-"""Demand files: measured demands and the batches behind them, as versioned JSON."""
+"""Demand files: measured demands and the batches behind them, as versioned JSON; and the baselines among them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.history.history import Event
 from cephlab.lab.spec.specfile import explain
 from cephlab.lab.telemetry.demand import Demand, Resource, Role
 
+_SHORT = 12
 SCHEMA = 1
 KIND = "cephlab-demands"
 PAIR = "beside"
@@ -119,3 +121,40 @@ def load_measurements(path: Path) -> tuple[Measurement, ...]:
         return _ADAPTER.validate_python(raw.get("measurements"), strict=False)
     except ValidationError as error:
         raise SpecError(f"{path} is not a demand file", explain(error), "measure again") from None
+
+
+def baseline_folder(home: Home) -> Path:
+    """The folder of all baselines."""
+    return home.demands / "baseline"
+
+
+def baseline_path(home: Home, demand: Demand) -> Path:
+    """The baseline's file for a demand's release, architecture and image's digest."""
+    return baseline_folder(home) / f"{demand.release}-{demand.arch}-{demand.image[:_SHORT]}.json"
+
+
+def store_baseline(home: Home, measured: Measurement) -> Path:
+    """Store a measurement as the baseline of its operation for its image. Other operations keep theirs."""
+    path = baseline_path(home, measured.demand)
+    known = load_measurements(path) if path.exists() else ()
+    others = [entry for entry in known if entry.demand.operation != measured.demand.operation]
+    save(path, [*others, measured])
+    return path
+
+
+def find_baseline(home: Home, demand: Demand) -> Measurement | None:
+    """The baseline of the same image, else the newest of the release and architecture.
+
+    The first shows what changed around Ceph (the lab, the machine, options), the second what a new build changed.
+    """
+    own = baseline_path(home, demand)
+    others = sorted(
+        (path for path in baseline_folder(home).glob(f"{demand.release}-{demand.arch}-*.json") if path != own),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    for path in [own, *others] if own.exists() else others:
+        for entry in load_measurements(path):
+            if entry.demand.operation == demand.operation:
+                return entry
+    return None

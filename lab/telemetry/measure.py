@@ -17,18 +17,16 @@ from cephlab.lab.cluster.gateway import gateway
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.providers.host import cpu_time_distortion, has_own_kernel
 from cephlab.lab.telemetry import counters
-from cephlab.lab.telemetry.awake import kept_awake
-from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.bench import Bench, load_in_passes
 from cephlab.lab.telemetry.clients import WHOLE_POOL, BlockClients, Clients, ObjectClients, PassClients, job_of
 from cephlab.lab.telemetry.demand import OSD_ROLES, Demand, Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Batch, Measurement
 from cephlab.lab.telemetry.instructions import Instructions, obstacle
 from cephlab.lab.telemetry.meter import Meter, accounted_by, runs_here
-from cephlab.lab.telemetry.passes import load_in_passes
+from cephlab.lab.telemetry.pace import Reference, kept_awake
 from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE, Say, machine_in
 from cephlab.lab.telemetry.plan import Loaded, Plan
 from cephlab.lab.telemetry.readings import Spent
-from cephlab.lab.telemetry.reference import Reference
 from cephlab.lab.telemetry.statistics import interval, linearity
 from cephlab.lab.workloads import image, radosbench, s3
 from cephlab.lab.workloads.image import BlockImage

@@ -12,8 +12,7 @@ from statistics import fmean
 from typing import Protocol
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
-from cephlab.lab.ceph.adminsocket import tell
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, tell
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.providers.base import RunsMachines

@@ -1,4 +1,4 @@
-"""From batches to intervals: Student's t, when to stop, and whether cost is linear in load."""
+"""From batches to intervals: Student's t, when to stop, whether cost is linear in load, and where a curve bends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from kneed import KneeLocator
 from scipy import stats
 
 from cephlab.lab.telemetry.demand import Interval
@@ -102,3 +103,17 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
     if least > 0 or most < 0:
         return f"not linear in load: {shown}"
     return f"whether it is linear in load cannot be told: {shown}"
+
+
+_LEAST_POINTS = 4
+"""Three points always bend somewhere."""
+
+
+def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
+    """The load at the knee of a rising, concave curve (Satopaa et al. 2011, Kneedle); None where it has none."""
+    if len(loads) < _LEAST_POINTS:
+        return None
+    # Noise would make dents, and each dent a knee of its own.
+    risen = [max(rates[: number + 1]) for number in range(len(rates))]
+    bend = KneeLocator(list(loads), risen, curve="concave", direction="increasing").knee
+    return None if bend is None else float(bend)

@@ -10,7 +10,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Interval, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.place import Say
-from cephlab.lab.tunables.settings import Outcome, Setting, SettingChange
+from cephlab.lab.tunables.settings import Setting, SettingChange, SettingOutcome
 from cephlab.lab.tunables.tune import Target, apply, revert
 
 
@@ -67,7 +67,7 @@ def measure_effect(
     say(f"applying {tuning}")
     changes = tuple(apply(target, tuning, settings))
     try:
-        if not any(change.outcome in (Outcome.DONE, Outcome.WAITS) for change in changes):
+        if not any(change.outcome in (SettingOutcome.DONE, SettingOutcome.WAITS) for change in changes):
             raise SpecError(
                 f"{tuning} changes nothing here",
                 "\n".join(f"{change.outcome}: {change.setting.title} {change.why}" for change in changes),

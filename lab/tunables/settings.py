@@ -87,7 +87,7 @@ class Finding:
     why: str = ""
 
 
-class Outcome(StrEnum):
+class SettingOutcome(StrEnum):
     """What applying did.
 
     already: nothing to do; waits: set, and used from the daemons' next start on; by-hand: only a person can do it;
@@ -109,5 +109,5 @@ class SettingChange:
 
     where: str
     setting: Setting
-    outcome: Outcome
+    outcome: SettingOutcome
     why: str = ""

@@ -10,7 +10,7 @@ from cephlab.lab.tunables import machine as machines
 from cephlab.lab.tunables.machine import Machine, Seen, Write, current
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Before, Records, TuningRecord
-from cephlab.lab.tunables.settings import Finding, Kind, Outcome, Scope, Setting, SettingChange, State
+from cephlab.lab.tunables.settings import Finding, Kind, Scope, Setting, SettingChange, SettingOutcome, State
 
 MACHINE_SCOPES = frozenset({Scope.NETWORK, Scope.FILES, Scope.KERNEL})
 
@@ -193,19 +193,19 @@ def _write(site: Site, tuning: str, drifted: Sequence[Setting], limits: Sequence
 
 def _change(before: Finding, after: Finding, *, refused: str, owned: bool = True, waits: bool = False) -> SettingChange:
     """What became of a setting, by its state now, not by what was asked for. refused: why, empty where it was not."""
-    setting, outcome, why = before.setting, Outcome.REFUSED, refused or after.why or f"it is still {after.got}"
+    setting, outcome, why = before.setting, SettingOutcome.REFUSED, refused or after.why or f"it is still {after.got}"
     if before.state is State.SET:
-        outcome, why = Outcome.ALREADY, ""
+        outcome, why = SettingOutcome.ALREADY, ""
     elif setting.by_hand:
-        outcome, why = Outcome.BY_HAND, by_hand_text(setting)
+        outcome, why = SettingOutcome.BY_HAND, by_hand_text(setting)
     elif before.state is not State.DRIFT:
-        outcome, why = Outcome.MISSING, before.why
+        outcome, why = SettingOutcome.MISSING, before.why
     elif not owned:
-        outcome, why = Outcome.SHARED, "the nodes share it with the machine below them"
+        outcome, why = SettingOutcome.SHARED, "the nodes share it with the machine below them"
     elif after.state is State.SET:
-        outcome, why = Outcome.DONE, f"was {before.got}"
+        outcome, why = SettingOutcome.DONE, f"was {before.got}"
     elif waits and not refused:
-        outcome, why = Outcome.WAITS, "daemons use it from their next start on"
+        outcome, why = SettingOutcome.WAITS, "daemons use it from their next start on"
     return SettingChange(before.where, setting, outcome, why)
 
 
@@ -222,7 +222,7 @@ def _apply_options(target: Target, findings: Sequence[Finding]) -> list[SettingC
     ceph = target.ceph
     if ceph is None:
         return [
-            SettingChange(finding.where, finding.setting, Outcome.MISSING, finding.why)
+            SettingChange(finding.where, finding.setting, SettingOutcome.MISSING, finding.why)
             for finding in findings
             if finding.setting.scope is Scope.CLUSTER
         ]

@@ -1,4 +1,6 @@
-"""fio's client/server: one fio starts jobs on several hosts at one moment, and gathers the results of each and all.
+"""Several fio jobs at one time: by fio's client/server where hosts reach each other's sockets, else side by side.
+
+One fio, the client, starts jobs on several hosts at one moment, and gathers the results of each and all.
 
 A server of fio obeys everybody who reaches it. So each listens on a UNIX socket below the run's folder on its host,
 which only its user can enter, and the one client reaches it through ssh. A server ends with this process.
@@ -10,7 +12,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,6 +22,8 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, FioResult
+
+Jobs = Sequence[tuple[Host, FioJob]]
 
 _EVERYONE = "All clients"
 _SHORT_S = 60.0
@@ -60,8 +64,8 @@ def serves(hosts: Sequence[Host]) -> bool:
     return len(versions) == 1
 
 
-def run(jobs: Sequence[tuple[Host, FioJob]], *, timeout_s: float) -> ClientReport:
-    """Run each job on its host, started together, to the end of the last. The client runs on the first host."""
+def _by_client(jobs: Jobs, timeout_s: float) -> ClientReport:
+    """Run each job on its host, started by one client, to the end of the last. The client runs on the first host."""
     lead = jobs[0][0]
     with ExitStack() as undo:
         base = fio.folder(lead, "fio", "client")
@@ -90,7 +94,7 @@ def server_argv(socket: PurePosixPath) -> list[str]:
     return ["fio", f"--server=sock:{socket}"]
 
 
-def _serve(jobs: Sequence[tuple[Host, FioJob]], undo: ExitStack) -> list[PurePosixPath]:
+def _serve(jobs: Jobs, undo: ExitStack) -> list[PurePosixPath]:
     """Start a server for each job; returns their sockets."""
     # A server ignores the end of its input and is killed after a while: so close all of them at the same time.
     channels = undo.enter_context(_closing())
@@ -142,3 +146,51 @@ def parse(text: str, count: int) -> ClientReport:
             results[place] = fio.result_of(entry)
     failed = {place: words or "fio gives no reason" for place in range(count) if place not in results}
     return ClientReport(results, failed, None if failed else everyone)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Results of jobs that ran at one time, each by its place among them.
+
+    failed: reasons of those without a result; everyone: fio's own sum of all, None where they ran side by side or one
+    failed.
+    """
+
+    jobs: Jobs
+    results: Mapping[int, FioResult]
+    failed: Mapping[int, str] = field(default_factory=dict)
+    everyone: FioResult | None = None
+
+    def on(self, place: int) -> str:
+        """Name of a job's host."""
+        return self.jobs[place][0].name
+
+    def require(self) -> list[FioResult]:
+        """All results in the jobs' order; LabBroken names the hosts whose job failed."""
+        if self.failed:
+            names = ", ".join(self.on(place) for place in self.failed)
+            words = "\n".join(f"{self.on(place)}: {said}" for place, said in self.failed.items())
+            raise LabBroken(f"fio failed on {names}", words)
+        return [self.results[place] for place in range(len(self.jobs))]
+
+
+def run(jobs: Jobs, *, timeout_s: float) -> Together:
+    """Run each job on its host, all at one time, to the end of the last."""
+    if len(jobs) > 1 and serves([host for host, _ in jobs]):
+        report = _by_client(jobs, timeout_s)
+        return Together(jobs, report.results, report.failed, report.everyone)
+    return _side_by_side(jobs, timeout_s)
+
+
+def _side_by_side(jobs: Jobs, timeout_s: float) -> Together:
+    def one(pair: tuple[Host, FioJob]) -> FioResult | str:
+        try:
+            return fio.run(*pair, timeout_s=timeout_s)
+        except LabBroken as error:
+            return str(error)
+
+    with Workers(max_workers=len(jobs), thread_name_prefix="fio") as workers:
+        done = dict(enumerate(workers.map(one, jobs)))
+    results = {place: ended for place, ended in done.items() if isinstance(ended, FioResult)}
+    failed = {place: ended for place, ended in done.items() if isinstance(ended, str)}
+    return Together(jobs, results, failed)

@@ -20,7 +20,7 @@ _DISABLED = "DISABLED_"
 _LINE = re.compile(r"^\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w./]+)(?:,.*?)?(?: \((\d+) ms\))?$", re.MULTILINE)
 
 
-class Result(StrEnum):
+class CaseResult(StrEnum):
     """How a case ended. UNFINISHED: the program stopped while the case ran; MISSING: before the case began."""
 
     PASS = "pass"
@@ -30,7 +30,7 @@ class Result(StrEnum):
     MISSING = "missing"
 
 
-_SAID = {"OK": Result.PASS, "FAILED": Result.FAIL, "SKIPPED": Result.SKIP, "RUN": Result.UNFINISHED}
+_SAID = {"OK": CaseResult.PASS, "FAILED": CaseResult.FAIL, "SKIPPED": CaseResult.SKIP, "RUN": CaseResult.UNFINISHED}
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Case:
     """One case as `Suite.name`. message: why it did not pass."""
 
     name: str
-    result: Result
+    result: CaseResult
     seconds: float = 0.0
     message: str = ""
 
 
 @dataclass(frozen=True)
-class Run:
+class GtestRun:
     """One run of a program. code: its status, None when it was killed for taking too long; tail: its last lines."""
 
     program: str
@@ -91,7 +91,7 @@ class Call:
     cwd: PurePosixPath | None = None
 
 
-def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> Run:
+def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> GtestRun:
     """Run a program's cases and account for every wanted one."""
     argv, report = [call.program, f"--gtest_filter={call.select}", f"--gtest_output=json:{call.report}"], call.report
     host.remove(report)
@@ -107,7 +107,7 @@ def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> Run:
     host.remove(report)
     cases = parse_report(written) if written else parse_output(stdout)
     tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
-    run = Run(call.program, tuple(cases), code, tail)
+    run = GtestRun(call.program, tuple(cases), code, tail)
     return replace(run, cases=tuple(_accounted(run, wanted)))
 
 
@@ -121,7 +121,7 @@ def parse_report(text: bytes) -> list[Case]:
 
 def _reported(suite: str, case: Mapping[str, Any]) -> Case:
     failures = [str(failure["failure"]).strip() for failure in case.get("failures", ())]
-    result = Result.FAIL if failures else Result.SKIP if case["result"] == "SKIPPED" else Result.PASS
+    result = CaseResult.FAIL if failures else CaseResult.SKIP if case["result"] == "SKIPPED" else CaseResult.PASS
     return Case(f"{suite}.{case['name']}", result, float(case["time"].rstrip("s")), "\n".join(failures))
 
 
@@ -135,15 +135,15 @@ def parse_output(text: str) -> list[Case]:
     return list(cases.values())
 
 
-def _accounted(run: Run, wanted: Sequence[str]) -> Iterator[Case]:
+def _accounted(run: GtestRun, wanted: Sequence[str]) -> Iterator[Case]:
     known = {case.name: case for case in run.cases}
     for name in dict.fromkeys([*wanted, *known]):
         case = known.get(name)
         if case is None:
-            yield Case(name, Result.MISSING, message=f"it was not reached: {run.ending}")
-        elif case.result is Result.UNFINISHED:
+            yield Case(name, CaseResult.MISSING, message=f"it was not reached: {run.ending}")
+        elif case.result is CaseResult.UNFINISHED:
             yield replace(case, message=f"it was running when {run.program} stopped: {run.ending}")
-        elif case.result is Result.FAIL and not case.message:
+        elif case.result is CaseResult.FAIL and not case.message:
             yield replace(case, message=f"the report is lost: {run.ending}")
         else:
             yield case

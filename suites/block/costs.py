@@ -7,7 +7,7 @@ from functools import partial
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.report.series import record_demand
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.compare import compare
 from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
@@ -38,7 +38,7 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
     """Measure an operation, and note its figures with their bounds."""
     cluster = stage.cluster
     require_metered(cluster, COPIES)
-    known = baselines.folder(cluster.run.home).is_dir()
+    known = demandfile.baseline_folder(cluster.run.home).is_dir()
     plan = Plan(
         Operation(name, block_bytes, depth, replicas=COPIES),
         (client_name(),),
@@ -83,7 +83,7 @@ def floors(recorder: Recorder, demand: Demand) -> None:
 
 def against_baseline(stage: Stage, measurement: Measurement) -> None:
     """Note every cost that can be judged beside the baseline's, or that no baseline exists."""
-    before = baselines.find(stage.cluster.run.home, measurement.demand)
+    before = demandfile.find_baseline(stage.cluster.run.home, measurement.demand)
     what = f"CPU of {operation_text(measurement.demand.operation)}"
     cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:

@@ -7,7 +7,7 @@ from functools import partial
 from cephlab.lab.history.history import Bound
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
-from cephlab.lab.telemetry.knee import knee
+from cephlab.lab.telemetry.statistics import knee
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.stand import client_node, job, note_run, run_jobs, scenario_of_load, written
 from cephlab.tuning.workload import Shape

@@ -12,8 +12,7 @@ from typing import ClassVar
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.pulled import described
+from cephlab.lab.cluster.own import OwnCluster, described
 from cephlab.lab.history.history import Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
@@ -23,7 +22,7 @@ from cephlab.lab.spec.layout import CephSetup
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.place import MeasuringLayout, client_name, measuring_spec
 from cephlab.lab.telemetry.statistics import interval_of
-from cephlab.lab.workloads import image, together
+from cephlab.lab.workloads import fioserver, image
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 
@@ -125,7 +124,7 @@ def job(stage: Stage, of: BlockImage, pattern: str, block_bytes: int, depth: int
 def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioResult]:
     """Run all (node, job) at the same time. Returns the results in their order."""
     timeout_s = (max(wanted.runtime_s for _, wanted in jobs) + _MARGIN_S) * cluster.patience
-    return together.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
+    return fioserver.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
 NO_LIMIT = Bound(SHARED)

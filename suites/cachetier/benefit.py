@@ -11,13 +11,12 @@ from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.telemetry.awake import kept_awake
 from cephlab.lab.telemetry.bench import Bench
 from cephlab.lab.telemetry.clients import BlockClients
 from cephlab.lab.telemetry.demand import Operation, Role
 from cephlab.lab.telemetry.meter import Meter
+from cephlab.lab.telemetry.pace import Reference, kept_awake
 from cephlab.lab.telemetry.plan import Load, Loaded, Plan
-from cephlab.lab.telemetry.reference import Reference
 from cephlab.lab.telemetry.regression import ratio
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads import image

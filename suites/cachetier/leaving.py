@@ -11,11 +11,11 @@ from typing import Any, Literal
 from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.workers import Workers
+from cephlab.lab.cluster.watch import watched
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.history.history import Phase
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.telemetry.watch import watched
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.stand import POOL, cached, counted, scenario_on_paper_layout

@@ -21,10 +21,9 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.specfile import load_model
-from cephlab.lab.workloads.gtest import Call, Run, list_cases, run_gtest
+from cephlab.lab.spec.specfile import TomlTable, load_model
+from cephlab.lab.workloads.gtest import Call, GtestRun, list_cases, run_gtest
 from cephlab.suites.interop.matrix import counted_operations, observe_client, other
-from cephlab.tuning.tables import TomlTable
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 
@@ -244,7 +243,7 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
             record_run(stage.recorder, ran, known_on(host, cluster.provider_name))
 
 
-def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core: bool) -> Run:
+def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core: bool) -> GtestRun:
     """Run one program on `host`. A native host lists its cases, which is quicker."""
     known = known_on(host, cluster.provider_name)
     select = selection(known, program.name, program.core or "*" if core else program.select)
@@ -255,7 +254,7 @@ def run_program(cluster: Cluster, host: Host, program: UpstreamProgram, *, core:
     return run_gtest(host, call, list_cases(lister, program.name, env=environment(lister), select=select))
 
 
-def record_run(recorder: Recorder, ran: Run, known: Sequence[Known]) -> None:
+def record_run(recorder: Recorder, ran: GtestRun, known: Sequence[Known]) -> None:
     """Record how a program ended, and each of its cases. known: the known failures where it ran."""
     for case in ran.cases:
         recorder.record(

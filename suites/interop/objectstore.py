@@ -11,7 +11,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.workloads.gtest import Call, Result, Run, list_cases, run_gtest
+from cephlab.lab.workloads.gtest import Call, CaseResult, GtestRun, list_cases, run_gtest
 from cephlab.suites.interop.cephtests import environment, known_on, record_run, require_programs
 
 PROGRAM = "ceph_test_objectstore"
@@ -58,18 +58,18 @@ def run(stage: Stage, arch: Arch, part: str) -> None:
     machine = host.run(["uname", "-m"], timeout_s=LIMIT_S * cluster.patience).stdout.strip()
     stage.recorder.observe("architecture of the host's programs", got=machine, wanted=arch.value)
     ran = [_run_case(host, case, preload, LIMIT_S * cluster.patience) for case in wanted]
-    finished = [case for run in ran for case in run.cases if case.result in (Result.PASS, Result.FAIL)]
+    finished = [case for run in ran for case in run.cases if case.result in (CaseResult.PASS, CaseResult.FAIL)]
     stage.recorder.witness("cases that ran to their end", got=len(finished), least=len(wanted))
     whole = replace(telling(ran), cases=tuple(case for run in ran for case in run.cases))
     record_run(stage.recorder, whole, known_on(host, cluster.provider_name))
 
 
-def telling(ran: Sequence[Run]) -> Run:
+def telling(ran: Sequence[GtestRun]) -> GtestRun:
     """The run whose output is kept: one that crashed or hung, before one that failed, whose cases say why."""
     return max(ran, key=lambda run: (run.code is None or run.code < 0, run.code != 0))
 
 
-def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> Run:
+def _run_case(host: Host, case: str, preload: Sequence[PurePosixPath], timeout_s: float) -> GtestRun:
     """Run one case in its own process and an empty directory.
 
     In one process the stores of all cases add up: emulated, the program held 19 GB before its end.

@@ -8,7 +8,7 @@ from functools import partial
 from cephlab.lab.ceph.objectstore import ObjectStore
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
-from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from cephlab.lab.faults.copies import NEEDLE_BYTES, flip_bit
 from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch

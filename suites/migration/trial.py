@@ -13,11 +13,11 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.cluster.watch import watched
 from cephlab.lab.history.history import Phase, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Node
-from cephlab.lab.telemetry.watch import watched
 from cephlab.lab.workloads.fioverify import FioVerify, Witness
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT

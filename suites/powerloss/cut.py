@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.ceph.fsck import fsck
+from cephlab.lab.ceph.disks import fsck
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.faults import layout_of

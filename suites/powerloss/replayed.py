@@ -8,7 +8,7 @@ from random import Random
 from cephlab.lab.blockstack.logwrites import LoggedDevice, Replay, Survey, copy_device
 from cephlab.lab.blockstack.slowosd import put_store_on
 from cephlab.lab.ceph.daemon import Daemon
-from cephlab.lab.ceph.fsck import fsck
+from cephlab.lab.ceph.disks import fsck
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import PoolKind

@@ -12,9 +12,8 @@ from pathlib import PurePosixPath
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.ceph import conf
-from cephlab.lab.ceph.adminsocket import ask_socket
 from cephlab.lab.ceph.client import RadosClient, RadosError
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, ask_socket
 from cephlab.lab.ceph.objectstore import ObjectStore
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster

@@ -6,7 +6,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.workloads import together
+from cephlab.lab.workloads import fioserver
 from cephlab.lab.workloads.fio import FioJob
 
 POOL = "standing-load"
@@ -27,7 +27,7 @@ def load(stage: Stage) -> None:
         for node in nodes:
             cluster.client.rbd_create(POOL, node, IMAGE_BYTES)
         jobs = [(cluster.hosts[node], job(cluster, node, seconds, stage.rng.randrange(1 << 31))) for node in nodes]
-        done = together.run(jobs, timeout_s=(seconds + START_S) * cluster.patience)
+        done = fioserver.run(jobs, timeout_s=(seconds + START_S) * cluster.patience)
         for node in nodes:
             cluster.client.rbd_remove(POOL, node)
     for place, result in done.results.items():

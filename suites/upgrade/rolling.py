@@ -16,10 +16,9 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.status import Status
 from cephlab.lab.cluster import pools
-from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.cluster import Cluster, insist
 from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED
-from cephlab.lab.cluster.retry import insist
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import HoldsImages, Images
 from cephlab.lab.providers.host import Host

@@ -17,9 +17,8 @@ from cephlab.lab.base.runs import Run, Runs
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.deploy.packages import Deployer
-from cephlab.lab.cluster.emulation import patience_for
 from cephlab.lab.cluster.preflight import require_fit
-from cephlab.lab.cluster.raising import raise_cluster
+from cephlab.lab.cluster.raising import patience_for, raise_cluster
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.select import choose

@@ -22,15 +22,14 @@ from cephlab.lab.providers.select import provider
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry import demandfile, place
 from cephlab.lab.telemetry import side_by_side as beside
-from cephlab.lab.telemetry.awake import kept_awake
 from cephlab.lab.telemetry.bench import Bench
 from cephlab.lab.telemetry.demand import Operation
 from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Measurement
 from cephlab.lab.telemetry.measure import prepared, roles_of
 from cephlab.lab.telemetry.meter import Meter
+from cephlab.lab.telemetry.pace import Reference, kept_awake
 from cephlab.lab.telemetry.place import Say
 from cephlab.lab.telemetry.plan import Loaded, Plan
-from cephlab.lab.telemetry.reference import Reference
 from cephlab.lab.telemetry.side_by_side import Side, Starts
 
 SLOWER_PERCENT = 10

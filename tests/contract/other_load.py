@@ -11,7 +11,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import attach_cluster
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.spec.inventory import load_inventory
-from cephlab.lab.workloads import together
+from cephlab.lab.workloads import fioserver
 from cephlab.lab.workloads.fio import FioJob
 
 POOL = "orphaned"
@@ -31,7 +31,7 @@ def main(inventory: str, home: str, *nodes: str) -> None:
             cluster.client.rbd_create(POOL, node, IMAGE_BYTES)
             job = FioJob("orphan", POOL, node, "randwrite", 4096, 2, IMAGE_BYTES, SECONDS, client=cluster.client_name)
             jobs.append((cluster.hosts[node], job))
-        together.run(jobs, timeout_s=SECONDS)
+        fioserver.run(jobs, timeout_s=SECONDS)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from cephlab.lab.base.errors import DaemonDied, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.daemon import crash_records
 from cephlab.lab.cluster import pools
-from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.reload import load_cluster
+from cephlab.lab.cluster.own import OwnCluster, load_cluster
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability

@@ -24,7 +24,7 @@ from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import load_inventory
-from cephlab.lab.workloads import together
+from cephlab.lab.workloads import fioserver
 from cephlab.lab.workloads.fio import FioJob
 from tests.contract import other_load
 from tests.contract.standing import Standing, attached
@@ -97,7 +97,7 @@ def test_one_client_starts_all_and_sums_up(stands: Standing, home: Home) -> None
     with loaded(stands, home) as cluster:
         jobs = [(cluster.hosts[node], job(cluster, node)) for node in NATIVE]
         before_s = opening_s(cluster)
-        done = together.run(jobs, timeout_s=TIMEOUT_S)
+        done = fioserver.run(jobs, timeout_s=TIMEOUT_S)
         first, second = done.require()
         assert done.everyone is not None, "they ran side by side"
         assert min(first.began_s, second.began_s) > 0
@@ -114,7 +114,7 @@ def test_one_client_starts_all_and_sums_up(stands: Standing, home: Home) -> None
 def test_clients_of_both_architectures_load_together(stands: Standing, home: Home) -> None:
     with loaded(stands, home) as cluster:
         nodes = [cluster.host_with(arch).name for arch in Arch]
-        done = together.run([(cluster.hosts[node], job(cluster, node)) for node in nodes], timeout_s=TIMEOUT_S)
+        done = fioserver.run([(cluster.hosts[node], job(cluster, node)) for node in nodes], timeout_s=TIMEOUT_S)
         results = done.require()
         assert done.everyone is not None
         assert done.everyone.operations == sum(found.operations for found in results)
@@ -124,7 +124,7 @@ def test_clients_of_both_architectures_load_together(stands: Standing, home: Hom
 def test_a_client_that_fails_is_named_and_the_others_count(stands: Standing, home: Home) -> None:
     with loaded(stands, home) as cluster:
         good, bad = job(cluster, "n0"), job(cluster, "n1", image=False)
-        done = together.run([(cluster.hosts["n0"], good), (cluster.hosts["n1"], bad)], timeout_s=TIMEOUT_S)
+        done = fioserver.run([(cluster.hosts["n0"], good), (cluster.hosts["n1"], bad)], timeout_s=TIMEOUT_S)
         assert done.results[0].read.operations > 0
         assert list(done.failed) == [1]
         assert done.everyone is None
@@ -137,7 +137,7 @@ def test_too_long_a_load_is_ended(stands: Standing, home: Home) -> None:
     with loaded(stands, home) as cluster:
         jobs = [(cluster.hosts[node], replace(job(cluster, node), runtime_s=300.0)) for node in NATIVE]
         with pytest.raises(LabBroken, match="fio"):
-            together.run(jobs, timeout_s=8)
+            fioserver.run(jobs, timeout_s=8)
         assert_none_left(stands)
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.faults.daemons import states, stopped
 from cephlab.lab.faults.fault import look_for
-from cephlab.lab.faults.processes import states, stopped
 from cephlab.lab.providers.host import Host
 
 pytestmark = pytest.mark.real

@@ -11,9 +11,8 @@ import pytest
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.cluster import pools
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.own import OwnCluster, described, identified
 from cephlab.lab.cluster.pools import PoolKind
-from cephlab.lab.cluster.pulled import described, identified
 from cephlab.lab.cluster.raising import raise_cluster
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.store import ImageStore

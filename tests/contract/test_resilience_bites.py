@@ -19,7 +19,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.faults import copies, inflict, layout_of
-from cephlab.lab.faults.bitrot import NEEDLE_BYTES, flip_bit
+from cephlab.lab.faults.copies import NEEDLE_BYTES, flip_bit
 from cephlab.lab.faults.daemons import KillEverything, PauseDaemon, at_work
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.select import PROVIDERS

@@ -9,10 +9,8 @@ from dataclasses import replace
 import pytest
 
 from cephlab.lab.base.home import Home
-from cephlab.lab.cluster.members import add_service, remove_service
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.own import OwnCluster, add_service, load_cluster, remove_service
 from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
-from cephlab.lab.cluster.reload import load_cluster
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.faults.fault import layout_of

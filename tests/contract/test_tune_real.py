@@ -18,7 +18,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.process import Result
 from cephlab.lab.tunables.machine import LIMITS_FOLDER, Machine, ThisMachine, patterns
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Kind, Outcome, Scope, State
+from cephlab.lab.tunables.settings import Kind, Scope, SettingOutcome, State
 from cephlab.lab.tunables.targets import own_scopes, sites_of
 from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
 from cephlab.tuning.named import load
@@ -72,12 +72,14 @@ def test_sysctls_are_really_set_and_every_byte_comes_back(namespace: Namespace, 
     outside = Machine("outside", ThisMachine()).read(paths)
 
     changes = apply(target, "altra-host", settings)
-    done = [one for one in changes if one.outcome is Outcome.DONE]
+    done = [one for one in changes if one.outcome is SettingOutcome.DONE]
     assert len(done) >= LEAST_SET, changes
     after = machine.read(paths)
     assert sum(after[path] != before[path] for path in paths) == len(done)
     set_now = {one.setting.key for one in check(target, settings) if one.state is State.SET}
-    assert set_now == {one.setting.key for one in changes if one.outcome in (Outcome.DONE, Outcome.ALREADY)}
+    assert set_now == {
+        one.setting.key for one in changes if one.outcome in (SettingOutcome.DONE, SettingOutcome.ALREADY)
+    }
 
     revert(target, "altra-host")
     assert machine.read(paths) == before
@@ -95,11 +97,11 @@ def test_a_lab_changes_only_what_its_hosts_have_to_themselves(place: Place, tmp_
     changes = apply(target, "altra-host", settings)
     assert below.read(watched) == before
     for change in changes:
-        assert change.why or change.outcome in (Outcome.DONE, Outcome.ALREADY), change
+        assert change.why or change.outcome in (SettingOutcome.DONE, SettingOutcome.ALREADY), change
         if change.setting.scope not in own:
-            assert change.outcome not in (Outcome.DONE, Outcome.REFUSED), change
+            assert change.outcome not in (SettingOutcome.DONE, SettingOutcome.REFUSED), change
     limits = [one.outcome for one in changes if one.setting.kind is Kind.LIMITS]
-    assert set(limits) == ({Outcome.DONE} if Scope.FILES in own else {Outcome.SHARED})
+    assert set(limits) == ({SettingOutcome.DONE} if Scope.FILES in own else {SettingOutcome.SHARED})
     revert(target, "altra-host")
     assert below.read(watched) == before
     left = place.native.run(("ls", "-A", LIMITS_FOLDER), check=False).stdout

@@ -19,10 +19,10 @@ from cephlab.lab.history.history import Bound, Event, History
 from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand, Interval, Operation, Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
-from cephlab.lab.telemetry.knee import knee
+from cephlab.lab.telemetry.statistics import knee
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
@@ -101,20 +101,20 @@ def test_nothing_measured_is_inconclusive() -> None:
 def test_a_baseline_is_found_by_its_image_before_others(tmp_path: Path) -> None:
     home = Home(tmp_path)
     wanted = demand(1.0, image="wanted")
-    assert baselines.find(home, wanted) is None
-    baselines.store(home, Measurement(demand(2.0, image="earlier")))
-    assert baselines.find(home, wanted) == Measurement(demand(2.0, image="earlier"))
-    baselines.store(home, Measurement(wanted))
-    assert baselines.find(home, wanted) == Measurement(wanted)
-    assert baselines.find(home, demand(1.0, name="read")) is None
+    assert demandfile.find_baseline(home, wanted) is None
+    demandfile.store_baseline(home, Measurement(demand(2.0, image="earlier")))
+    assert demandfile.find_baseline(home, wanted) == Measurement(demand(2.0, image="earlier"))
+    demandfile.store_baseline(home, Measurement(wanted))
+    assert demandfile.find_baseline(home, wanted) == Measurement(wanted)
+    assert demandfile.find_baseline(home, demand(1.0, name="read")) is None
 
 
 def test_a_new_baseline_leaves_other_operations(tmp_path: Path) -> None:
     home = Home(tmp_path)
     for one in (demand(1.0), demand(2.0, name="read"), demand(3.0)):
-        baselines.store(home, Measurement(one))
-    assert baselines.find(home, demand(0.0)) == Measurement(demand(3.0))
-    assert baselines.find(home, demand(0.0, name="read")) == Measurement(demand(2.0, name="read"))
+        demandfile.store_baseline(home, Measurement(one))
+    assert demandfile.find_baseline(home, demand(0.0)) == Measurement(demand(3.0))
+    assert demandfile.find_baseline(home, demand(0.0, name="read")) == Measurement(demand(2.0, name="read"))
 
 
 def test_the_knee_is_where_the_curve_bends() -> None:

@@ -14,7 +14,7 @@ from cephlab.lab.ceph.status import parse_status
 from cephlab.lab.checks import Outcome, Verdict
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
-from cephlab.lab.workloads.together import Together
+from cephlab.lab.workloads.fioserver import Together
 from cephlab.suites.standing import load, looks
 from tests.fake_stage import verdict_of
 
@@ -158,7 +158,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, second: FioResult) -> Verdict:
         return Together(jobs, {0: written(), 1: second})
 
     monkeypatch.setattr("cephlab.suites.standing.load.pools.pool", pool)
-    monkeypatch.setattr("cephlab.suites.standing.load.together.run", run)
+    monkeypatch.setattr("cephlab.suites.standing.load.fioserver.run", run)
     client = SimpleNamespace(rbd_create=lambda *_: None, rbd_remove=lambda *_: None)
     cluster = SimpleNamespace(
         load_nodes=lambda: ("c0", "c1"),

@@ -17,11 +17,11 @@ from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Resource, Role
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.measure import intervals
-from cephlab.lab.workloads.gtest import Case, Result, Run
+from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
 from cephlab.suites.baseline import checksum, network
 from cephlab.suites.block import costs
 from cephlab.suites.interop import cephtests
@@ -151,7 +151,7 @@ def cost(monkeypatch: pytest.MonkeyPatch, home: Path, found: Measurement) -> Ver
 
 
 def test_a_write_that_became_dearer_than_its_baseline_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    baselines.store(Home(tmp_path), measurement(1))
+    demandfile.store_baseline(Home(tmp_path), measurement(1))
     assert cost(monkeypatch, tmp_path, measurement(2)).outcome is Outcome.PASS
     dearer = cost(monkeypatch, tmp_path, measurement(2, factor=1.3))
     assert dearer.outcome is Outcome.FAIL
@@ -264,8 +264,8 @@ def test_a_release_that_places_data_elsewhere_is_found(monkeypatch: pytest.Monke
 def ran(*results: tuple[str, str], code: int = 0, known: tuple[Known, ...] = ()) -> Verdict:
     """What the suite says of a program whose cases ended so."""
     recorder = History().recorder("interop.cephtests")
-    cases = tuple(Case(name, Result(result), message="expected 0, got -95") for name, result in results)
-    cephtests.record_run(recorder, Run("ceph_test_rados_api_lock", cases, code, "the tail"), known)
+    cases = tuple(Case(name, CaseResult(result), message="expected 0, got -95") for name, result in results)
+    cephtests.record_run(recorder, GtestRun("ceph_test_rados_api_lock", cases, code, "the tail"), known)
     recorder.observe("client on", got=Arch.AARCH64.value, wanted="aarch64")
     recorder.witness("operations of primaries", got=9, least=1)
     return CHECKS["gtest"](recorder.events())

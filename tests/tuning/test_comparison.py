@@ -14,9 +14,18 @@ from cephlab.lab.archive.archive import ArchiveWriter
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.history.history import Event
 from cephlab.lab.report.page import Agreement, Judged, render_report
-from cephlab.tuning.comparison import PAPER, compared, judge, together
-from cephlab.tuning.findings import ComparedSide, Metric, PaperFinding, load_findings
-from cephlab.tuning.oltp import WARM_S, runs
+from cephlab.tuning.comparison import (
+    PAPER,
+    WARM_S,
+    ComparedSide,
+    Metric,
+    PaperFinding,
+    compared,
+    judge,
+    load_findings,
+    runs,
+    together,
+)
 from tests.lab.archive.test_archive import MANIFEST
 
 SCENARIO = "cachetier.oltp-threads"

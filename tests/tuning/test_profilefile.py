@@ -8,8 +8,7 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind
-from cephlab.tuning.profilefile import SHIPPED, find_profile, load_profile, profile_files
-from cephlab.tuning.profiletext import to_toml
+from cephlab.tuning.profilefile import SHIPPED, find_profile, load_profile, profile_files, to_toml
 from cephlab.tuning.units import Measure, parse, show
 
 SOUND = """

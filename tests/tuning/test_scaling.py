@@ -13,8 +13,7 @@ from cephlab.lab.telemetry.demand import Demand, Operation
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
-from cephlab.tuning.scaling import Scaling, scaling
-from cephlab.tuning.usl import Scalability
+from cephlab.tuning.scaling import Scalability, Scaling, scaling
 from cephlab.tuning.workload import Shape
 
 SHAPE = Shape("randread", 4096, 6, 8)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.tuning.usl import LEAST_POINTS, Scalability, fit
+from cephlab.tuning.scaling import LEAST_POINTS, Scalability, fit
 
 CLIENTS = (1, 2, 4, 8, 16)
 

@@ -18,7 +18,7 @@ from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind, load_reference, load_references
-from cephlab.tuning.usl import Scalability, fit
+from cephlab.tuning.scaling import Scalability, fit
 from cephlab.tuning.validate import RATES, geometric_error, validate
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 from tests.model_parts import demand, disks, machine, profile

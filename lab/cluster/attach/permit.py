@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
-
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.inventory import Inventory, matching
-from cephlab.lab.spec.specfile import as_model, load_toml
+from cephlab.lab.spec.specfile import TomlTable, as_model, load_toml
 
 HINT = "see docs/attach.md: may-break"
 _KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"}
@@ -104,9 +102,7 @@ _Host = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a machine's name 
 _Disk = Annotated[str, matching(r"[A-Za-z0-9_-]+:/[A-Za-z0-9_./:-]+", "HOST:/dev/NAME")]
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _File(TomlTable):
     pools: tuple[_Pool, ...] = ()
     daemons: tuple[_Daemon, ...] = ()
     hosts: tuple[_Host, ...] = ()

@@ -16,9 +16,8 @@ from typing import cast
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.ceph.adminsocket import ask_socket, tell
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, ask_socket, tell
 from cephlab.lab.providers.host import Host
 
 

@@ -12,8 +12,7 @@ import pytest
 from cephlab.fixtures.raising import image_facts
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
-from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.pulled import described, identified
+from cephlab.lab.cluster.own import OwnCluster, described, identified
 from cephlab.lab.images.image import Image, pulled_image
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import UNKNOWN_RELEASE, ClusterSpec

@@ -12,7 +12,7 @@ import pytest
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.faults.bitrot import BLOCK_BYTES, flip_bit
+from cephlab.lab.faults.copies import BLOCK_BYTES, flip_bit
 from cephlab.lab.providers.host import Host
 
 CONTENT = random.Random(1).randbytes(3 * BLOCK_BYTES)

@@ -21,11 +21,10 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import Layout, inflict
 from cephlab.lab.faults import network as network_module
 from cephlab.lab.faults.copies import repaired
-from cephlab.lab.faults.daemons import decides, down, missed
+from cephlab.lab.faults.daemons import decides, down, missed, states, stopped
 from cephlab.lab.faults.fault import Aftermath, look_for
 from cephlab.lab.faults.network import Partition
 from cephlab.lab.faults.nodes import KillNode
-from cephlab.lab.faults.processes import states, stopped
 from cephlab.lab.providers.host import Host
 from tests.lab.faults.test_faults import Demo, a_cluster, recorder
 

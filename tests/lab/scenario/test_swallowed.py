@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.scenario.swallowed import refuse_swallowing
+from cephlab.lab.scenario.scenario import refuse_swallowing
 from cephlab.suites.resilience import SCENARIOS
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cephlab.lab.images.recipe import read_recipes
-from cephlab.lab.spec.releases import makes_a_pool, number_of
+from cephlab.lab.spec.clusterspec import makes_a_pool, number_of
 
 
 @pytest.mark.parametrize(("release", "number"), [("hammer", 8), ("nautilus", 14), ("reef", 18), ("tentacle", 20)])

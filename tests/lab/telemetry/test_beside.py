@@ -21,7 +21,7 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry import baselines
+from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand, Operation
 from cephlab.lab.telemetry.demandfile import Measurement
 from cephlab.lab.telemetry.side_by_side import Starts, enough
@@ -83,7 +83,7 @@ def test_the_stored_baseline_names_the_image(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no baseline is stored"):
         other_image(world(tmp_path), REQUEST, "baseline", NEW)
     demand = Demand(Operation("randwrite", 4096, 16), "reef", Arch.X86_64, OLD, {})
-    baselines.store(Home(tmp_path), Measurement(demand))
+    demandfile.store_baseline(Home(tmp_path), Measurement(demand))
     assert other_image(world(tmp_path), REQUEST, "baseline", NEW).key == OLD
     with pytest.raises(SpecError, match="no baseline is stored"):
         other_image(world(tmp_path), replace(REQUEST, depth=4), "baseline", NEW)

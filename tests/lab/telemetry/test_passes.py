@@ -15,15 +15,14 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.accounting import Usage
-from cephlab.lab.telemetry.bench import Bench
+from cephlab.lab.telemetry.bench import Bench, load_in_passes
 from cephlab.lab.telemetry.clients import Clients, PassClients
 from cephlab.lab.telemetry.demand import Operation, Role
 from cephlab.lab.telemetry.meter import COUNT, Meter
-from cephlab.lab.telemetry.passes import load_in_passes
+from cephlab.lab.telemetry.pace import Reference, ReferencePace
 from cephlab.lab.telemetry.place import MeasuringLayout, measuring_spec
 from cephlab.lab.telemetry.plan import LEAST_OBJECTS, SEQ, Plan
 from cephlab.lab.telemetry.readings import Reading
-from cephlab.lab.telemetry.reference import Reference, ReferencePace
 from cephlab.lab.telemetry.statistics import Stop
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 from tests.fake_clock import VirtualClock

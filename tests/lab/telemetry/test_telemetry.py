@@ -12,9 +12,9 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.telemetry import account_program, accounting, counters, describe
-from cephlab.lab.telemetry.awake import kept_awake
 from cephlab.lab.telemetry.bench import operations_of, per_operation
 from cephlab.lab.telemetry.demand import Interval, Operation, Resource, Role
+from cephlab.lab.telemetry.pace import kept_awake
 from cephlab.lab.telemetry.plan import Load, Plan
 from cephlab.lab.telemetry.readings import Spent
 from cephlab.lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width

@@ -10,7 +10,7 @@ from cephlab.lab.base.errors import CleanupFailed, SpecError
 from cephlab.lab.tunables.machine import Machine, limits_file
 from cephlab.lab.tunables.options import CephOptions
 from cephlab.lab.tunables.records import Records
-from cephlab.lab.tunables.settings import Finding, Kind, Outcome, Scope, Setting, State
+from cephlab.lab.tunables.settings import Finding, Kind, Scope, Setting, SettingOutcome, State
 from cephlab.lab.tunables.tune import Site, Target, apply, check, revert
 from tests.fake_machine import SWAPS, FakeClient, FakeMachine, Killed
 
@@ -87,8 +87,8 @@ def test_applied_settings_show_no_drift_and_revert_gives_every_byte_back(tmp_pat
     machine = FakeMachine(files=files())
     target = target_of(tmp_path, machine)
     changes = apply(target, "altra", (*SETTINGS, *BY_HAND))
-    assert {change.outcome for change in changes if not change.setting.by_hand} == {Outcome.DONE}
-    assert {change.outcome for change in changes if change.setting.by_hand} == {Outcome.BY_HAND}
+    assert {change.outcome for change in changes if not change.setting.by_hand} == {SettingOutcome.DONE}
+    assert {change.outcome for change in changes if change.setting.by_hand} == {SettingOutcome.BY_HAND}
     assert {one.state for one in check(target, SETTINGS)} == {State.SET}
     assert machine.files[THP] == b"always madvise [never]\n"
     assert machine.files[limits_file("altra")].decode().splitlines()[1:] == [
@@ -117,7 +117,7 @@ def test_a_killed_apply_can_be_gone_on_with_and_still_be_reverted(tmp_path: Path
         apply(target_of(tmp_path, machine), "altra", SETTINGS)
     machine.dies_after = None
     target = target_of(tmp_path, machine)
-    assert Outcome.REFUSED not in {change.outcome for change in apply(target, "altra", SETTINGS)}
+    assert SettingOutcome.REFUSED not in {change.outcome for change in apply(target, "altra", SETTINGS)}
     assert {one.state for one in check(target, SETTINGS)} == {State.SET}
     revert(target, "altra")
     assert machine.files == files()
@@ -155,9 +155,9 @@ def test_what_cannot_be_set_is_said_by_name(tmp_path: Path) -> None:
     before = dict(machine.files)
     target = target_of(tmp_path, machine)
     changes = {change.setting.key: change for change in apply(target, "altra", SETTINGS)}
-    assert changes["vm.swappiness"].outcome is Outcome.REFUSED
+    assert changes["vm.swappiness"].outcome is SettingOutcome.REFUSED
     assert "Read-only file system" in changes["vm.swappiness"].why
-    assert changes[THP].outcome is Outcome.MISSING
+    assert changes[THP].outcome is SettingOutcome.MISSING
     assert THP in changes[THP].why
     revert(target, "altra")
     assert machine.files == before
@@ -167,7 +167,7 @@ def test_a_choice_that_the_kernel_does_not_have_is_refused(tmp_path: Path) -> No
     machine = FakeMachine(files=files())
     target = target_of(tmp_path, machine)
     [change] = apply(target, "odd", [Setting(Kind.SYSFS, THP, "sometimes", "s")])
-    assert (change.outcome, "EINVAL" in change.why) == (Outcome.REFUSED, True)
+    assert (change.outcome, "EINVAL" in change.why) == (SettingOutcome.REFUSED, True)
 
 
 def test_what_is_shared_with_the_machine_below_is_looked_at_and_left_alone(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_what_is_shared_with_the_machine_below_is_looked_at_and_left_alone(tmp_p
     kernel = frozenset({Scope.KERNEL})
     target = target_of(tmp_path, machine, owned=frozenset({Scope.NETWORK, Scope.FILES}), shared=kernel)
     changes = {change.setting.key: change.outcome for change in apply(target, "altra", SETTINGS)}
-    assert changes["vm.swappiness"] is Outcome.SHARED
-    assert changes["all"] is Outcome.SHARED
-    assert changes["net.ipv4.ip_local_port_range"] is Outcome.DONE
+    assert changes["vm.swappiness"] is SettingOutcome.SHARED
+    assert changes["all"] is SettingOutcome.SHARED
+    assert changes["net.ipv4.ip_local_port_range"] is SettingOutcome.DONE
     assert machine.files[SWAPPINESS] == b"60\n"
     assert machine.files["/proc/swaps"] == SWAPS.encode()
 
@@ -234,7 +234,7 @@ def test_options_are_set_in_the_database_and_leave_it_as_it_was(tmp_path: Path) 
     client = FakeClient(dict(KNOWN), dict(was))
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     assert {one.state for one in check(target, OPTIONS)} == {State.DRIFT}
-    assert {change.outcome for change in apply(target, "ceph", OPTIONS)} == {Outcome.DONE}
+    assert {change.outcome for change in apply(target, "ceph", OPTIONS)} == {SettingOutcome.DONE}
     assert {one.state for one in check(target, OPTIONS)} == {State.SET}
     assert client.database["client", "rbd_cache"] == "false"
     revert(target, "ceph")
@@ -245,7 +245,7 @@ def test_an_option_that_is_read_at_start_waits_for_it(tmp_path: Path) -> None:
     client = FakeClient(dict(KNOWN), fixed={"osd_client_message_cap"})
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     [change] = apply(target, "ceph", OPTIONS[1:2])
-    assert change.outcome is Outcome.WAITS
+    assert change.outcome is SettingOutcome.WAITS
     assert "when they start again" in check(target, OPTIONS[1:2])[0].why
     client.started()
     assert check(target, OPTIONS[1:2])[0].state is State.SET
@@ -265,21 +265,21 @@ def test_an_option_that_the_release_lacks_is_missing(tmp_path: Path) -> None:
     gone = Setting(Kind.CEPH, "osd_op_threads", "8", "s", "global")
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     [change] = apply(target, "old", [gone])
-    assert change.outcome is Outcome.MISSING
+    assert change.outcome is SettingOutcome.MISSING
     assert client.database == {}
 
 
 def test_a_value_that_ceph_refuses_is_said(tmp_path: Path) -> None:
     target = target_of(tmp_path, FakeMachine(), FakeClient(dict(KNOWN)), owned=frozenset())
     [change] = apply(target, "odd", [Setting(Kind.CEPH, "rbd_cache", "nonsense", "s", "client")])
-    assert (change.outcome, change.why) == (Outcome.REFUSED, "error parsing value")
+    assert (change.outcome, change.why) == (SettingOutcome.REFUSED, "error parsing value")
 
 
 def test_an_option_that_ceph_conf_overrides_is_drift_and_its_setting_no_success(tmp_path: Path) -> None:
     client = FakeClient(dict(KNOWN), overrides={"bluestore_throttle_bytes": "1"})
     target = target_of(tmp_path, FakeMachine(), client, owned=frozenset())
     [change] = apply(target, "ceph", OPTIONS[:1])
-    assert change.outcome is Outcome.REFUSED
+    assert change.outcome is SettingOutcome.REFUSED
     assert "overrides it" in change.why
     assert finding(check(target, OPTIONS[:1]), "bluestore_throttle_bytes").got == "1 in mon.n0, osd.0, osd.1"
 
@@ -287,4 +287,4 @@ def test_an_option_that_ceph_conf_overrides_is_drift_and_its_setting_no_success(
 def test_options_without_a_cluster_are_not_pretended(tmp_path: Path) -> None:
     target = target_of(tmp_path, FakeMachine(files=files()))
     assert [one.state for one in check(target, OPTIONS)] == [State.UNSEEN] * 3
-    assert [one.outcome for one in apply(target, "ceph", OPTIONS)] == [Outcome.MISSING] * 3
+    assert [one.outcome for one in apply(target, "ceph", OPTIONS)] == [SettingOutcome.MISSING] * 3

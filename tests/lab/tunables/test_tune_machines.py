@@ -19,9 +19,9 @@ from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import Inventory, Role
 from cephlab.lab.spec.inventory import Machine as Known
-from cephlab.lab.tunables import inventory as places
-from cephlab.lab.tunables.inventory import Permitted
+from cephlab.lab.tunables import targets
 from cephlab.lab.tunables.machine import Machine, Write
+from cephlab.lab.tunables.targets import Permitted
 from tests.fake_machine import FakeMachine
 from tests.fake_provider import FakeProvider, providers
 
@@ -72,7 +72,7 @@ class Yard:
 @pytest.fixture
 def yard(monkeypatch: pytest.MonkeyPatch) -> Yard:
     made = Yard()
-    monkeypatch.setattr(places, "entered", made.entered)
+    monkeypatch.setattr(targets, "entered", made.entered)
     return made
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken
 from cephlab.lab.providers.host import Host
-from cephlab.lab.workloads import fio, fioserver, together
+from cephlab.lab.workloads import fio, fioserver
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
-from cephlab.lab.workloads.together import Jobs, Together
+from cephlab.lab.workloads.fioserver import Jobs, Together
 
 JOB = FioJob("one", "rbd", "image", "randwrite", 4096, 16, 1 << 28, runtime_s=30, more={"ramp_time": "1"})
 FAILED = "<s1> fio: rbd_open failed.\nclient <s1>: exited with error 1\n"
@@ -155,7 +155,7 @@ def test_without_it_they_run_side_by_side_and_one_failure_costs_no_other(monkeyp
         return result(5)
 
     monkeypatch.setattr(fio, "run", one)
-    done = together.run(hosts("a", "b", "c"), timeout_s=7)
+    done = fioserver.run(hosts("a", "b", "c"), timeout_s=7)
     assert sorted(done.results) == [0, 2]
     assert "no image" in done.failed[1]
     assert done.everyone is None

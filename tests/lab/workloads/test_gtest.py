@@ -16,7 +16,7 @@ from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.workloads import gtest
-from cephlab.lab.workloads.gtest import Case, Result, Run
+from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
 from cephlab.suites.interop import cephtests, objectstore
 from cephlab.suites.interop.cephtests import Known, read_known, reason_for, selection
 
@@ -111,9 +111,9 @@ def test_a_list_names_every_case_but_the_disabled_ones() -> None:
 def test_a_report_gives_one_result_for_each_case_that_was_selected() -> None:
     found = ran(CRASHED, 1, REPORT, ["Io.Good", "Io.Bad", "Io.Skipped"])
     assert {name: case.result for name, case in found.items()} == {
-        "Io.Good": Result.PASS,
-        "Io.Bad": Result.FAIL,
-        "Io.Skipped": Result.SKIP,
+        "Io.Good": CaseResult.PASS,
+        "Io.Bad": CaseResult.FAIL,
+        "Io.Skipped": CaseResult.SKIP,
     }
     assert found["Io.Good"].seconds == 0.012
     assert found["Io.Bad"].message == "x"
@@ -122,11 +122,11 @@ def test_a_report_gives_one_result_for_each_case_that_was_selected() -> None:
 def test_after_a_crash_every_case_is_accounted_for() -> None:
     found = ran(CRASHED, -6, None, ["Io.Good", "Io.Bad", "Io.Skipped", "Io.Crashing", "Io.Later"])
     assert {name: case.result for name, case in found.items()} == {
-        "Io.Good": Result.PASS,
-        "Io.Bad": Result.FAIL,
-        "Io.Skipped": Result.SKIP,
-        "Io.Crashing": Result.UNFINISHED,
-        "Io.Later": Result.MISSING,
+        "Io.Good": CaseResult.PASS,
+        "Io.Bad": CaseResult.FAIL,
+        "Io.Skipped": CaseResult.SKIP,
+        "Io.Crashing": CaseResult.UNFINISHED,
+        "Io.Later": CaseResult.MISSING,
     }
     assert "signal 6" in found["Io.Crashing"].message
     assert "signal 6" in found["Io.Later"].message
@@ -134,8 +134,8 @@ def test_after_a_crash_every_case_is_accounted_for() -> None:
 
 def test_a_hang_is_no_pass() -> None:
     found = ran(CRASHED, None, None, ["Io.Good", "Io.Crashing"])
-    assert found["Io.Good"].result is Result.PASS
-    assert found["Io.Crashing"].result is Result.UNFINISHED
+    assert found["Io.Good"].result is CaseResult.PASS
+    assert found["Io.Crashing"].result is CaseResult.UNFINISHED
     assert "did not end in its time" in found["Io.Crashing"].message
 
 
@@ -327,6 +327,6 @@ def test_other_stores_and_what_takes_too_long_are_left_out(case: str) -> None:
 
 @pytest.mark.parametrize("worse", [-6, None])
 def test_the_words_of_a_crash_go_before_those_of_a_failure(worse: int | None) -> None:
-    ran = [Run("p", (), code, f"words of {code}") for code in (0, 1, worse, 0)]
+    ran = [GtestRun("p", (), code, f"words of {code}") for code in (0, 1, worse, 0)]
     assert objectstore.telling(ran).tail == f"words of {worse}"
     assert objectstore.telling(ran[:2]).tail == "words of 1"
