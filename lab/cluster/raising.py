@@ -18,7 +18,7 @@ from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.cluster.preflight import require_fit
 from cephlab.lab.cluster.prune import remove
 from cephlab.lab.cluster.pulled import identified
-from cephlab.lab.images.claims import claim
+from cephlab.lab.images.cache import claim
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import RecipeBook
 from cephlab.lab.providers.base import Images, Provider
