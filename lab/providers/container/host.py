@@ -11,9 +11,8 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.container import execs, files, names, spawned
-from cephlab.lab.providers.container.channel import ContainerStreams
 from cephlab.lab.providers.container.engine import Engine, engine_errors
-from cephlab.lab.providers.container.execs import ContainerRef
+from cephlab.lab.providers.container.execs import ContainerRef, ContainerStreams
 from cephlab.lab.providers.container.spawned import ContainerProcess
 from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.providers.engine.command import NodeCommand
