@@ -21,7 +21,7 @@ from cephlab.lab.base.errors import CommandTimedOut, LabBroken, LabError
 from cephlab.lab.base.process import LocalProcess, Result, birth_of
 from cephlab.lab.providers.container.engine import engine_errors
 from cephlab.lab.providers.dialogue import Tail
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.marks import new_token, signalling
 
 STDERR = 2

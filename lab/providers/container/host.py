@@ -15,9 +15,9 @@ from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.execs import ContainerRef, ContainerStreams
 from cephlab.lab.providers.container.spawned import ContainerProcess
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.host import EngineHost
 from cephlab.lab.providers.engine.places import disk_file
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.host import Facts
 
 

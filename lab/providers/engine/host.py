@@ -13,8 +13,7 @@ from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.dialogue import LineServer, Streams
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.process import EngineProcess
+from cephlab.lab.providers.engine.process import EngineProcess, NodeCommand
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Disk, Node
 

@@ -13,7 +13,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.providers.dialogue import CLOSE_S, Tail
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.lxd import execs, files
 from cephlab.lab.providers.lxd.server import InstanceRef, lxd_errors
 from cephlab.lab.providers.marks import new_token

@@ -14,8 +14,8 @@ from cephlab.lab.providers import binfmt, packets
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.blockdevices import limited
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.images import Export, exporter
+from cephlab.lab.providers.engine.process import NodeCommand
+from cephlab.lab.providers.engine.provider import Export, exporter
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.providers.lxd import execs, imported, placement
 from cephlab.lab.providers.lxd.kind import Supply, disk_limits

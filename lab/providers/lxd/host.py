@@ -11,9 +11,9 @@ from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.host import EngineHost
 from cephlab.lab.providers.engine.places import disk_file
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.providers.lxd import execs, files, names, spawned
 from cephlab.lab.providers.lxd.channel import InstanceStreams

@@ -9,8 +9,7 @@ from typing import Any
 
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.runs import Run
-from cephlab.lab.providers.engine.lab import EngineLab
-from cephlab.lab.providers.engine.state import node_from, node_state
+from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.lxd import names, nodes, placement
 from cephlab.lab.providers.lxd.carry import carry

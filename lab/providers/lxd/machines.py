@@ -18,7 +18,7 @@ from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.guest.machine import Parts
 from cephlab.lab.providers.host import Facts
