@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.providers import addresses
+from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.engine.host import EngineHost
-from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.providers.packets import PacketFilter
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Disk, DiskClass, DiskLimits, Node

@@ -16,13 +16,13 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, remove_tree, run_ids, write_json
 from cephlab.lab.providers.agent.host import AgentAccess
 from cephlab.lab.providers.agent.wire import PORT, READY
+from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.host import Endpoint, GuestHost
 from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Hypervisor, Interface, Make, Parts, RunningGuest
 from cephlab.lab.providers.guest.network import Network
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.marks import kill_marked
-from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, Disk, Node
 
