@@ -148,7 +148,7 @@ def rm(
 ) -> None:
     """Remove images from the cache and from engines; those of running clusters stay."""
     from cephlab.lab.cluster.prune import forget_copies
-    from cephlab.lab.images.claims import refuse_used
+    from cephlab.lab.images.cache import refuse_used
 
     images = matching(which, world.images.list())
     for image in images:

@@ -1,6 +1,7 @@
-"""dm-cache, a fast device in front of a slow one: its table, counters and metadata, and how to flush and detach it.
+"""dm-cache and dm-writecache, fast devices in front of slow ones: table, status, and how to flush and detach them.
 
-Source: the kernel's Documentation/admin-guide/device-mapper/cache.rst.
+dm-writecache caches writes only, up to a watermark; reads of anything else go to the origin. Sources: cache.rst and
+writecache.rst in the kernel's Documentation/admin-guide/device-mapper/.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from cephlab.lab.providers.host import Host
 
 PAPER_BLOCK_SECTORS = 512
 """256 KiB, as in the 2015 paper's table. Its text says 512 bytes, but the kernel takes multiples of 32 KiB only."""
+WRITECACHE_BLOCK_BYTES = 4096
+"""The largest that dm-writecache takes."""
 _FLUSH_S = 120.0
 _CLEANER = "cleaner"
 
@@ -168,3 +171,53 @@ def check_metadata(host: Host, metadata: PurePosixPath) -> str:
 def metadata_bytes(cache_bytes: int, block_sectors: int) -> int:
     """Size of the metadata device: twice the 4 MiB and 16 bytes a cache block that cache.rst advises."""
     return 2 * ((4 << 20) + 16 * (cache_bytes // (block_sectors * SECTOR_BYTES)))
+
+
+@dataclass(frozen=True)
+class WritecacheStatus:
+    """Blocks of 4 KiB. error: the device's first error, 0 for none; writeback: blocks on their way to the origin."""
+
+    error: int
+    total: int
+    free: int
+    writeback: int
+
+    @property
+    def dirty(self) -> int:
+        """Blocks in use: it keeps none that the origin has."""
+        return self.total - self.free
+
+
+def parse_writecache(text: str) -> WritecacheStatus:
+    """Parse what follows `START LENGTH writecache`; the counters that later kernels append are ignored."""
+    try:
+        return WritecacheStatus(*(int(word) for word in text.split()[:4]))
+    except (ValueError, TypeError) as error:
+        raise LabBroken("a write cache's status cannot be read", f"dmsetup status: {text!r}") from error
+
+
+@dataclass(frozen=True)
+class WriteCache:
+    """A named write cache (dm-writecache) over existing devices."""
+
+    mapper: Mapper
+    name: str
+    origin: PurePosixPath
+    fast: PurePosixPath
+
+    def table(self) -> str:
+        """For a block device; persistent memory would be `p`."""
+        return f"0 {self.mapper.sectors(self.origin)} writecache s {self.origin} {self.fast} {WRITECACHE_BLOCK_BYTES} 0"
+
+    def format(self) -> None:
+        """Forget what is cached: the kernel makes a new cache where the first block is zero."""
+        self.mapper.clear_first_block(self.fast)
+
+    def status(self) -> WritecacheStatus:
+        """How full it is; LabBroken where another target has the name."""
+        return parse_writecache(self.mapper.status(self.name))
+
+    def detach(self) -> WritecacheStatus:
+        """Flush, then map the name to the origin alone, in the order of writecache.rst; returns the last status."""
+        self.mapper.message(self.name, "flush")
+        return parse_writecache(self.mapper.swap(self.name, self.mapper.whole(self.origin)))

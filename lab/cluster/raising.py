@@ -20,7 +20,7 @@ from cephlab.lab.cluster.deploy.packages import Deployer
 from cephlab.lab.cluster.own import OwnCluster, identified
 from cephlab.lab.cluster.preflight import require_fit
 from cephlab.lab.cluster.prune import remove
-from cephlab.lab.images.claims import claim
+from cephlab.lab.images.cache import claim
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import RecipeBook
 from cephlab.lab.providers.base import Images, Provider

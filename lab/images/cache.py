@@ -1,4 +1,4 @@
-"""Images on disk: complete ones under their key, scratch folders that a lock owns, and what was resolved last."""
+"""Images on disk: complete ones under their key, scratch folders that a lock owns, and the claims of runs on images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from cephlab.lab.base import clock, process
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.base.runs import write_json
-from cephlab.lab.images.contents import note
-from cephlab.lab.images.image import Image
+from cephlab.lab.base.runs import Run, Runs, write_json
+from cephlab.lab.images.image import Image, note_contents
 from cephlab.lab.images.lock import Deb
 from cephlab.lab.images.recipe import Recipe
 from cephlab.lab.images.resolve import DebianSource, Resolution
@@ -30,6 +29,7 @@ BUILD_FORMAT = 2
 """Raised when the same packages would be turned into another tree: every image is then built anew."""
 
 _RECORD = "image.json"
+_CLAIMS_FILE = "images.json"
 _SCRATCH = ".scratch-"
 _LOCK_POLL_S = 0.2
 _ORPHAN_TIMEOUT_S = 10.0
@@ -95,7 +95,7 @@ class Cache:
             "packages": dict(image.packages),
         }
         write_json(tree / _RECORD, record, mode=0o644)
-        note(image.root, image.contents)
+        note_contents(image.root, image.contents)
         target = self.directory(image.key)
         tree.replace(target)
         return _image(record, target)
@@ -211,3 +211,36 @@ def remove_tree(folder: Path) -> None:
             shutil.rmtree(folder)
     except OSError as error:
         raise LabBroken(f"{folder} could not be removed", str(error), "remove it by hand") from error
+
+
+def claim(run: Run, images: Iterable[Image]) -> None:
+    """Note which images a run is about to start from; LabBroken when one was removed since it was found."""
+    ours = [image for image in images if image.reference is None]  # the engine looks after pulled ones
+    with Cache(run.home).claiming():
+        for image in ours:
+            if not image.root.is_dir():
+                raise LabBroken(
+                    f"the image of {image.release} for {image.arch} was removed while {run.id} was about to start",
+                    f"{image.root} is gone",
+                    "run the same command again: it builds the image anew",
+                )
+        write_json(run.directory / _CLAIMS_FILE, {"keys": [image.key for image in ours]})
+
+
+def refuse_used(home: Home, image: Image) -> None:
+    """SpecError when a run has claimed the image, or is a cluster of an older cephlab with it in its state."""
+    # Other users' too: their clusters run from it just as well.
+    for folder in [*(run.directory for run in Runs(home).all()), *Runs(home).others()]:
+        if any(image.key in _text(folder / name) for name in (_CLAIMS_FILE, "cluster.json")):
+            raise SpecError(
+                f"image {image.key[:12]} is in use by the cluster {folder.name}",
+                "its programs run straight from the image",
+                f"remove the cluster first: cephlab down {folder.name}",
+            )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""

@@ -1,8 +1,10 @@
-"""Kernels for guests: Debian's packages unpacked into the image cache, with their modules as a disk."""
+"""Kernels for guests, of Debian's packages or built of its source, in the image cache, with their modules as a disk."""
 
 from __future__ import annotations
 
 import lzma
+import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,13 +13,13 @@ from pathlib import Path
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home, require_space
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.images import build, kernelbuild
+from cephlab.lab.images import build
 from cephlab.lab.images.cache import Cache, image_key
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import KernelRecipe, RecipeBook, read_recipes
 from cephlab.lab.images.resolve import DebianSource, resolve
-from cephlab.lab.images.tools import SystemTools, Tools, call, require_all
-from cephlab.lab.spec.arch import Arch
+from cephlab.lab.images.tools import BUILD_VARIABLE, SystemTools, Tools, call, require, require_all
+from cephlab.lab.spec.arch import Arch, host_arch
 
 SPACE_BYTES = 500_000_000
 """Room for unpacking one: the largest, that of LXD's machines, takes 0.28 GB, packages and lists 0.2 on the way."""
@@ -29,6 +31,16 @@ _MODULES_LABEL = "cephlab-kernel"
 _EXECUTABLES = ("usr/bin/linux.uml", "boot/vmlinuz-*")
 _MODULE_FOLDERS = ("usr/lib/uml/modules/*", "usr/lib/modules/*", "lib/modules/*")
 _SLACK_BYTES = 32 << 20
+
+SOURCE_SPACE_BYTES = 3_000_000_000
+"""The source takes 1.7 GB, what is made of it and its package the rest."""
+
+_SOURCE = "usr/src/linux-source-*.tar.*"
+_NAMES = {Arch.X86_64: ("x86_64", "arch/x86/boot/bzImage"), Arch.AARCH64: ("arm64", "arch/arm64/boot/Image")}
+"""What the kernel's own makefiles call an architecture, and where they put its image."""
+_KEPT = ("bin/busybox", "usr/bin/busybox")
+_UNPACK_S, _CONFIGURE_S, _COMPILE_S = 1800.0, 1800.0, 4 * 3600.0
+_VERSION = re.compile(r"\d+\.\d+\.[\w.+-]+")
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class KernelStore:
         if recipe.config and not compiling:
             raise Unavailable(
                 f"the kernel {name} for {arch} has not been built",
-                f"Debian has it as source only; it takes minutes and {kernelbuild.SPACE_BYTES / 1e9:.1f} GB on the way",
+                f"Debian has it as source only; it takes minutes and {SOURCE_SPACE_BYTES / 1e9:.1f} GB on the way",
                 f"cephlab image kernel {name} --arch {arch}",
             )
         self._home.ensure()
@@ -115,9 +127,9 @@ class KernelStore:
             return kernel or _kernel(name, self._fetch(recipe, scratch, progress), recipe)
 
     def _fetch(self, recipe: KernelRecipe, scratch: Path, progress: Progress) -> Image:
-        require_all(self._tools, (*TOOLS, *(kernelbuild.tools(recipe.arch) if recipe.config else ())))
+        require_all(self._tools, (*TOOLS, *(build_tools(recipe.arch) if recipe.config else ())))
         self._source.require_keyring()
-        space = SPACE_BYTES + (kernelbuild.SPACE_BYTES if recipe.config else 0)
+        space = SPACE_BYTES + (SOURCE_SPACE_BYTES if recipe.config else 0)
         require_space(self._home, space, f"the {recipe.title}")
         tree = scratch / "image"
         tree.mkdir()
@@ -134,7 +146,7 @@ class KernelStore:
         progress(f"{recipe.title}: downloading {resolution.download_bytes / 1e6:.0f} MB and unpacking it")
         build.unpack(self._tools, recipe, self._source, scratch, planned.root)
         if recipe.config:
-            kernelbuild.build(self._tools, recipe, planned.root, scratch, progress)
+            build_kernel(self._tools, recipe, planned.root, scratch, progress)
         self._complete(planned, scratch)
         image = self._cache.find(planned.key) or self._cache.put(planned, tree)
         self._cache.remember(self._source.name(recipe), resolution)
@@ -191,3 +203,86 @@ def _stem(path: str) -> str:
 
 def _content(path: Path) -> bytes:
     return lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+
+
+def build_tools(arch: Arch) -> tuple[str, ...]:
+    """Programs of this machine that a build for an architecture starts."""
+    return ("bc", "bison", "flex", "gcc", "make", "tar", "xz", f"{_prefix(arch)}gcc")
+
+
+def build_kernel(programs: Tools, recipe: KernelRecipe, root: Path, scratch: Path, progress: Progress) -> None:
+    """Turn `root`, which holds a source, into the kernel, busybox and an empty folder of modules."""
+    source, made = scratch / "source", scratch / "made"
+    for folder in (source, made):
+        folder.mkdir()
+    env = {BUILD_VARIABLE: str(scratch), "LC_ALL": "C", "TMPDIR": str(scratch)}
+    progress(f"{recipe.title}: unpacking the source")
+    unpack = [require(programs, "tar"), "-xf", str(_archive(root)), "-C", str(source), "--strip-components=1"]
+    programs.run(unpack, timeout_s=_UNPACK_S, env=env)
+    config = scratch / "wanted.config"
+    config.write_text(recipe.config)
+    make = [require(programs, "make"), "-s", "-C", str(source), *_variables(recipe.arch, made)]
+    # Settings that the file does not name are off, unless one that it names needs them.
+    programs.run([*make, f"KCONFIG_ALLCONFIG={config}", "allnoconfig"], timeout_s=_CONFIGURE_S, env=env)
+    _refuse_untaken(recipe, (made / ".config").read_text())
+    jobs = len(os.sched_getaffinity(0))
+    name, image = _NAMES[recipe.arch]
+    progress(f"{recipe.title}: compiling, {jobs} files at a time")
+    programs.run([*make, f"-j{jobs}", Path(image).name], timeout_s=_COMPILE_S, env=env)
+    version = _release((made / "include/config/kernel.release").read_text())
+    progress(f"{recipe.title}: built {version} for {name}")
+    _replace(root, made / image, version)
+
+
+def _prefix(arch: Arch) -> str:
+    return "" if arch is host_arch() else f"{arch.triplet}-"
+
+
+def _variables(arch: Arch, made: Path) -> list[str]:
+    """For every call of make. Who builds where and when is in no kernel."""
+    return [
+        f"O={made}",
+        f"ARCH={_NAMES[arch][0]}",
+        f"CROSS_COMPILE={_prefix(arch)}",
+        "KBUILD_BUILD_USER=cephlab",
+        "KBUILD_BUILD_HOST=cephlab",
+        "KBUILD_BUILD_TIMESTAMP=@0",
+    ]
+
+
+def _archive(root: Path) -> Path:
+    archives = sorted(root.glob(_SOURCE))
+    if not archives:
+        raise LabBroken("the packages hold no source of a kernel", f"{root}: {_SOURCE}", "name one in the recipe file")
+    return archives[0]
+
+
+def _refuse_untaken(recipe: KernelRecipe, taken: str) -> None:
+    """LabBroken for settings that the kernel does not know, or that need others."""
+    lines = frozenset(taken.splitlines())
+    lost = [line for line in recipe.config.splitlines() if line.startswith("CONFIG_") and line not in lines]
+    if lost:
+        raise LabBroken(
+            f"the source of {recipe.title} does not take its configuration",
+            f"not as wanted: {', '.join(lost)}",
+            "name what these depend on, or leave them out",
+        )
+
+
+def _release(text: str) -> str:
+    version = text.strip()
+    if not _VERSION.fullmatch(version):
+        raise LabBroken("the kernel that was built does not say which it is", repr(text[:200]))
+    return version
+
+
+def _replace(root: Path, image: Path, version: str) -> None:
+    """Put the kernel in the place of its source and of what that depends on."""
+    old = root.with_name("unpacked")
+    root.replace(old)
+    busybox = next(old / name for name in _KEPT if (old / name).is_file())
+    for folder in ("boot", f"usr/lib/modules/{version}", "usr/bin"):
+        (root / folder).mkdir(parents=True)
+    shutil.copy2(busybox, root / "usr/bin/busybox")
+    shutil.copy2(image, root / f"boot/vmlinuz-{version}")
+    shutil.rmtree(old)

@@ -10,11 +10,9 @@ from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.home import Home, require_space
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images import build
-from cephlab.lab.images.cache import Cache, image_key
-from cephlab.lab.images.claims import refuse_used
-from cephlab.lab.images.contents import require_unchanged
+from cephlab.lab.images.cache import Cache, image_key, refuse_used
 from cephlab.lab.images.export import Form, export_image
-from cephlab.lab.images.image import Image, pulled_image
+from cephlab.lab.images.image import Image, pulled_image, require_unchanged
 from cephlab.lab.images.lock import Deb, Lock
 from cephlab.lab.images.recipe import Recipe, RecipeBook, read_recipes
 from cephlab.lab.images.resolve import KEYRING, DebianSource, resolve

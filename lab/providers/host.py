@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, runtime_checkable
+from typing import IO, Any, Protocol, runtime_checkable
 
 from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.spec.arch import Arch
 
@@ -195,3 +197,30 @@ class Host(Protocol):
 
     def facts(self) -> Facts: ...
     def up(self) -> bool: ...
+
+
+Get = Callable[[IO[bytes]], None]
+"""Writes the content of one file of a node into its argument."""
+
+
+def pull_into(get: Get, target: Path) -> None:
+    """Copy into a file of this machine. No partial file is left after an error."""
+    try:
+        with target.open("wb") as sink:
+            get(sink)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def content_of(get: Get) -> bytes:
+    """The whole of a file."""
+    sink = io.BytesIO()
+    get(sink)
+    return sink.getvalue()
+
+
+def require_disk(host: str, name: str, disks: Collection[str]) -> None:
+    """LabBroken when the disk is not in the host."""
+    if name not in disks:
+        raise LabBroken(f"disk {name!r} is not in {host}", f"its disks: {', '.join(disks) or 'none'}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
@@ -44,12 +45,6 @@ def _qemu() -> Provider:
     return qemu()
 
 
-def _ssh() -> Provider:
-    from cephlab.lab.providers.ssh import SshProvider
-
-    return SshProvider()
-
-
 PROVIDERS: Mapping[str, Callable[[], Provider]] = {
     "local": LocalProvider,
     "container": _container,
@@ -57,7 +52,7 @@ PROVIDERS: Mapping[str, Callable[[], Provider]] = {
     "uml": _uml,
     "qemu": _qemu,
     "lxd-vm": _lxd_vm,
-    "ssh": _ssh,
+    "ssh": SshProvider,
 }
 
 AUTO = "auto"

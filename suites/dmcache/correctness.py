@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from cephlab.lab.blockstack import dmcache, filesystem
+from cephlab.lab.blockstack import devices, dmcache
 from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, DmCacheMode
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.scenario.scenario import Stage, Tier
@@ -29,8 +29,8 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
         measured(stand, stage, kind, wanted)
         stand.impose(slow=False)
         stand.close_database()
-        above = filesystem.digest(stand.host, stand.device)
-        behind = filesystem.digest(stand.host, stand.image_device) != above
+        above = devices.digest(stand.host, stand.device)
+        behind = devices.digest(stand.host, stand.image_device) != above
         status = cache.status()
         recorder.witness("dirty blocks before the flush", got=status.dirty, least=1)
         if isinstance(status, CacheStatus):
@@ -39,7 +39,7 @@ def flush_and_detach(stage: Stage, kind: str) -> None:
         flushed = cache.detach()
         stand.cache = None
         recorder.observe("dirty blocks after the flush", got=flushed.dirty, wanted=0)
-        alone = filesystem.digest(stand.host, stand.image_device)
+        alone = devices.digest(stand.host, stand.image_device)
         recorder.observe("the image, without its cache", got=alone, wanted=above)
         if isinstance(cache, CacheDevice):
             complaint = dmcache.check_metadata(stand.host, Mapper.path(METADATA))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
-from cephlab.lab.blockstack import filesystem
+from cephlab.lab.blockstack import devices
 from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, failing
 from cephlab.lab.blockstack.mariadb import DatabaseDown
@@ -40,7 +40,7 @@ def lose_cache(stage: Stage, mode: DmCacheMode) -> None:
         recorder.observe("reading everything through the failed cache", got=_read(stand), wanted="an I/O error")
         # As after pulling the device: the server dies, and the origin is used without its cache.
         stand.database.kill()
-        filesystem.unmount(stand.host, stand.database.folder)
+        devices.unmount(stand.host, stand.database.folder)
         cache.drop()
         stand.cache = None
         signs = _signs(stand, ledger)

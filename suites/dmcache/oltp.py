@@ -7,12 +7,11 @@ from dataclasses import asdict, dataclass
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.workers import Workers
-from cephlab.lab.blockstack import diskstats
-from cephlab.lab.blockstack.diskstats import DiskTraffic
-from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus
+from cephlab.lab.blockstack import devices
+from cephlab.lab.blockstack.devices import DiskTraffic
+from cephlab.lab.blockstack.dmcache import CacheDevice, CacheStatus, WritecacheStatus
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import DATABASE
-from cephlab.lab.blockstack.writecache import WritecacheStatus
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.report.series import record_look
 from cephlab.lab.scenario.scenario import Stage
@@ -68,7 +67,7 @@ def measured(
 ) -> SysbenchResult:
     """Run a job; record its seconds, the cache's counters once a second and the traffic per transaction."""
     recorder = stage.recorder
-    before = diskstats.traffic(stand.host, stand.layers)
+    before = devices.traffic(stand.host, stand.layers)
     with Workers(max_workers=1, thread_name_prefix="sysbench") as worker:
         running = worker.submit(sysbench.run, stand.host, wanted)
 
@@ -81,7 +80,7 @@ def measured(
 
         clock.wait(look, bool, what="the end of sysbench", timeout_s=_END_S, interval_s=_LOOK_S)
         result = running.result()
-    after = diskstats.traffic(stand.host, stand.layers)
+    after = devices.traffic(stand.host, stand.layers)
     recorder.record(
         "oltp",
         stand=label,

@@ -7,10 +7,9 @@ from functools import partial
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandFailed
 from cephlab.lab.blockstack import dmcache
-from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.blockstack.mariadb import DatabaseDown
-from cephlab.lab.blockstack.writecache import WriteCache
 from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier

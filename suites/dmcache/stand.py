@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CleanupFailed, LabError
-from cephlab.lab.blockstack import filesystem, krbd, mapper
-from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, DmCacheMode, metadata_bytes
+from cephlab.lab.blockstack import devices, mapper
+from cephlab.lab.blockstack.dmcache import PAPER_BLOCK_SECTORS, CacheDevice, DmCacheMode, WriteCache, metadata_bytes
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES, Mapper
 from cephlab.lab.blockstack.mariadb import DATABASE, MariaDb
-from cephlab.lab.blockstack.writecache import WriteCache
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
@@ -114,7 +113,7 @@ class Stand:
     def attach(self) -> None:
         """Make every layer below the cache; again after each boot of the client."""
         self.mapper.load_modules()
-        self.image_device = krbd.map_image(self.cluster, NODE, self.pool, IMAGE)
+        self.image_device = devices.map_image(self.cluster, NODE, self.pool, IMAGE)
         self.mapper.create(SLOW, self.mapper.whole(self.image_device))
         self.mapper.create(FAST, self._fast_table())
         self.mapper.create(METADATA, self.mapper.whole(self.host.disk(METADATA_DISK.name)))
@@ -175,20 +174,20 @@ class Stand:
 
     def open_database(self) -> None:
         """Mount the file system and start the server; CommandFailed or DatabaseDown where either fails."""
-        filesystem.mount(self.host, self.device, self.database.folder)
+        devices.mount(self.host, self.device, self.database.folder)
         self.database.start()
 
     def new_database(self) -> None:
         """Make a file system, and start an empty server on it."""
-        filesystem.make_xfs(self.host, self.device)
-        filesystem.mount(self.host, self.device, self.database.folder)
+        devices.make_xfs(self.host, self.device)
+        devices.mount(self.host, self.device, self.database.folder)
         self.database.install()
         self.database.start()
         self.database.query(f"CREATE DATABASE {DATABASE}")
 
     def close_database(self) -> None:
         self.database.stop()
-        filesystem.unmount(self.host, self.database.folder)
+        devices.unmount(self.host, self.database.folder)
 
     def check_table(self, timeout_s: float = 60.0) -> str:
         """What CHECK TABLE says of sysbench's table; `OK` where nothing is wrong."""
@@ -221,11 +220,11 @@ class Stand:
 
     def _unmount(self) -> None:
         if str(self.database.folder) in self.host.read(PurePosixPath("/proc/mounts")).decode():
-            filesystem.unmount(self.host, self.database.folder)
+            devices.unmount(self.host, self.database.folder)
 
     def _unmap(self) -> None:
         if self.host.exists(self.image_device):
-            krbd.unmap_image(self.cluster, NODE, self.image_device)
+            devices.unmap_image(self.cluster, NODE, self.image_device)
 
 
 @contextmanager
@@ -241,7 +240,7 @@ def on_image(stage: Stage, pool: str, image_bytes: int) -> Iterator[Stand]:
     cluster = stage.cluster
     host = cluster.hosts[NODE]
     database = MariaDb(host, _FOLDER, host.directory / "mariadb-empty")
-    image.create(cluster, NODE, BlockImage(pool, IMAGE, image_bytes), *krbd.FEATURES)
+    image.create(cluster, NODE, BlockImage(pool, IMAGE, image_bytes), *devices.KRBD_FEATURES)
     stand = Stand(cluster, Mapper(host), database, pool)
     try:
         stand.attach()

@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, Unavailable
-from cephlab.lab.blockstack import krbd
+from cephlab.lab.blockstack import devices
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Bound
@@ -240,12 +240,12 @@ def crc32c_driver(listed: str) -> str:
 @contextmanager
 def mapped(cluster: Cluster) -> Iterator[tuple[BlockImage, PurePosixPath]]:
     """A written image with only the features that every kernel knows, mapped by the client's kernel."""
-    with images(cluster, 1, *krbd.FEATURES) as (image,):
-        device = krbd.map_image(cluster, NODE, image.pool, image.name)
+    with images(cluster, 1, *devices.KRBD_FEATURES) as (image,):
+        device = devices.map_image(cluster, NODE, image.pool, image.name)
         try:
             yield image, device
         finally:
-            krbd.unmap_image(cluster, NODE, device)
+            devices.unmap_image(cluster, NODE, device)
 
 
 def by_fio(setting: GuestSetting, cluster: Cluster, image: BlockImage, device: PurePosixPath) -> TwoClients:

@@ -20,7 +20,7 @@ from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, Runs
 from cephlab.lab.cluster.prune import Fate, remove, survey, sweep
 from cephlab.lab.providers.container.engine import Engine
 from cephlab.lab.providers.container.removal import runs_present as runs_in_engine
-from cephlab.lab.providers.guest import removal as guests
+from cephlab.lab.providers.guest import lab as guests
 from cephlab.lab.providers.local import LocalProvider, memory
 from cephlab.lab.providers.local.provider import _short, remove_run
 from cephlab.lab.providers.ssh import lab as ssh

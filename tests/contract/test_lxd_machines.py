@@ -19,8 +19,8 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.lxd import LxdProvider
+from cephlab.lab.providers.lxd.kind import ServerCapacity
 from cephlab.lab.providers.lxd.lab import LxdLab
-from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.server import Server, addresses, find_servers
 from cephlab.lab.spec.clusterspec import Capability
 from tests.contract import probes

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache, WritecacheStatus
 from cephlab.lab.blockstack.mapper import Mapper
-from cephlab.lab.blockstack.writecache import WriteCache, WritecacheStatus
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.arch import host_arch

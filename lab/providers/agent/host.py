@@ -1,4 +1,4 @@
-"""A machine with a kernel of its own, reached through its agent."""
+"""A machine with a kernel of its own, reached through its agent, and its clock set to this machine's."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from typing import IO, Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken
 from cephlab.lab.base.process import Result
-from cephlab.lab.providers import fileverbs
-from cephlab.lab.providers.agent.channel import open_channel
-from cephlab.lab.providers.agent.clocks import set_clock
-from cephlab.lab.providers.agent.wire import CHUNK, Link, Refused
+from cephlab.lab.providers.agent.wire import CHUNK, Link, LinkStreams, Refused
 from cephlab.lab.providers.dialogue import LineServer
-from cephlab.lab.providers.host import Facts, ended_within
+from cephlab.lab.providers.host import Facts, content_of, ended_within, pull_into
 from cephlab.lab.spec.arch import Arch
 
 _POLL_S = 0.02
 SILENCE_S = 60.0
 """Longest time that an agent may take for its own operations."""
+CLOCK_ENOUGH_S = 0.005
+"""A tenth of what Ceph's monitors tolerate between each other (mon_clock_drift_allowed, 0.05 s)."""
+_CLOCK_LOOKS = 5
+"""How often the clock is read before it is moved. The quickest answer is the best, as in NTP (RFC 5905, section 10)."""
+_CLOCK_MOVES = 4
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ class AgentHost:
         except BaseException:
             link.close()
             raise
-        return open_channel(link, argv, lambda: self.ask("end", pid=pid))
+        return LineServer(LinkStreams(link, lambda: self.ask("end", pid=pid)), argv, self.name)
 
     # Files
 
@@ -211,10 +213,10 @@ class AgentHost:
             link.answer("put")
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
-        fileverbs.pull(partial(self._get, source), target)
+        pull_into(partial(self._get, source), target)
 
     def read(self, source: PurePosixPath) -> bytes:
-        return fileverbs.read(partial(self._get, source))
+        return content_of(partial(self._get, source))
 
     def _get(self, source: PurePosixPath, sink: IO[bytes]) -> None:
         with self._one_use("get") as link:
@@ -306,3 +308,32 @@ class AgentProcess:
 
     def wait(self, timeout_s: float) -> bool:
         return ended_within(self.alive, timeout_s, _POLL_S)
+
+
+def set_clock(ask: Callable[..., Any], now: Callable[[], float] = time.time) -> float:
+    """Move the clock behind `ask("clock", step_s=...)` until it is as right as a message's round trip allows.
+
+    Returns the remaining possible error, in s.
+
+    One step is not enough: a guest that waits for a CPU before it sets its clock is late by that time, and would stay
+    late. A monitor on it would warn about the clock until the guest is switched off.
+    """
+    behind, doubt = _best_look(ask, now)
+    for _ in range(_CLOCK_MOVES):
+        if abs(behind) <= max(CLOCK_ENOUGH_S, doubt):
+            break
+        ask("clock", step_s=behind)
+        behind, doubt = _best_look(ask, now)
+    return abs(behind) + doubt
+
+
+def _best_look(ask: Callable[..., Any], now: Callable[[], float]) -> tuple[float, float]:
+    return min((_look(ask, now) for _ in range(_CLOCK_LOOKS)), key=lambda look: look[1])
+
+
+def _look(ask: Callable[..., Any], now: Callable[[], float]) -> tuple[float, float]:
+    """How far the clock is behind, and the possible error of that: half of the round trip. Both in s."""
+    sent = now()
+    remote = float(ask("clock", step_s=0.0))
+    received = now()
+    return (sent + received) / 2 - remote, (received - sent) / 2

@@ -6,7 +6,7 @@ import json
 import select
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.providers.dialogue import Tail
 
 HEAD = struct.Struct(">cI")
 CHUNK = 1 << 17
@@ -24,6 +25,7 @@ AGENT = Path(__file__).with_name("inside")
 """The agent: a folder that Python can run."""
 READY = b"cephlab: the agent listens"
 """The agent prints this once it accepts connections."""
+_KILLED = -9
 
 
 class Refused(LabBroken):
@@ -139,3 +141,47 @@ class Link:
 def _input_frames(data: bytes) -> Sequence[bytes]:
     pieces = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
     return [HEAD.pack(b"0", len(piece)) + piece for piece in (*pieces, b"")]
+
+
+class LinkStreams:
+    """The streams of a program that runs over a link (see Streams). end: kills the program with its children."""
+
+    def __init__(self, link: Link, end: Callable[[], object]) -> None:
+        link.socket.settimeout(None)
+        self._link = link
+        self._end = end
+        self._errors = Tail()
+        self._code = _KILLED
+
+    def output(self) -> Iterator[bytes]:
+        try:
+            while (frame := self._link.receive()).kind != b"x":
+                if frame.kind == b"2":
+                    self._errors.add(frame.payload)
+                else:
+                    yield frame.payload
+            self._code = int(json.loads(frame.payload)["code"])
+        except OSError:
+            return  # the machine went down, or this side hung up
+
+    def send(self, data: bytes) -> None:
+        with suppress(OSError):  # the program has ended; its last output is in the queue
+            self._link.send(b"0", data)
+
+    def end_input(self) -> None:
+        self.send(b"")
+
+    def kill(self) -> None:
+        try:
+            self._end()
+        except LabBroken:
+            self._link.hang_up()  # the machine is down, so the program is too
+
+    def errors(self) -> str:
+        return self._errors.text()
+
+    def status(self) -> int:
+        return self._code
+
+    def close(self) -> None:
+        self._link.close()

@@ -1,8 +1,15 @@
-"""Running commands inside a container, to the end or to a deadline that kills them with their children."""
+"""Commands inside a container and their streams: run to the end, or to a deadline that kills them with their children.
+
+A command's connection has input in one direction and numbered frames of output in the other.
+"""
 
 from __future__ import annotations
 
+import socket
+import struct
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from signal import SIGKILL, Signals
 from typing import Any
@@ -13,12 +20,71 @@ import docker.errors
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken, LabError
 from cephlab.lab.base.process import LocalProcess, Result, birth_of
 from cephlab.lab.providers.container.engine import engine_errors
-from cephlab.lab.providers.container.stream import STDERR, MultiplexedStream
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.dialogue import Tail
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.marks import new_token, signalling
 
+STDERR = 2
+_CHUNK = 1 << 16
+_HEADER = struct.Struct(">BxxxL")  # stream, three zeros, length: the engine API's multiplexed format
 _DRAIN_S = 2.0
 _NOT_FOUND = 127
+
+
+class MultiplexedStream:
+    """Both directions of one exec that was created with its streams attached and without a terminal."""
+
+    def __init__(self, client: docker.DockerClient, exec_id: str) -> None:
+        with engine_errors("starting a command"):
+            raw: Any = client.api.exec_start(exec_id, socket=True)
+        # The library hands out the bare socket, without what its HTTP reader has already buffered.
+        self._response: Any = raw._response
+        self._reader: Any = self._response.raw._fp.fp
+        self._socket: socket.socket = getattr(raw, "_sock", raw)
+        self._socket.settimeout(None)
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """(1 or STDERR, bytes) until the command's outputs or the connection are closed."""
+        while True:
+            header = self._read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                return
+            stream, length = _HEADER.unpack(header)
+            while length:
+                chunk = self._read(min(length, _CHUNK))
+                if not chunk:
+                    return
+                length -= len(chunk)
+                yield stream, chunk
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._reader.read(size)
+        except (OSError, ValueError):  # closed meanwhile, by `close`
+            return b""
+        return data or b""
+
+    def send(self, data: bytes) -> bool:
+        """Whether the command's input was still open."""
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            return False
+        return True
+
+    def end_input(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def break_off(self) -> None:
+        """End `frames` at once, from another thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.break_off()
+        self._response.close()
+        self._socket.close()
 
 
 @dataclass(frozen=True)
@@ -174,3 +240,34 @@ class _Watch:
             kill_all(self._container, self._exec, self._token)
         except LabError:
             self._stream.break_off()  # the node or the engine is down, so nothing is left to kill
+
+
+class ContainerStreams(MultiplexedStream):
+    """The streams of one exec (see Streams)."""
+
+    def __init__(self, container: ContainerRef, command: NodeCommand) -> None:
+        self._container = container
+        self._token = new_token()
+        self._exec = create(container, command.marked(self._token), stdin=True)
+        self._errors = Tail()
+        super().__init__(container.client, self._exec)
+
+    def output(self) -> Iterator[bytes]:
+        for number, data in self.frames():
+            if number == STDERR:
+                self._errors.add(data)
+            else:
+                yield data
+
+    def kill(self) -> None:
+        try:
+            kill_all(self._container, self._exec, self._token)
+        except LabError:
+            self.break_off()  # the node is down, so the program is too
+
+    def errors(self) -> str:
+        return self._errors.text()
+
+    def status(self) -> int:
+        code = exit_code_of(inspect(self._container.client, self._exec))
+        return 128 + 9 if code is None else code  # a container that went down killed it

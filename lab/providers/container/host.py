@@ -9,17 +9,15 @@ from typing import IO, Any
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
-from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.container import execs, files, names, spawned
-from cephlab.lab.providers.container.channel import ContainerStreams
 from cephlab.lab.providers.container.engine import Engine, engine_errors
-from cephlab.lab.providers.container.execs import ContainerRef
+from cephlab.lab.providers.container.execs import ContainerRef, ContainerStreams
 from cephlab.lab.providers.container.spawned import ContainerProcess
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.host import EngineHost
 from cephlab.lab.providers.engine.places import disk_file
-from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.engine.process import NodeCommand
+from cephlab.lab.providers.host import Facts, require_disk
 
 
 @dataclass
@@ -66,7 +64,7 @@ class ContainerHost(EngineHost):
         files.get(self._ref, source, sink)
 
     def disk(self, name: str) -> PurePosixPath:
-        fileverbs.require_disk(self.name, name, self.disks)
+        require_disk(self.name, name, self.disks)
         return names.disk_device(name) if name in self.devices else disk_file(name)
 
     def facts(self) -> Facts:

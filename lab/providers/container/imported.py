@@ -16,7 +16,7 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.images.image import KEY_LABEL, Image, digest_of
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.images import Export
+from cephlab.lab.providers.engine.provider import Export
 from cephlab.lab.spec.arch import Arch
 
 _log = logging.getLogger(__name__)

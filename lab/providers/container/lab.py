@@ -15,8 +15,7 @@ from cephlab.lab.providers.container import execs, imported, names, nodes, strai
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.host import ContainerHost
 from cephlab.lab.providers.container.removal import ContainerRemoval
-from cephlab.lab.providers.engine.lab import EngineLab
-from cephlab.lab.providers.engine.state import node_from, node_state
+from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DiskLimits, Node

@@ -1,7 +1,8 @@
-"""Making a node's container: its volumes, address, limits, and the process that keeps it up."""
+"""Making a run's network, and a node's container: its volumes, address, limits, and the process that keeps it up."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import docker.types
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import LABEL, RUN_VARIABLE
-from cephlab.lab.providers import addresses
+from cephlab.lab.providers.addresses import mac_address, on_free_subnet, routed_here
 from cephlab.lab.providers.blockdevices import BlockDevices, limited
 from cephlab.lab.providers.container import limits, names
 from cephlab.lab.providers.container.engine import Engine, engine_errors
@@ -84,7 +85,7 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
         host.engine.client.api.api_version,
         ipv4_address=host.address,
         aliases=[host.name],
-        mac_address=addresses.mac_address(host.address),
+        mac_address=mac_address(host.address),
     )
     with making(f"container {host.container}", run_id):
         container = (
@@ -135,3 +136,33 @@ def _loop(host: ContainerHost, disk: Disk, disks_folder: Path) -> Path:
         file = disks_folder / places.disk_file(disk.name).relative_to(places.DISKS_DIRECTORY)
         host.devices[disk.name] = limits.attach_loop(file, disk.size_bytes)
     return host.devices[disk.name]
+
+
+def make_network(engine: Engine, run_id: str, home: Home) -> str:
+    """Make the run's bridge network; returns its subnet. LabBroken when the pool has no free subnet."""
+
+    def make(subnet: ipaddress.IPv4Network) -> None:
+        layout = docker.types.IPAMConfig(pool_configs=[docker.types.IPAMPool(subnet=str(subnet))])
+        with making(f"network {names.network_name(run_id)}", run_id):
+            engine.client.api.create_network(
+                names.network_name(run_id),
+                driver="bridge",
+                ipam=layout,
+                check_duplicate=True,
+                labels=names.labels(run_id, home),
+            )
+
+    return str(on_free_subnet(run_id, _taken(engine), make))
+
+
+def _taken(engine: Engine) -> list[str]:
+    """Subnets of the engine's networks and of this machine's routes."""
+    with engine_errors("listing its networks"):
+        listed = engine.client.api.networks()
+    used = [
+        str(pool["Subnet"])
+        for network in listed
+        for pool in (network.get("IPAM") or {}).get("Config") or []
+        if pool.get("Subnet")
+    ]
+    return used + (routed_here() if engine.local else [])

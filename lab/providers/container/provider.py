@@ -13,13 +13,11 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.providers import binfmt
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.blockdevices import BlockDevices
-from cephlab.lab.providers.container import imported, limits, networks, strain
+from cephlab.lab.providers.container import imported, limits, nodes, strain
 from cephlab.lab.providers.container.engine import Engine, connect, find_engine
 from cephlab.lab.providers.container.lab import ContainerLab
 from cephlab.lab.providers.container.removal import ContainerRemoval, runs_present
-from cephlab.lab.providers.engine.images import Export, exporter
-from cephlab.lab.providers.engine.provider import EngineProvider
-from cephlab.lab.providers.engine.removal import EngineRemoval
+from cephlab.lab.providers.engine.provider import EngineProvider, EngineRemoval, Export, exporter
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 
@@ -83,7 +81,7 @@ class ContainerProvider(EngineProvider[Engine, ContainerLab]):
                 binfmt.ensure(arch, progress)
         export = self._export or exporter(run.home, "oci")
         loaded = {arch: imported.ensure(engine, images[arch], export, progress) for arch in spec.archs}
-        lab = ContainerLab(engine, run, networks.make_network(engine, run.id, run.home), loaded)
+        lab = ContainerLab(engine, run, nodes.make_network(engine, run.id, run.home), loaded)
         lab.add_nodes(spec.nodes)
         return lab
 

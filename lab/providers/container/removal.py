@@ -12,7 +12,7 @@ from cephlab.lab.providers.blockdevices import BlockDevices
 from cephlab.lab.providers.container import limits, names
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.engine.places import HOME_LABEL
-from cephlab.lab.providers.engine.removal import EngineRemoval
+from cephlab.lab.providers.engine.provider import EngineRemoval
 
 
 class ContainerRemoval(EngineRemoval):

@@ -12,10 +12,8 @@ from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.process import LocalProcess
 from cephlab.lab.providers.container import execs
 from cephlab.lab.providers.container.engine import engine_errors
-from cephlab.lab.providers.container.execs import ContainerRef
-from cephlab.lab.providers.container.stream import MultiplexedStream
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.process import EngineProcess, seen_as
+from cephlab.lab.providers.container.execs import ContainerRef, MultiplexedStream
+from cephlab.lab.providers.engine.process import EngineProcess, NodeCommand, seen_as
 from cephlab.lab.providers.marks import new_token
 
 _SETTLE_S = 10.0

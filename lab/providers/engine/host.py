@@ -10,11 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar
 
 from cephlab.lab.base.process import Result
-from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.dialogue import LineServer, Streams
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.process import EngineProcess
+from cephlab.lab.providers.engine.process import EngineProcess, NodeCommand
+from cephlab.lab.providers.host import content_of, pull_into
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Disk, Node
 
@@ -88,10 +87,10 @@ class EngineHost(ABC):
         return LineServer(self.streams(NodeCommand(argv, env or {})), argv, self.name)
 
     def pull(self, source: PurePosixPath, target: Path) -> None:
-        fileverbs.pull(partial(self.get, source), target)
+        pull_into(partial(self.get, source), target)
 
     def read(self, source: PurePosixPath) -> bytes:
-        return fileverbs.read(partial(self.get, source))
+        return content_of(partial(self.get, source))
 
     def exists(self, path: PurePosixPath) -> bool:
         return self.run(("test", "-e", str(path)), check=False).code == 0

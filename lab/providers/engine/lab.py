@@ -1,20 +1,20 @@
-"""The nodes of one run in an engine: what is the same for every engine."""
+"""The nodes of one run in an engine, and their form as JSON: what is the same for every engine."""
 
 from __future__ import annotations
 
 import ipaddress
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.providers import addresses
+from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.engine.host import EngineHost
-from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.providers.packets import PacketFilter
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import Node
+from cephlab.lab.spec.clusterspec import Disk, DiskClass, DiskLimits, Node
 
 _MARK = "cephlab"
 
@@ -67,3 +67,30 @@ class EngineLab(LabNodes[H], ABC):
 
 def _links(host: EngineHost) -> PacketFilter:
     return PacketFilter(_MARK, inside=host.first_process())
+
+
+def node_state(host: EngineHost) -> dict[str, Any]:
+    """A node and its current disks, from which a later cephlab process finds it again."""
+    return {
+        "arch": host.arch.value,
+        "address": host.address,
+        "cores": host.node.cores,
+        "memory_bytes": host.node.memory_bytes,
+        "disks": {
+            name: {
+                "size_bytes": disk.size_bytes,
+                "device_class": disk.device_class.value,
+                "limits": vars(disk.limits),
+            }
+            for name, disk in host.disks.items()
+        },
+    }
+
+
+def node_from(name: str, state: Mapping[str, Any]) -> Node:
+    """The node that `node_state` described."""
+    disks = tuple(
+        Disk(disk, int(raw["size_bytes"]), DiskClass(raw["device_class"]), DiskLimits(**raw["limits"]))
+        for disk, raw in state["disks"].items()
+    )
+    return Node(name, Arch(state["arch"]), disks, cores=state["cores"], memory_bytes=state["memory_bytes"])

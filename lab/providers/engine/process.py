@@ -1,18 +1,39 @@
-"""A daemon inside a node: known to the engine by an id, and to this machine by pid and birth if it is visible here."""
+"""A command inside a node, and a daemon: known to the engine by an id, and here by pid and birth if it is visible."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from signal import Signals
 from typing import Any
 
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.process import LocalProcess, recall
 from cephlab.lab.providers.host import ended_within
+from cephlab.lab.providers.marks import TOKEN_VARIABLE
 
 _SEEN_HERE_S = 0.02
 _FROM_AFAR_S = 0.1
+
+
+@dataclass(frozen=True)
+class NodeCommand:
+    """A command for an engine to run in a node. stdin: the whole input; cwd: None leaves the choice to the engine."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: PurePosixPath | None = None
+    stdin: bytes = b""
+
+    def marked(self, token: str) -> NodeCommand:
+        """The same, with a mark in the environment of every process that it starts."""
+        return replace(self, env={**self.env, TOKEN_VARIABLE: token})
+
+    def under(self, script: str, *arguments: str) -> NodeCommand:
+        """The same, started by a bash script: its own arguments come first, then this command."""
+        return replace(self, argv=("bash", "-c", script, "bash", *arguments, *self.argv))
 
 
 class EngineProcess(ABC):

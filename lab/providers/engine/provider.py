@@ -1,20 +1,70 @@
-"""What providers share whose nodes run in an engine: finding the engine, launching, closing and pruning."""
+"""What providers share whose nodes run in an engine: finding the engine, its images, launching and removing."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from cephlab.lab.base.errors import LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanupFailed, LabError, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images, Lab, Silent
-from cephlab.lab.providers.engine.removal import EngineRemoval
+from cephlab.lab.providers.engine.answers import NotThere
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
+
+if TYPE_CHECKING:
+    from cephlab.lab.images.export import Form
+
+_AT_ONCE = 8
+
+Export = Callable[[Image], Path]
+"""Gives the file of an image of ours, made on first use."""
+
+
+class EngineRemoval(ABC):
+    """What one run has in an engine, found by labels alone. removed, errors: in words, filled by `sweep`."""
+
+    def __init__(self, run_id: str, labels: Mapping[str, str]) -> None:
+        self._run_id = run_id
+        self.labels = labels
+        self.removed: list[str] = []
+        self.errors: list[str] = []
+
+    @abstractmethod
+    def present(self) -> bool:
+        """Whether the engine has anything of the run."""
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Remove nodes first, then what they used. Goes on after an error."""
+
+    def everything(self) -> list[str]:
+        """Remove all of it and return what was removed, in words. CleanupFailed lists what could not be removed."""
+        self.sweep()
+        if self.errors:
+            raise CleanupFailed(self.errors)
+        return self.removed
+
+    def _each(self, kind: str, names: Sequence[str], remove: Callable[[str], object]) -> None:
+        """Remove things of a kind, several at once. What was already gone is neither removed nor an error."""
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            removals = [(name, pool.submit(remove, name)) for name in names]
+        for name, removal in removals:
+            try:
+                removal.result()
+            except NotThere:
+                continue
+            except LabError as error:
+                self.errors.append(str(error))
+            else:
+                self.removed.append(f"{kind} {name}")
+
 
 E = TypeVar("E")
 T = TypeVar("T")
@@ -159,3 +209,15 @@ class EngineProvider(ABC, Generic[E, L]):
         """Whether there may be anything to remove. An engine that may hang is asked with a deadline first."""
         del engine, removal
         return True
+
+
+def exporter(home: Home, form: Form) -> Export:
+    """Exports from the cache, in a form that the engine reads."""
+
+    def export(image: Image) -> Path:
+        # Building images takes modules that a lab of cached images never needs.
+        from cephlab.lab.images.store import ImageStore
+
+        return ImageStore(home).export(image, form)
+
+    return export

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.process import LocalProcess
-from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.agent.host import AgentAccess, AgentHost
 from cephlab.lab.providers.agent.wire import PORT
+from cephlab.lab.providers.host import require_disk
 from cephlab.lab.spec.clusterspec import Node
 
 NODE_DIRECTORY = PurePosixPath("/cephlab/node")
@@ -59,5 +59,5 @@ class GuestHost(AgentHost):
         return (sys.executable, "-I", str(_ATTACH), str(at.keeper), at.address, str(at.port), json.dumps(request))
 
     def disk(self, name: str) -> PurePosixPath:
-        fileverbs.require_disk(self.name, name, self.disks)
+        require_disk(self.name, name, self.disks)
         return DISKS_DIRECTORY / name

@@ -12,21 +12,25 @@ from typing import Any
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError
-from cephlab.lab.base.runs import Run, remove_tree, write_json
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, remove_tree, run_ids, write_json
 from cephlab.lab.providers.agent.host import AgentAccess
 from cephlab.lab.providers.agent.wire import PORT, READY
+from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.guest import boot, network
 from cephlab.lab.providers.guest.host import Endpoint, GuestHost
 from cephlab.lab.providers.guest.machine import FIRST_DISK, Boot, Hypervisor, Interface, Make, Parts, RunningGuest
 from cephlab.lab.providers.guest.network import Network
-from cephlab.lab.providers.guest.removal import marks, remove_run
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.nodes import LabNodes
+from cephlab.lab.providers.marks import kill_marked
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, Disk, Node
 
 DEFAULT_MEMORY_BYTES = 2 * GIB
 """A guest's memory without a limit in the spec. Memory that it does not touch is not taken from this machine."""
+
+GUEST_VARIABLE = "CEPHLAB_GUEST"
+"""Set on every process of a run with guests, in addition to the run's own marks."""
 
 _BOOT_S = 60.0
 _ANSWER_S = 20.0
@@ -323,3 +327,19 @@ def _guest_state(guest: GuestHost) -> dict[str, Any]:
         "page_bytes": guest.node.page_bytes,
         "slots": dict(guest.disks),
     }
+
+
+def marks(home: Home, run_id: str) -> Mapping[str, str]:
+    """In the environment of every process of a run."""
+    return {RUN_VARIABLE: run_id, HOME_MARK: str(home.path), GUEST_VARIABLE: "1"}
+
+
+def remove_run(home: Home, run_id: RunId) -> list[str]:
+    """Kill a run's guests, found by their environment, and its network's keeper, which ends the network."""
+    return kill_marked(marks(home, run_id), run_id)
+
+
+def runs_present(home: Home) -> frozenset[RunId]:
+    """Ids of this home's runs with running guests or a keeper."""
+    wanted = {HOME_MARK: str(home.path), GUEST_VARIABLE: "1"}
+    return run_ids(env.get(RUN_VARIABLE, "") for _, env in process.environments() if wanted.items() <= env.items())

@@ -22,9 +22,8 @@ from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.guest import boot, network
-from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet
+from cephlab.lab.providers.guest.lab import GuestLab, claim_subnet, remove_run, runs_present
 from cephlab.lab.providers.guest.machine import Hypervisor, Make, Parts
-from cephlab.lab.providers.guest.removal import remove_run, runs_present
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Node
 

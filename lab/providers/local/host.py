@@ -16,8 +16,7 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Command, LocalProcess, Pipe, Result
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, write_private
-from cephlab.lab.providers import fileverbs
-from cephlab.lab.providers.host import PRELOAD, Facts
+from cephlab.lab.providers.host import PRELOAD, Facts, require_disk
 from cephlab.lab.providers.local.programs import RESPAWNING, Programs, respawning
 from cephlab.lab.spec.arch import Arch
 
@@ -127,7 +126,7 @@ class LocalHost:
             target.unlink(missing_ok=True)
 
     def disk(self, name: str) -> PurePosixPath:
-        fileverbs.require_disk(self.name, name, self.disks)
+        require_disk(self.name, name, self.disks)
         return PurePosixPath(self.disks[name])
 
     def facts(self) -> Facts:

@@ -24,13 +24,12 @@ from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import packets
-from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.base import Images, LabNodes
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
 from cephlab.lab.providers.local.programs import Programs, find_emulator, missing_emulator
 from cephlab.lab.providers.marks import kill, kill_marked
-from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.providers.packets import PacketFilter
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node

@@ -14,12 +14,11 @@ from cephlab.lab.providers import binfmt, packets
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.blockdevices import limited
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.images import Export, exporter
+from cephlab.lab.providers.engine.process import NodeCommand
+from cephlab.lab.providers.engine.provider import Export, exporter
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, placement
-from cephlab.lab.providers.lxd.kind import Supply, disk_limits
-from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd import execs, imported
+from cephlab.lab.providers.lxd.kind import ServerCapacity, Supply, disk_limits, place_nodes
 from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, Node
@@ -78,7 +77,7 @@ class Containers:
             reason = binfmt.obstacle(arch) if all(server.arch is not arch for server in servers) else None
             if reason is not None and any(server.local for server in servers):
                 raise reason
-        placement.place(spec.nodes, capacities)
+        place_nodes(spec.nodes, capacities)
         for node in spec.nodes:
             bounded = limited(node.disks)
             for disk in bounded:

@@ -13,7 +13,7 @@ from cephlab.lab.base.errors import CommandTimedOut, LabBroken
 from cephlab.lab.base.process import LocalProcess, Result, find_marked
 from cephlab.lab.providers.engine import places
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.lxd import files
 from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef, lxd_errors, status_of
 from cephlab.lab.providers.marks import TOKEN_VARIABLE, new_token, signalling

@@ -9,12 +9,11 @@ from typing import IO, Any
 
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.process import Result
-from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.engine.answers import NotThere
-from cephlab.lab.providers.engine.command import NodeCommand
 from cephlab.lab.providers.engine.host import EngineHost
 from cephlab.lab.providers.engine.places import disk_file
-from cephlab.lab.providers.host import Facts
+from cephlab.lab.providers.engine.process import NodeCommand
+from cephlab.lab.providers.host import Facts, require_disk
 from cephlab.lab.providers.lxd import execs, files, names, spawned
 from cephlab.lab.providers.lxd.channel import InstanceStreams
 from cephlab.lab.providers.lxd.containers import Containers
@@ -82,7 +81,7 @@ class LxdHost(EngineHost):
         files.get(self.instance_ref, source, sink)
 
     def disk(self, name: str) -> PurePosixPath:
-        fileverbs.require_disk(self.name, name, self.disks)
+        require_disk(self.name, name, self.disks)
         return disk_file(name)
 
     def facts(self) -> Facts:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.images.image import Image
-from cephlab.lab.providers.engine.images import Export
+from cephlab.lab.providers.engine.provider import Export
 from cephlab.lab.providers.lxd.server import Server, lxd_errors
 from cephlab.lab.spec.arch import Arch, host_arch
 

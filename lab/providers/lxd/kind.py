@@ -1,4 +1,4 @@
-"""The interface between nodes and the two types of LXD's instances: containers and virtual machines."""
+"""The interface between nodes and the two types of LXD's instances, and the choice of a machine for each node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Facts
 from cephlab.lab.providers.lxd.server import InstanceRef, Server
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import Capability, ClusterSpec, Disk, DiskLimits, Node
+from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, DiskLimits, Node
 
 Fingerprints = Mapping[tuple[str, Arch], str]
 """(URL of a machine, architecture) -> the image there."""
+
+_NODE_BYTES = GIB
+"""Estimate for a node without a limit: an OSD of half a GiB, and a monitor, a manager or page cache."""
 
 
 @dataclass(frozen=True)
@@ -92,3 +95,33 @@ def disk_limits(limits: DiskLimits) -> dict[str, str]:
         elif rate is not None:
             settings[f"limits.{direction}"] = f"{rate}B"
     return settings
+
+
+@dataclass(frozen=True)
+class ServerCapacity:
+    """A machine with an LXD, for placement. emulates: architectures that it runs through an emulator."""
+
+    name: str
+    arch: Arch
+    free_bytes: int
+    emulates: frozenset[Arch] = frozenset()
+
+
+def place_nodes(nodes: Sequence[Node], machines: Sequence[ServerCapacity]) -> dict[str, int]:
+    """Node -> index of its machine: of its architecture, with the most free memory. Unavailable when there is none."""
+    left = [machine.free_bytes for machine in machines]
+    chosen: dict[str, int] = {}
+    for node in nodes:
+        native = [index for index, machine in enumerate(machines) if machine.arch is node.arch]
+        able = native or [index for index, machine in enumerate(machines) if node.arch in machine.emulates]
+        if not able:
+            raise Unavailable(
+                f"no machine runs {node.arch}, which {node.name} is",
+                f"machines: {', '.join(f'{machine.name} ({machine.arch})' for machine in machines)}",
+                "add one of that architecture, or qemu-user and binfmt_misc on this one",
+            )
+        # Of equals the first, so that the same lab is always laid out the same way.
+        best = max(able, key=lambda index: left[index])
+        left[best] -= node.memory_bytes or _NODE_BYTES
+        chosen[node.name] = best
+    return chosen

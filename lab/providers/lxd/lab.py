@@ -1,28 +1,30 @@
-"""The nodes of one run as LXD instances: made, killed, given other disks, cut off, removed."""
+"""The nodes of one run as LXD instances: made, killed, given other disks, carried over if need be, removed."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from cephlab.lab.base.errors import LabError
+from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.base.runs import Run
-from cephlab.lab.providers.engine.lab import EngineLab
-from cephlab.lab.providers.engine.state import node_from, node_state
+from cephlab.lab.providers.engine.answers import NotThere
+from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.lxd import names, nodes, placement
-from cephlab.lab.providers.lxd.carry import carry
+from cephlab.lab.providers.lxd import names, nodes
 from cephlab.lab.providers.lxd.host import LxdHost
-from cephlab.lab.providers.lxd.kind import InstanceKind, Supply
+from cephlab.lab.providers.lxd.kind import InstanceKind, ServerCapacity, Supply, place_nodes
 from cephlab.lab.providers.lxd.networks import TUNNEL_MTU
-from cephlab.lab.providers.lxd.placement import ServerCapacity
 from cephlab.lab.providers.lxd.removal import InstanceRemoval
-from cephlab.lab.providers.lxd.server import Server
+from cephlab.lab.providers.lxd.server import Server, lxd_errors
 from cephlab.lab.spec.clusterspec import Node
 
+_log = logging.getLogger(__name__)
+
 _RAISE_AT_ONCE = 4
+_PUSH = {"type": "migration", "mode": "push"}
 
 
 class LxdLab(EngineLab[LxdHost]):
@@ -68,7 +70,7 @@ class LxdLab(EngineLab[LxdHost]):
         for host in self._hosts.values():
             if host.address == address:
                 nodes.unwire(host)  # LXD refuses a hardware address that another interface has, even a stopped one
-        chosen = placement.place([node], self.capacities())
+        chosen = place_nodes([node], self.capacities())
         host = self._open(node, address, self._servers[chosen[node.name]])
         self._raise(host)
         return host
@@ -76,7 +78,7 @@ class LxdLab(EngineLab[LxdHost]):
     def add_nodes(self, wanted: Sequence[Node]) -> list[LxdHost]:
         for node in wanted:
             self.refuse(node)
-        chosen = placement.place(wanted, self.capacities())
+        chosen = place_nodes(wanted, self.capacities())
         hosts = [self._open(node, self.free_address(), self._servers[chosen[node.name]]) for node in wanted]
         with ThreadPoolExecutor(max_workers=_RAISE_AT_ONCE) as pool:
             list(pool.map(self._raise, hosts))
@@ -144,3 +146,81 @@ class LxdLab(EngineLab[LxdHost]):
         finally:
             for server in self._servers:
                 server.close()
+
+
+def carry(source: Server, target: Server, project: str, volume: str) -> None:
+    """Move a custom volume that no instance uses. After an error it stays where it was.
+
+    The LXD that listens on the network is connected to by the other, with its address, its certificate and secrets
+    that LXD makes for this one volume; neither needs to trust the other. The whole volume is read, including holes,
+    which stay holes (rsync --sparse, or the storage driver's own transfer between two of a kind).
+    """
+    doing = f"carrying {volume} from {source.address.url} to {target.address.url}"
+    node = _volumes(source, project)[volume]
+    request = _copy_request(volume, source.get(doing, node))
+    try:
+        if target.address.host:
+            _push(doing, source, target, project, request)
+        else:
+            _pull(doing, source, target, project, request)
+    except BaseException:
+        _forget(target, project, volume)
+        raise
+    with lxd_errors(f"removing {volume} where it was"):
+        source.wait(doing, node.delete())
+
+
+def _push(doing: str, source: Server, target: Server, project: str, request: Mapping[str, Any]) -> None:
+    """The target waits, the source sends."""
+    volume = request["name"]
+    with lxd_errors(doing):
+        waiting = _volumes(target, project).post(json={**request, "source": _PUSH}).json()["metadata"]
+        migration = {"name": volume, "migration": True, "target": _endpoint(target, waiting)}
+        sending = _volumes(source, project)[volume].post(json=migration)
+    source.wait(doing, sending)
+    target.wait_for(doing, waiting["id"])
+
+
+def _pull(doing: str, source: Server, target: Server, project: str, request: Mapping[str, Any]) -> None:
+    """The source waits, the target fetches."""
+    volume = request["name"]
+    with lxd_errors(doing):
+        migration = {"name": volume, "migration": True}
+        waiting = _volumes(source, project)[volume].post(json=migration).json()["metadata"]
+        origin = {"type": "migration", "mode": "pull", **_endpoint(source, waiting)}
+        fetching = _volumes(target, project).post(json={**request, "source": origin})
+    target.wait(doing, fetching)
+    source.wait_for(doing, waiting["id"])
+
+
+def _copy_request(volume: str, source: Mapping[str, Any]) -> dict[str, Any]:
+    """Asks for a volume like the source, including the mapping of user ids of its files on disk."""
+    kind = source.get("content_type", "filesystem")
+    return {"name": volume, "type": "custom", "content_type": kind, "config": dict(source["config"])}
+
+
+def _endpoint(server: Server, waiting: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the other LXD connects to an operation that waits."""
+    certificate = server.address.server
+    if certificate is None:
+        raise LabBroken(f"no certificate of {server.address.url} is known")
+    return {
+        "operation": f"{server.address.url}/1.0/operations/{waiting['id']}",
+        "certificate": certificate.read_text(),
+        "secrets": dict(waiting["metadata"]),
+    }
+
+
+def _volumes(server: Server, project: str) -> Any:
+    return server.api(project).storage_pools[server.pool].volumes.custom
+
+
+def _forget(server: Server, project: str, volume: str) -> None:
+    """Remove a partial copy, if any. An error here is only logged, because another one is being raised."""
+    try:
+        with lxd_errors(f"removing what arrived of {volume}"):
+            server.wait("removing", _volumes(server, project)[volume].delete())
+    except NotThere:
+        return
+    except LabError as error:
+        _log.warning("%s", error)

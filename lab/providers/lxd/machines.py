@@ -18,13 +18,12 @@ from cephlab.lab.base.progress import Progress
 from cephlab.lab.images.tools import SystemTools, missing
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.engine import places
-from cephlab.lab.providers.engine.command import NodeCommand
+from cephlab.lab.providers.engine.process import NodeCommand
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.guest.machine import Parts
 from cephlab.lab.providers.host import Facts
-from cephlab.lab.providers.lxd import execs, imported, machineimage, names, placement
-from cephlab.lab.providers.lxd.kind import Supply, disk_limits
-from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd import execs, imported, machineimage, names
+from cephlab.lab.providers.lxd.kind import ServerCapacity, Supply, disk_limits, place_nodes
 from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef, Server
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Node
@@ -108,7 +107,7 @@ class VirtualMachines:
         return refused[0] if refused else _missing_tool()
 
     def refuse(self, servers: Sequence[Server], spec: ClusterSpec) -> None:
-        placement.place(spec.nodes, [ServerCapacity(server.address.url, server.arch, 0) for server in servers])
+        place_nodes(spec.nodes, [ServerCapacity(server.address.url, server.arch, 0) for server in servers])
         for node in spec.nodes:
             for disk in node.disks:
                 disk_limits(disk.limits)

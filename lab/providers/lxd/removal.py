@@ -10,7 +10,7 @@ from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import LABEL, RunId, run_ids
 from cephlab.lab.providers.engine.places import HOME_LABEL
-from cephlab.lab.providers.engine.removal import EngineRemoval
+from cephlab.lab.providers.engine.provider import EngineRemoval
 from cephlab.lab.providers.lxd import names
 from cephlab.lab.providers.lxd.server import Server, lxd_errors, repeat_while
 

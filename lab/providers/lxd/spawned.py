@@ -11,8 +11,7 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, LabError, NotReached
 from cephlab.lab.base.process import LocalProcess
-from cephlab.lab.providers.engine.command import NodeCommand
-from cephlab.lab.providers.engine.process import EngineProcess, seen_as
+from cephlab.lab.providers.engine.process import EngineProcess, NodeCommand, seen_as
 from cephlab.lab.providers.lxd import execs
 from cephlab.lab.providers.lxd.server import RUNNING, InstanceRef
 from cephlab.lab.providers.marks import new_token

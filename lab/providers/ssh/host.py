@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.providers import fileverbs
 from cephlab.lab.providers.agent.host import AgentAccess, AgentHost
 from cephlab.lab.providers.agent.wire import AGENT
-from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.host import Host, require_disk
 from cephlab.lab.providers.ssh.connection import SshConnection, no_forwarding
 from cephlab.lab.spec.inventory import Machine
 
@@ -84,7 +83,7 @@ class SshHost(AgentHost):
         self.disks[name] = path
 
     def disk(self, name: str) -> PurePosixPath:
-        fileverbs.require_disk(self.name, name, self.disks)
+        require_disk(self.name, name, self.disks)
         return self.disks[name]
 
     def interactive(

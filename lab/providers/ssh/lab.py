@@ -14,8 +14,8 @@ import filelock
 from cephlab.lab.base.errors import CleanupFailed, LabError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, write_json
+from cephlab.lab.providers.base import LabNodes
 from cephlab.lab.providers.host import Host
-from cephlab.lab.providers.nodes import LabNodes
 from cephlab.lab.providers.ssh.connection import SshConnection, forget_folders
 from cephlab.lab.providers.ssh.host import SWEEP, SshHost
 from cephlab.lab.spec.clusterspec import Node

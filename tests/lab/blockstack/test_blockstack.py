@@ -11,11 +11,18 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, NotReached
 from cephlab.lab.base.process import Result
-from cephlab.lab.blockstack.diskstats import DiskTraffic, parse_diskstats
-from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, check_metadata, metadata_bytes, parse_status
+from cephlab.lab.blockstack.devices import DiskTraffic, parse_diskstats
+from cephlab.lab.blockstack.dmcache import (
+    CacheDevice,
+    DmCacheMode,
+    WriteCache,
+    check_metadata,
+    metadata_bytes,
+    parse_status,
+    parse_writecache,
+)
 from cephlab.lab.blockstack.mapper import Mapper, delayed
 from cephlab.lab.blockstack.mariadb import DatabaseDown, MariaDb, Settings
-from cephlab.lab.blockstack.writecache import WriteCache, parse_writecache
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import sysbench
 from cephlab.lab.workloads.sysbench import Oltp

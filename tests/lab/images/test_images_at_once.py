@@ -16,8 +16,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
-from cephlab.lab.images.cache import Cache
-from cephlab.lab.images.claims import claim
+from cephlab.lab.images.cache import Cache, claim
 from cephlab.lab.images.image import Image
 from cephlab.lab.spec.arch import host_arch
 from tests.fake_image_tools import FakePreload, make_store

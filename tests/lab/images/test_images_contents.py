@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.images.contents import contents, digest, note, require_unchanged
-from cephlab.lab.images.image import Image
+from cephlab.lab.images.image import Image, content_digest, contents, note_contents, require_unchanged
 from cephlab.lab.spec.arch import Arch
 
 
@@ -22,7 +21,7 @@ def image(tmp_path: Path) -> Image:
     (root / "usr/bin/rados").write_bytes(b"\x7fELF rados")
     (root / "bin").symlink_to("usr/bin")
     built = Image("reef", Arch.AARCH64, "f" * 64, root)
-    note(root, built.contents)
+    note_contents(root, built.contents)
     return built
 
 
@@ -69,9 +68,9 @@ def test_only_the_first_files_are_named_and_all_are_counted(image: Image) -> Non
 
 
 def test_a_tree_from_before_is_noted_as_it_is(image: Image) -> None:
-    noted = digest(image)
+    noted = content_digest(image)
     image.contents.unlink()
-    assert digest(image) == ""
+    assert content_digest(image) == ""
     require_unchanged(image)
-    assert digest(image) == noted
+    assert content_digest(image) == noted
     assert len(noted) == 64

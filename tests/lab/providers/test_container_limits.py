@@ -16,8 +16,8 @@ import requests
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
 from cephlab.lab.providers.blockdevices import BlockDevices
 from cephlab.lab.providers.container import limits, nodes
-from cephlab.lab.providers.engine import state
 from cephlab.lab.providers.engine.host import EngineHost
+from cephlab.lab.providers.engine.lab import node_from, node_state
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, MIB, Disk, DiskClass, DiskLimits, Node
 
@@ -166,7 +166,7 @@ def test_a_node_and_its_disks_survive_being_written_down() -> None:
     disk = Disk("d0", 5 * GIB, DiskClass.NVME, DiskLimits(read_iops=7, write_bytes_s=9))
     node = Node("n0", Arch.AARCH64, (disk,), cores=1.5, memory_bytes=GIB)
     host = cast("EngineHost", SimpleNamespace(node=node, arch=node.arch, address="10.77.0.10", disks={"d0": disk}))
-    assert state.node_from("n0", json.loads(json.dumps(state.node_state(host)))) == node
+    assert node_from("n0", json.loads(json.dumps(node_state(host)))) == node
 
 
 @pytest.mark.parametrize(

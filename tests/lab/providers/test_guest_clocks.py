@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.lab.providers.agent.clocks import ENOUGH_S, set_clock
+from cephlab.lab.providers.agent.host import CLOCK_ENOUGH_S, set_clock
 from tests.agent_here import agent_here
 
 
@@ -39,13 +39,13 @@ class Guest:
 def test_a_clock_that_is_late_is_set_by_the_quickest_answers() -> None:
     guest = Guest(0.4, chain([0.3, 0.2, 0.001], repeat(0.3)))
     assert guest.set() < 0.31  # the look after the move had slow answers alone, which leave as much open
-    assert abs(guest.behind_s) < ENOUGH_S
+    assert abs(guest.behind_s) < CLOCK_ENOUGH_S
     assert guest.moves == 1
 
 
 def test_a_clock_that_is_right_is_left_alone() -> None:
     guest = Guest(0.002, repeat(0.001))
-    assert guest.set() < 2 * ENOUGH_S
+    assert guest.set() < 2 * CLOCK_ENOUGH_S
     assert guest.moves == 0
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.lxd import LxdProvider, files, imported, names, placement
+from cephlab.lab.providers.lxd import LxdProvider, files, imported, names
 from cephlab.lab.providers.lxd.host import LxdHost
-from cephlab.lab.providers.lxd.kind import disk_limits
-from cephlab.lab.providers.lxd.placement import ServerCapacity
+from cephlab.lab.providers.lxd.kind import ServerCapacity, disk_limits, place_nodes
 from cephlab.lab.providers.lxd.removal import InstanceRemoval, runs_present
 from cephlab.lab.providers.lxd.server import InstanceRef, Server, addresses, connect, find_servers
 from cephlab.lab.providers.lxd.transport import Address
@@ -139,23 +138,23 @@ def node(name: str, arch: Arch = X86, memory_bytes: int | None = None) -> Node:
 
 def test_a_node_goes_to_a_machine_of_its_architecture_even_a_fuller_one() -> None:
     machines = [machine("big", X86, 64, ARM), machine("small", ARM, 4)]
-    assert placement.place([node("n0"), node("n1", ARM)], machines) == {"n0": 0, "n1": 1}
+    assert place_nodes([node("n0"), node("n1", ARM)], machines) == {"n0": 0, "n1": 1}
 
 
 def test_nodes_go_where_memory_is_left_as_it_is_taken() -> None:
     machines = [machine("a", X86, 4), machine("b", X86, 6)]
     wanted = [node("n0", memory_bytes=4 * GIB), node("n1", memory_bytes=GIB), node("n2"), node("n3")]
-    assert placement.place(wanted, machines) == {"n0": 1, "n1": 0, "n2": 0, "n3": 0}
+    assert place_nodes(wanted, machines) == {"n0": 1, "n1": 0, "n2": 0, "n3": 0}
 
 
 def test_without_its_architecture_a_node_is_emulated_where_that_can_be() -> None:
     machines = [machine("a", X86, 64), machine("b", X86, 4, ARM)]
-    assert placement.place([node("n0", ARM)], machines) == {"n0": 1}
+    assert place_nodes([node("n0", ARM)], machines) == {"n0": 1}
 
 
 def test_an_architecture_that_nobody_has_is_named() -> None:
     with pytest.raises(Unavailable, match="aarch64, which n1 is") as caught:
-        placement.place([node("n0"), node("n1", ARM)], [machine("a", X86, 64)])
+        place_nodes([node("n0"), node("n1", ARM)], [machine("a", X86, 64)])
     assert "a (x86_64)" in caught.value.detail
 
 

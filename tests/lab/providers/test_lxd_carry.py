@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.providers.lxd.carry import carry
+from cephlab.lab.providers.lxd.lab import carry
 from cephlab.lab.providers.lxd.server import Server
 from cephlab.lab.providers.lxd.transport import Address
 

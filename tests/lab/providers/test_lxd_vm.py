@@ -20,10 +20,9 @@ from cephlab.lab.images.image import Image
 from cephlab.lab.images.kernels import Kernel
 from cephlab.lab.providers.guest import qemu
 from cephlab.lab.providers.lxd import LxdProvider, imported, machines, names, nodes
-from cephlab.lab.providers.lxd.carry import _copy_request
 from cephlab.lab.providers.lxd.host import LxdHost
 from cephlab.lab.providers.lxd.kind import Supply
-from cephlab.lab.providers.lxd.lab import LxdLab
+from cephlab.lab.providers.lxd.lab import LxdLab, _copy_request
 from cephlab.lab.providers.lxd.machineimage import MachineImage
 from cephlab.lab.providers.lxd.machines import VirtualMachines
 from cephlab.lab.providers.lxd.server import Server, connect

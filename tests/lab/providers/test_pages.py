@@ -15,8 +15,7 @@ from cephlab.lab.base.runs import Runs
 from cephlab.lab.ceph.memory import MemoryUse, pools_of, resident_bytes
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
-from cephlab.lab.images import kernelbuild
-from cephlab.lab.images.kernels import Kernel, KernelStore
+from cephlab.lab.images.kernels import Kernel, KernelStore, build_kernel
 from cephlab.lab.images.recipe import RECIPES, KernelRecipe, read_recipes
 from cephlab.lab.providers.guest.lab import GuestLab
 from cephlab.lab.providers.guest.machine import Make, Parts
@@ -214,7 +213,7 @@ def source(tmp_path: Path) -> Path:
 def built(tools: Builder, source: Path, config: str) -> None:
     recipe = KernelRecipe("kernel-x", "trixie", Arch.AARCH64, (), (), (), 64 * KIB, config)
     scratch = source.parent.parent
-    kernelbuild.build(tools, recipe, source, scratch, lambda _line: None)
+    build_kernel(tools, recipe, source, scratch, lambda _line: None)
 
 
 def test_a_build_leaves_the_kernel_in_the_place_of_its_source(source: Path) -> None:
