@@ -16,12 +16,14 @@ from cephlab.suites.interop import (
     moved,
     objects,
     pages,
+    parity,
     placement,
     rbd,
     recovery,
     roles,
     scrub,
     standing,
+    stripes,
 )
 
 SCENARIOS: tuple[Scenario, ...] = (
@@ -37,10 +39,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     *moved.SCENARIOS,
     *objects.SCENARIOS,
     *pages.SCENARIOS,
+    *parity.SCENARIOS,
     *placement.SCENARIOS,
     *rbd.SCENARIOS,
     *recovery.SCENARIOS,
     *roles.SCENARIOS,
     *scrub.SCENARIOS,
     *standing.SCENARIOS,
+    *stripes.SCENARIOS,
 )
