@@ -42,4 +42,15 @@ PLANTED: tuple[Planted, ...] = (
             "interop.erasure-stripes[plugin=isa,technique=reed_sol_van,k=4,m=2,stripe_unit=4096]",
         ),
     ),
+    Planted(
+        "name_hash_long",
+        "name_hash_long.c",
+        Arch.AARCH64,
+        "both",
+        (
+            "interop.placement-names",
+            "interop.names[writer=aarch64,reader=x86_64,pool=replicated]",
+            "interop.rbd-edges[writer=x86_64,reader=aarch64]",
+        ),
+    ),
 )
