@@ -53,4 +53,11 @@ PLANTED: tuple[Planted, ...] = (
             "interop.rbd-edges[writer=x86_64,reader=aarch64]",
         ),
     ),
+    Planted(
+        "lz4_own",
+        "lz4_own.c",
+        Arch.AARCH64,
+        "both",
+        ("interop.messenger-compressed[algorithm=lz4]", "interop.moved[writer=aarch64,reader=x86_64]"),
+    ),
 )
