@@ -23,6 +23,7 @@ class Agent:
         self.make = lambda: rados.Rados(conffile=conf, name=name, conf=overrides)
         self.cluster = None
         self.pools = {}
+        self.namespace = self.locator = ""  # of the request that is answered
 
     def connect(self, timeout):
         if self.cluster is None:
@@ -39,13 +40,15 @@ class Agent:
             self.pools[pool] = self.cluster.open_ioctx(pool)
         ioctx = self.pools[pool]
         ioctx.set_read(rados.LIBRADOS_SNAP_HEAD)
+        ioctx.set_namespace(self.namespace)
+        ioctx.set_locator_key(self.locator)
         return ioctx
 
     # Commands
 
     def op_command(self, target, command, data=""):
         inbuf = base64.b64decode(data)
-        text = json.dumps(command)
+        text = json.dumps(command, ensure_ascii=False)  # Ceph reads a pair of escaped surrogates as something else
         if target == "mon":
             code, out, status = self.cluster.mon_command(text, inbuf)
         elif target == "mgr":
@@ -138,8 +141,22 @@ class Agent:
     def op_set_omap(self, pool, name, pairs):
         ioctx = self.io(pool)
         with rados.WriteOpCtx() as op:
-            ioctx.set_omap(op, tuple(pairs), tuple(base64.b64decode(value) for value in pairs.values()))
+            keys = tuple(_bytes(key) for key in pairs)
+            ioctx.set_omap(op, keys, tuple(base64.b64decode(value) for value in pairs.values()))
             ioctx.operate_write_op(op, name)
+
+    def op_omap_in_order(self, pool, name, page):
+        """[[hex of the key, sha256 of the value]] as the OSD serves them, `page` at a time."""
+        ioctx, found, last = self.io(pool), [], b""
+        while True:
+            with rados.ReadOpCtx() as op:
+                pairs, _ = ioctx.get_omap_vals(op, last, b"", page, omap_key_type=bytes)
+                ioctx.operate_read_op(op, name)
+                served = [(key, hashlib.sha256(value or b"").hexdigest()) for key, value in pairs]
+            if not served:
+                return [[key.hex(), digest] for key, digest in found]
+            found += served
+            last = served[-1][0]
 
     def op_snap_create(self, pool, snap):
         self.io(pool).create_snap(snap)
@@ -169,6 +186,16 @@ class Agent:
             for offset in range(0, length, 1 << 22):
                 digest.update(opened.read(offset, min(length - offset, 1 << 22)))
             return {"size": opened.size(), "sha256": digest.hexdigest()}
+
+    def op_rbd_list(self, pool):
+        return sorted(rbd.RBD().list(self.io(pool)))
+
+    def op_rbd_look(self, pool, image, pieces, snap=None):
+        """{size, order, snaps, pieces: base64 each}; pieces: [offset, length] each."""
+        with self._image(pool, image, snap, None) as opened:
+            read = [base64.b64encode(opened.read(offset, length)).decode() for offset, length in pieces]
+            snaps = sorted(each["name"] for each in opened.list_snaps())
+            return {"size": opened.size(), "order": opened.stat()["order"], "snaps": snaps, "pieces": read}
 
     def op_rbd_snap(self, pool, image, snap):
         with self._image(pool, image, None, None) as opened:
@@ -208,9 +235,15 @@ class Agent:
             return {}  # erasure-coded pools have no omap, and reads at a snapshot may lack it
 
 
+def _bytes(text):
+    """A name as the cluster gets it: Python keeps bytes that are no UTF-8 as lone surrogates."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def answer(agent, request):
     """The reply to one request: {"ok": value} or {"error": {type, errno, message}}."""
     try:
+        agent.namespace, agent.locator = request.pop("namespace", ""), request.pop("locator", "")
         agent.connect(request.pop("connect_s", 300))
         return {"ok": getattr(agent, "op_" + request.pop("op"))(**request)}
     except (rados.Error, rbd.Error, OSError, KeyError, TypeError, ValueError, AttributeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -57,6 +58,7 @@ class RadosClient:
         """
         self.host = host
         self._patience = patience
+        self._within: Mapping[str, str] = {}
         arguments = [str(conf), name, json.dumps(dict(options or {}))]
         self.script, self.channel = start(arguments) if start else start_agent(host, arguments)
 
@@ -68,12 +70,18 @@ class RadosClient:
 
     def call(self, operation: str, *, timeout_s: float = _PATIENCE_S, **arguments: Any) -> Any:
         """One request to the agent; RadosError with librados' errno when it fails."""
-        line = json.dumps({"op": operation, **arguments}).encode()
+        line = json.dumps({"op": operation, **self._within, **arguments}).encode()
         answer = json.loads(self.channel.ask(line, timeout_s=timeout_s * self._patience))
         if "error" in answer:
             error = answer["error"]
             raise RadosError(f"{operation} on {self.host.name}", error["type"], error["errno"], error["message"])
         return answer["ok"]
+
+    def within(self, *, namespace: str = "", locator: str = "") -> RadosClient:
+        """This client; its object operations are in a namespace, and placed by a locator key where it has one."""
+        view = copy(self)
+        view._within = {"namespace": namespace, "locator": locator}
+        return view
 
     # Commands
 
@@ -143,6 +151,11 @@ class RadosClient:
     def set_omap(self, pool: str, name: str, pairs: Mapping[str, bytes]) -> None:
         self.call("set_omap", pool=pool, name=name, pairs={key: _text(value) for key, value in pairs.items()})
 
+    def omap_in_order(self, pool: str, name: str, *, page: int = 500) -> list[tuple[bytes, str]]:
+        """(key, sha256 of its value) in the order in which the OSD serves them, `page` at a time."""
+        served = self.call("omap_in_order", pool=pool, name=name, page=page)
+        return [(bytes.fromhex(key), digest) for key, digest in served]
+
     def snap_create(self, pool: str, snap: str) -> None:
         self.call("snap_create", pool=pool, snap=snap)
 
@@ -154,9 +167,19 @@ class RadosClient:
 
     # Block device images. encryption: (luks1 or luks2, passphrase).
 
-    def rbd_create(self, pool: str, image: str, size: int, *, data_pool: str | None = None) -> None:
-        """Make an image; its data goes to data_pool where given, e.g. an erasure-coded one."""
-        self.call("rbd_create", pool=pool, image=image, size=size, data_pool=data_pool)
+    def rbd_create(self, pool: str, image: str, size: int, *, order: int = 20, data_pool: str | None = None) -> None:
+        """Make an image of objects of 2**order bytes; its data goes to data_pool where given."""
+        self.call("rbd_create", pool=pool, image=image, size=size, order=order, data_pool=data_pool)
+
+    def rbd_list(self, pool: str) -> list[str]:
+        return list(self.call("rbd_list", pool=pool))
+
+    def rbd_look(
+        self, pool: str, image: str, pieces: Sequence[tuple[int, int]], *, snap: str | None = None
+    ) -> dict[str, Any]:
+        """{size, order, snaps, pieces: bytes each}; pieces: offset and length of what is read."""
+        found = dict(self.call("rbd_look", pool=pool, image=image, pieces=list(pieces), snap=snap))
+        return {**found, "pieces": [base64.b64decode(piece) for piece in found["pieces"]]}
 
     def rbd_remove(self, pool: str, image: str) -> None:
         self.call("rbd_remove", pool=pool, image=image)

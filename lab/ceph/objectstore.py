@@ -46,6 +46,10 @@ class ObjectStore:
         """Replace an object's content. The store's checksums match it, so only a comparison of copies can tell."""
         self.tool("--pgid", pgid, name, "set-bytes", stdin=data)
 
+    def get_bytes(self, pgid: str, name: str) -> bytes:
+        """The content as the store has it: of an erasure-coded pool, whose pgid ends in `sN`, that shard."""
+        return self.tool("--pgid", pgid, name, "get-bytes")
+
     def dump(self, pgid: str, name: str) -> dict[str, Any]:
         """The store's record of an object: info, onode with extents, blobs and their checksums."""
         return dict(json.loads(self.tool("--pgid", pgid, name, "dump")))

@@ -19,13 +19,17 @@ _SETTLE_S = 60.0
 
 @dataclass(frozen=True)
 class PoolKind:
-    """How a pool keeps its data. k: 0 for replication; size: number of copies, or of shards, k+m."""
+    """How a pool keeps its data. k is 0 for replication; size counts copies, or shards k+m.
+
+    more: further keys of an erasure code's profile and their values.
+    """
 
     name: str
     size: int
     k: int = 0
     m: int = 0
     plugin: str = "jerasure"
+    more: tuple[tuple[str, str], ...] = ()
 
     @property
     def erasure(self) -> bool:
@@ -49,6 +53,7 @@ def create(
     if kind.erasure:
         profile = f"{name}-profile"
         values = [f"k={kind.k}", f"m={kind.m}", f"plugin={kind.plugin}", "crush-failure-domain=host"]
+        values += [f"{key}={value}" for key, value in kind.more]
         client.mon("osd erasure-code-profile set", name=profile, profile=values)
         client.mon("osd pool create", pool=name, pg_num=pg_num, pool_type="erasure", erasure_code_profile=profile)
         client.mon("osd pool set", pool=name, var="allow_ec_overwrites", val="true")

@@ -167,7 +167,8 @@ def scenarios(writer: Arch) -> tuple[Scenario, ...]:
         ),
         Scenario(
             name=f"interop.compression[writer={writer},reader={reader}]",
-            goal="Data that BlueStore compressed under one architecture's primary is intact under the other's.",
+            goal="BlueStore of each architecture unpacks what it packed itself, whichever led the writes. Whether one "
+            "reads what the other packed, moved and messenger-compressed show.",
             method=f"Forces {', '.join(COMPRESSION)} led by {writer}, overwrites a part, reads from {reader}.",
             run=partial(compressed, writer=writer),
             check="witnessed",

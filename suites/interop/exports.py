@@ -15,12 +15,16 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.compression import COMPRESSION, wordy
+from cephlab.suites.interop.edges import XATTR_NAME_BYTES, as_text, binary_keys, texts
 from cephlab.suites.interop.pg_export import Exported, read_export
 from cephlab.suites.interop.recovery import PAIRS
 from cephlab.suites.interop.sides import ArchSide, sha, sides
 
 PG_NUM = 16  # enough that each direction finds a PG
 OBJECTS = 40  # two or three in each PG
+OMAP_KEYS = 25  # the edges of edges.binary_keys and some between
+NAME_BYTES = 1000
 OBJECT_BYTES = 10_000
 HEAD_SNAP = -2  # ceph-objectstore-tool's value for an object that is not a clone
 
@@ -39,6 +43,14 @@ class Journey:
 
 
 @dataclass(frozen=True)
+class Given:
+    """What an object was given. data: sha256 of its content; omap: key in hexadecimal -> sha256 of its value."""
+
+    data: str
+    omap: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Travelled:
     """sent, kept: the exports of giver and taker; listed: the taker's objects as `name@snap`."""
 
@@ -50,33 +62,39 @@ class Travelled:
 def run(stage: Stage) -> None:
     """Stop an OSD of each architecture, exchange a PG between their stores, and start them again."""
     cluster = stage.cluster
-    with pools.pool(cluster, "exports", PAIRS, pg_num=PG_NUM) as pool, sides(cluster, "exports") as between:
+    packed = {"compression_mode": "force", "compression_algorithm": stage.rng.choice(COMPRESSION)}
+    with (
+        pools.pool(cluster, "exports", PAIRS, pg_num=PG_NUM, options=packed) as pool,
+        sides(cluster, "exports") as between,
+    ):
         wanted = fill(stage, pool)
         cluster.settle()  # all OSDs at one map: a store refuses an export with a newer one
         journeys = choose(cluster, pool)
         with stopped(cluster, [journey.giver for journey in journeys]):
             travelled = travel(journeys, between)
         for journey in journeys:
-            there = {name: data for (pgid, name), data in wanted.items() if pgid == journey.pgid}
+            there = {name: given for (pgid, name), given in wanted.items() if pgid == journey.pgid}
             note(stage.recorder, journey, travelled[journey.giver.name], there)
 
 
-def fill(stage: Stage, pool: str) -> dict[tuple[str, str], str]:
-    """Write objects with attributes, omap and a clone. Returns (pgid, `name@snap`) -> sha256 of the content."""
-    client = stage.cluster.client
-    first = {f"object-{n}": stage.rng.randbytes(OBJECT_BYTES + n) for n in range(OBJECTS)}
+def fill(stage: Stage, pool: str) -> dict[tuple[str, str], Given]:
+    """Objects of drawn names with attributes, omap and a clone each; (pgid, `name@snap`) -> what it was given."""
+    client, rng = stage.cluster.client, stage.rng
+    first = {name: wordy(rng, OBJECT_BYTES + n) for n, name in enumerate(texts(rng, OBJECTS, NAME_BYTES))}
+    omaps = {name: {key: wordy(rng, 300) for key in binary_keys(rng, OMAP_KEYS)} for name in first}
     for name, data in first.items():
         client.write_full(pool, name, data)
-        client.set_xattr(pool, name, "note", stage.rng.randbytes(100))
-        client.set_omap(pool, name, {f"key-{n}": stage.rng.randbytes(30) for n in range(3)})
+        client.set_xattr(pool, name, rng.choice(texts(rng, 10, XATTR_NAME_BYTES)), wordy(rng, 100))
+        client.set_omap(pool, name, {as_text(key): value for key, value in omaps[name].items()})
     client.snap_create(pool, "before")
     for name in first:
         client.write(pool, name, b"changed", 4093)  # across the end of a block
     wanted = {}
     for name, data in first.items():
         pgid = str(pools.locate(stage.cluster, pool, name)["pgid"])
-        wanted[pgid, f"{name}@1"] = sha(data)  # the pool's first snapshot
-        wanted[pgid, f"{name}@head"] = sha(data[:4093] + b"changed" + data[4100:])
+        omap = {key.hex(): sha(value) for key, value in omaps[name].items()}
+        wanted[pgid, f"{name}@1"] = Given(sha(data), omap)  # the pool's first snapshot
+        wanted[pgid, f"{name}@head"] = Given(sha(data[:4093] + b"changed" + data[4100:]), omap)
     return wanted
 
 
@@ -140,14 +158,17 @@ def travel(journeys: Sequence[Journey], between: Mapping[Arch, ArchSide]) -> dic
     }
 
 
-def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mapping[str, str]) -> None:
-    """Observe one PG's objects before and after. wanted: `name@snap` -> sha256 of the written content."""
+def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mapping[str, Given]) -> None:
+    """Observe one PG's objects on their way. wanted: `name@snap` -> what was written."""
     way, names = journey.label, sorted(wanted)
     recorder.observe(
         f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
     )
-    sent = {name: exported.data for name, exported in exports.sent.items()}
-    recorder.observe(f"content exported, {way}", got=sent, wanted=dict(wanted))
+    for what, found in (("exported", exports.sent), ("after the import", exports.kept)):
+        contents = {name: exported.data for name, exported in found.items()}
+        recorder.observe(f"content {what}, {way}", got=contents, wanted={name: wanted[name].data for name in names})
+        odd = [name for name in names if name not in found or found[name].omap != wanted[name].omap]
+        recorder.observe(f"objects whose omap is another {what}, {way}", got=odd, wanted=[], of=len(names))
     recorder.observe(f"objects listed after the import, {way}", got=exports.listed, wanted=names)
     recorder.observe(
         f"content, attributes and omap after the import, {way}",
@@ -172,9 +193,9 @@ def listing(output: str) -> list[str]:
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         name="interop.encoding-pg-export",
-        goal="A PG exported from an OSD of one architecture arrives unchanged in an OSD of the other.",
-        method="Exports, imports, lists and exports again by ceph-objectstore-tool on a stopped OSD of each; compares "
-        "the contents with what was written.",
+        goal="A PG exported from an OSD of one architecture lives on in an OSD of the other, unchanged.",
+        method="ceph-objectstore-tool exports, imports, lists and exports again, on a stopped OSD of each; contents, "
+        "which BlueStore had compressed, and omaps are compared with what was written.",
         run=run,
         expects={
             r"Health check failed: nodown flag\(s\) set \(OSDMAP_FLAGS\)": "Both OSDs must stop at the same map.",

@@ -11,9 +11,15 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.suites.interop.compression import ALL_CHECKSUMS, COMPRESSION, PG_NUM, counters, filled, look_inside
+from cephlab.suites.interop.compression import ALL_CHECKSUMS, COMPRESSION, PG_NUM, counters, filled, look_inside, wordy
+from cephlab.suites.interop.edges import sizes, texts
 from cephlab.suites.interop.matrix import arch_of, led_by_one, other
 from cephlab.suites.interop.mirror import Mirror
+
+NAMED = 12
+OMAP_KEYS = 20
+STAYS = "osd_crush_update_on_start"
+"""False: an OSD that starts elsewhere keeps its place in the CRUSH map, and so its PGs."""
 
 EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\((OSD_DOWN|OSD_HOST_DOWN|PG_DEGRADED)\)": (
@@ -22,16 +28,22 @@ EXPECTED = {
 }
 
 
-def run(stage: Stage, writer: Arch) -> None:
-    """Fill pools, move an OSD of `writer` to a machine of the other architecture, and let only that OSD lead."""
+def run(stage: Stage, writer: Arch, tier: Tier) -> None:
+    """Fill pools, move an OSD of `writer` to a machine of the other architecture, let it alone lead, and move it back.
+
+    tier: the scenario's own. The full one has every checksum type, and looks into the store for them.
+    """
     cluster, recorder, reader = stage.cluster, stage.recorder, other(writer)
     osd = cluster.osd_ids(writer)[0]
+    home = cluster.host_of(f"osd.{osd}").name
+    sums = ALL_CHECKSUMS if tier is Tier.FULL else ()
     with (
         pools.pool(cluster, "packed", pg_num=PG_NUM, options={"compression_mode": "force"}) as packed,
         pools.pool(cluster, "summed", pg_num=PG_NUM) as summed,
     ):
         compressed = filled(stage, packed, "compression_algorithm", COMPRESSION)
-        checksummed = filled(stage, summed, "csum_type", ALL_CHECKSUMS)
+        checksummed = filled(stage, summed, "csum_type", sums)
+        attribute(stage, checksummed)
         pools.wait_clean(cluster)
         packed_bytes = counters(cluster)[osd]["compressed_bytes"]
         recorder.witness(f"bytes that {writer} compressed on osd.{osd}", got=packed_bytes, least=1)
@@ -40,14 +52,25 @@ def run(stage: Stage, writer: Arch) -> None:
         with led_by_one(cluster, osd, (packed, summed)):
             read = reading(cluster, osd, stage, (compressed, checksummed))
         recorder.witness("compressed blobs that it read", got=read["decompressions"], least=len(COMPRESSION))
-        recorder.witness("checksums that it verified", got=read["verifications"], least=len(ALL_CHECKSUMS))
-        look_inside(stage, osd, summed)
+        recorder.witness("checksums that it verified", got=read["verifications"], least=len(sums) or 1)
+        if sums:
+            look_inside(stage, osd, summed)
+        move(cluster, osd, home)
+        cluster.client.mon("config rm", who=f"osd.{osd}", name=STAYS)
+
+
+def attribute(stage: Stage, mirror: Mirror) -> None:
+    """Names, attributes and omaps of many lengths: what RocksDB keeps, in blocks that it packs with LZ4."""
+    for name, size in zip(texts(stage.rng, NAMED, 1000), sizes(stage.rng, NAMED), strict=True):
+        mirror.full(name, stage.rng.randbytes(100))
+        mirror.xattr(name, "note", wordy(stage.rng, size))
+        mirror.omap(name, {f"key-{number}": wordy(stage.rng, 500) for number in range(OMAP_KEYS)})
 
 
 def move(cluster: Cluster, osd: int, target: str) -> None:
     """Move an OSD's disks to another machine. It keeps its PGs, because it keeps its place in the CRUSH map."""
     who = f"osd.{osd}"
-    cluster.client.mon("config set", who=who, name="osd_crush_update_on_start", value="false")
+    cluster.client.mon("config set", who=who, name=STAYS, value="false")
     cluster.stop(who)
     own(cluster).move_osd(osd, target)
     pools.wait_clean(cluster)
@@ -61,17 +84,21 @@ def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...
     return counters(cluster)[osd] - before
 
 
-SCENARIOS: tuple[Scenario, ...] = tuple(
-    Scenario(
-        name=f"interop.moved[writer={writer},reader={other(writer)}]",
-        goal="BlueStore of one architecture reads what that of the other compressed and checksummed.",
-        method=f"Fills an OSD of {writer} by every algorithm, moves its disks to {other(writer)}, reads from it alone.",
-        run=partial(run, writer=writer),
+def scenario(tier: Tier, writer: Arch) -> Scenario:
+    reader = other(writer)
+    everything = tier is Tier.FULL
+    return Scenario(
+        name=f"interop.moved{'-all' if everything else ''}[writer={writer},reader={reader}]",
+        goal="What BlueStore of one architecture compressed and checksummed is read by that of the other, and so is "
+        "what RocksDB below it keeps.",
+        method=f"Every compression{' and every checksum type' if everything else ''} on an OSD of {writer}, attributes "
+        f"and omaps; its disks move to {reader}, where it alone leads and is read, and back.",
+        run=partial(run, writer=writer, tier=tier),
         check="witnessed",
-        tier=Tier.FULL,
+        tier=tier,
         needs=frozenset({Capability.MOVE_DISK}),
-        spoils=True,
         expects=EXPECTED,
     )
-    for writer in Arch
-)
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenario(tier, writer) for tier in Tier for writer in Arch)

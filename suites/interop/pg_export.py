@@ -8,37 +8,43 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cephlab.lab.base.errors import CephTrouble
 
 _HEAD, _SECTION_HEAD, _SECTION_FOOT = 16, 18, 10
 _MAGIC = b"\xff\xce"  # super_header::shortmagic
-_PG_END, _OBJECT_BEGIN, _OBJECT_END, _DATA = 2, 3, 4, 5
+_PG_END, _OBJECT_BEGIN, _OBJECT_END, _DATA, _OMAP = 2, 3, 4, 5, 8
 _DATA_HEAD = 6 + 8 + 8 + 4  # version, offset, length, length of the bytes that follow
 _HEAD_SNAP = (1 << 64) - 2  # CEPH_NOSNAP
 
 
 @dataclass(frozen=True)
 class Exported:
-    """One exported object. data: sha256 of its content; everything: sha256 of all that the export has of it."""
+    """One object of an export. data: sha256 of its content; everything: sha256 of all that was exported of it.
+
+    omap: key in hexadecimal -> sha256 of its value.
+    """
 
     data: str
     everything: str
+    omap: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_export(content: bytes) -> Mapping[str, Exported]:
     """The objects of an export by `name@snapid` or `name@head`. CephTrouble where the layout is wrong."""
     objects: dict[str, Exported] = {}
-    name, data, everything = "", hashlib.sha256(), hashlib.sha256()
+    name, data, everything, omap = "", hashlib.sha256(), hashlib.sha256(), dict[str, str]()
     for kind, payload in _sections(content):
         if kind == _OBJECT_BEGIN:
-            name, data, everything = _name(payload), hashlib.sha256(), hashlib.sha256()
+            name, data, everything, omap = _name(payload), hashlib.sha256(), hashlib.sha256(), {}
         everything.update(bytes([kind]) + payload)
         if kind == _DATA:
             data.update(payload[_DATA_HEAD:])
+        if kind == _OMAP:
+            omap.update(_pairs(payload))
         if kind == _OBJECT_END:
-            objects[name] = Exported(data.hexdigest(), everything.hexdigest())
+            objects[name] = Exported(data.hexdigest(), everything.hexdigest(), omap)
     return objects
 
 
@@ -65,7 +71,21 @@ def _name(payload: bytes) -> str:
     return f"{name}@{'head' if snap == _HEAD_SNAP else snap}"
 
 
+def _pairs(payload: bytes) -> Iterator[tuple[str, str]]:
+    """From a map of keys and values: their number, then each with its length before it."""
+    count, position = int.from_bytes(payload[6:10], "little"), 10
+    for _ in range(count):
+        key, position = _bytes(payload, position)
+        value, position = _bytes(payload, position)
+        yield key.hex(), hashlib.sha256(value).hexdigest()
+
+
 def _string(payload: bytes, position: int) -> tuple[str, int]:
+    content, position = _bytes(payload, position)
+    return content.decode(errors="replace"), position
+
+
+def _bytes(payload: bytes, position: int) -> tuple[bytes, int]:
     size = int.from_bytes(payload[position : position + 4], "little")
     start = position + 4
-    return payload[start : start + size].decode(errors="replace"), start + size
+    return payload[start : start + size], start + size

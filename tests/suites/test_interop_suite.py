@@ -137,6 +137,17 @@ def test_a_changed_attribute_changes_everything_but_the_data() -> None:
     assert one.everything != other.everything
 
 
+def test_an_exported_omap_is_read() -> None:
+    def text(content: bytes) -> bytes:
+        return struct.pack("<I", len(content)) + content
+
+    name = bytes(12) + text(b"") + text(b"obj") + struct.pack("<Q", (1 << 64) - 2)
+    omap = bytes(6) + struct.pack("<I", 2) + text(b"\xff") + text(b"one") + text(b"k") + text(b"")
+    found = read_export(bytes(16) + section(3, name) + section(8, omap) + section(4, foot=False))
+    sums = [hashlib.sha256(value).hexdigest() for value in (b"one", b"")]
+    assert found["obj@head"].omap == {"ff": sums[0], "6b": sums[1]}
+
+
 @pytest.mark.parametrize("damaged", [exported(b"x")[:-60], exported(b"x")[:40] + b"?" + exported(b"x")[40:]])
 def test_a_damaged_export_is_refused(damaged: bytes) -> None:
     with pytest.raises(CephTrouble):

@@ -1,0 +1,121 @@
+"""Block device images of every kind of name and size, and snapshots of every kind of name, across architectures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop.edges import ODD_PG_NUM, PG_NUM, texts
+from cephlab.suites.interop.matrix import observe_client, other
+
+IMAGE_NAME_BYTES = 2000
+"""An object `rbd_id.NAME` keeps an image's id, and has to fit into what an object may be called."""
+SNAP_NAME_BYTES = 1000
+IMAGES = 8
+SNAPS = 2
+ORDERS = (12, 16, 20, 22, 25)
+"""Objects of 4 KiB, which is the least that RBD takes, to 32 MiB, which is the most."""
+TIB = 1 << 40
+PIECE = 5  # bytes written at an edge: on both sides of it
+
+
+@dataclass
+class Wanted:
+    """An image: what was written where, and what each snapshot kept of that."""
+
+    name: str
+    size: int
+    order: int
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    snaps: dict[str, dict[int, bytes]] = field(default_factory=dict)
+
+
+def run(stage: Stage, writer: Arch) -> None:
+    """Make images by one architecture, write at the edges of their objects, read the same places by both."""
+    cluster = stage.cluster
+    observe_client(stage, writer)
+    made_by = cluster.client_for(writer)
+    with pools.pool(cluster, "edges", pg_num=PG_NUM) as pool:
+        made = [make(stage.rng, made_by, pool, wanted) for wanted in draw(stage.rng)]
+        for reader in (cluster.client_for(other(writer)), made_by):
+            names = sorted(wanted.name for wanted in made)
+            stage.recorder.observe(f"images listed by {reader.host.arch}", got=reader.rbd_list(pool), wanted=names)
+            for wanted in made:
+                look(stage, reader, pool, wanted)
+
+
+def draw(rng: Random) -> list[Wanted]:
+    """Images, each with a name and a size of its own. A pool's and a snapshot's name may not be read out of a name."""
+    names = rng.sample(texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@"), k=IMAGES)
+    names[0] = texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@")[-1]
+    found = []
+    for number, name in enumerate(dict.fromkeys(names)):
+        order = rng.choice(ORDERS)
+        found.append(Wanted(name, image_sizes(order)[number % len(image_sizes(order))], order))
+    return found
+
+
+def image_sizes(order: int) -> list[int]:
+    """Nothing, a byte, about a sector, about an object, and as many objects as an object map is still small of."""
+    piece = 1 << order
+    return [0, 1, 513, piece - 1, piece, piece + 1, 3 * piece + 511, min(TIB + 1, piece * (1 << 16) + 1)]
+
+
+def edges_of(size: int, order: int) -> list[int]:
+    """Where something may end or begin: the image, its first object, its last one."""
+    piece = 1 << order
+    last = (size - 1) // piece * piece if size else 0
+    starts = {0, 1, piece - 2, last - 2, size - PIECE}
+    return sorted(start for start in starts if 0 <= start <= size - PIECE)
+
+
+def make(rng: Random, client: RadosClient, pool: str, wanted: Wanted) -> Wanted:
+    """Create it; write at each edge, with snapshots between."""
+    client.rbd_create(pool, wanted.name, wanted.size, order=wanted.order)
+    places = edges_of(wanted.size, wanted.order)
+    for snap in rng.sample(texts(rng, 4 * SNAPS, SNAP_NAME_BYTES), k=SNAPS):
+        for place in rng.sample(places, k=len(places) // 2 + 1 if places else 0):
+            data = rng.randbytes(PIECE)
+            client.rbd_write(pool, wanted.name, data, place)
+            overlay(wanted.pieces, place, data)
+        client.rbd_snap(pool, wanted.name, snap)
+        wanted.snaps[snap] = dict(wanted.pieces)
+    return wanted
+
+
+def overlay(content: dict[int, bytes], place: int, data: bytes) -> None:
+    """Byte by byte, as places of a small image overlap. content: offset -> one byte."""
+    content.update({place + number: data[number : number + 1] for number in range(len(data))})
+
+
+def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
+    """Size, snapshots and every place, of the image and of each snapshot."""
+    places = [(place, PIECE) for place in edges_of(wanted.size, wanted.order)]
+    short = f"{len(wanted.name.encode())} bytes of name, {wanted.size} bytes in objects of {1 << wanted.order}"
+    for snap, content in ((None, wanted.pieces), *wanted.snaps.items()):
+        found = reader.rbd_look(pool, wanted.name, places, snap=snap)
+        expected = [b"".join(content.get(place + n, b"\0") for n in range(PIECE)).hex() for place, _ in places]
+        stage.recorder.observe(
+            f"{short}{f', snapshot of {len(snap.encode())} bytes of name' if snap else ''}, by {reader.host.arch}",
+            got=[found["size"], found["order"], found["snaps"], [piece.hex() for piece in found["pieces"]]],
+            wanted=[wanted.size, wanted.order, sorted(wanted.snaps), expected],
+        )
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(
+    Scenario(
+        name=f"interop.rbd-edges[writer={writer},reader={other(writer)}]",
+        goal=f"{other(writer)} finds images and snapshots of {writer}, whatever their names, at each edge of their "
+        "size.",
+        method=f"Draws names of up to {IMAGE_NAME_BYTES} bytes and sizes from 0 to 1 TiB; writes about the borders of "
+        "objects, between snapshots; the other lists and reads them.",
+        run=partial(run, writer=writer),
+        expects=ODD_PG_NUM,
+    )
+    for writer in Arch
+)

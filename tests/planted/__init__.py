@@ -1,0 +1,67 @@
+"""Defects that can be planted into one architecture's programs, and the scenarios that have to find each.
+
+Each is a C file beside this one, to be compiled for that architecture (`cephlab.lab.images.shim.compiler.build`) and
+preloaded into programs of it; no image is touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cephlab.lab.spec.arch import Arch
+
+HERE = Path(__file__).parent
+Into = Literal["daemons", "clients", "both"]
+
+
+@dataclass(frozen=True)
+class Planted:
+    """source: in this folder. finds: names of scenarios that go red.
+
+    daemons_or_clients: which programs preload it; tools such as ceph-erasure-code-tool count as clients.
+    """
+
+    name: str
+    source: str
+    arch: Arch
+    daemons_or_clients: Into
+    finds: tuple[str, ...]
+
+
+PLANTED: tuple[Planted, ...] = (
+    Planted(
+        "parity_14th",
+        "parity_14th.c",
+        Arch.AARCH64,
+        "both",
+        (
+            "interop.parity",
+            "interop.erasure-stripes[plugin=jerasure,technique=reed_sol_van,k=2,m=1,stripe_unit=4096]",
+            "interop.erasure-stripes[plugin=isa,technique=reed_sol_van,k=4,m=2,stripe_unit=4096]",
+        ),
+    ),
+    Planted(
+        "name_hash_long",
+        "name_hash_long.c",
+        Arch.AARCH64,
+        "both",
+        (
+            "interop.placement-names",
+            "interop.names[writer=aarch64,reader=x86_64,pool=replicated]",
+            "interop.rbd-edges[writer=x86_64,reader=aarch64]",
+        ),
+    ),
+    Planted(
+        "lz4_own",
+        "lz4_own.c",
+        Arch.AARCH64,
+        "both",
+        ("interop.messenger-compressed[algorithm=lz4]", "interop.moved[writer=aarch64,reader=x86_64]"),
+    ),
+    Planted("leak_send", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+    Planted("files_send", "files_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+    Planted("says_overflow", "says_overflow.c", Arch.X86_64, "daemons", ("interop.roles",)),
+    Planted("stands_still", "stands_still.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+)
