@@ -1,7 +1,5 @@
 """The frame of every command: what it is called with, its options, and how it ends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from functools import wraps

@@ -1,7 +1,5 @@
 """The `cephlab` command: what it offers and in which order; the work is in the modules beside it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What a gate shows: a live line on a terminal and plain lines elsewhere, and its verdicts at the end."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What `cephlab up` was asked for, turned into a cluster spec; refuses what cannot be served."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

@@ -3,8 +3,6 @@
 A suite's table has these and its own.
 """
 
-from __future__ import annotations
-
 HEALTH_TOLD = {
     r"log_channel\(cluster\) log \[(WRN|ERR)\] : ": (
         "The cluster log reports what the scenario did; the health check at the end finds what stays wrong."

@@ -1,7 +1,5 @@
 """Turns the scenarios of a suite into pytest items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

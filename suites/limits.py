@@ -1,7 +1,5 @@
 """Limits of service: no errors, and no wait longer than noticing a dead OSD takes."""
 
-from __future__ import annotations
-
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Recorder

@@ -1,7 +1,5 @@
 """The profile that a run is compared with, and whether its hosts are machines of that profile."""
 
-from __future__ import annotations
-
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import Capability

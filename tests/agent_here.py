@@ -1,7 +1,5 @@
 """A host whose agent is the real one, run here as an ordinary process, with this machine's own files and kernel."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The code of this repository as syntax trees, for the tests of its shape."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Keeps the tests of the lab within their minute."""
 
-from __future__ import annotations
-
 import functools
 import gc
 

@@ -1,7 +1,5 @@
 """A host with nothing but `ceph-dencoder` and `tar`: the former with types of its own, and flaws on demand."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

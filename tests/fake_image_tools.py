@@ -1,7 +1,5 @@
 """Stand-ins for what image building calls: mmdebstrap and an interpreter that make tiny trees, and refuse all else."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import threading

@@ -1,7 +1,5 @@
 """An LXD on a Unix socket as far as its API is asked here: things by path, changed by POST and DELETE."""
 
-from __future__ import annotations
-
 import json
 import platform
 import socket

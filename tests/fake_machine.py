@@ -1,7 +1,5 @@
 """A machine whose files are a dictionary, and a cluster whose options are one: what tunings are tried on."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Sequence

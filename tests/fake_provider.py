@@ -1,7 +1,5 @@
 """A provider of hosts that exist only as dictionaries, with a cluster on them as the command would have left it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import signal

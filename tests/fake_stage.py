@@ -1,7 +1,5 @@
 """A stage whose cluster is what a test puts together, and what a scenario says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace

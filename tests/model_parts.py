@@ -1,7 +1,5 @@
 """Small clusters and demands with round figures, for the tests of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cephlab.lab.spec.arch import Arch

@@ -1,7 +1,5 @@
 """Files of another user, which tests cannot make without being root."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/adding.md by what it says: one new file, one place elsewhere, and what is added is picked up everywhere."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The shape of the code: import direction, sizes, and the things that only one module may do."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What is broken on purpose, and when that is a finding."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """The table of planted defects fits its sources and the suites, and a run over one is read as it ended."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

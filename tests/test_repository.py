@@ -1,7 +1,5 @@
 """What the repository says of itself is so: commands, links, lists and examples in its prose."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The rooms of the house: how many a reader meets, and that no two modules import each other."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 from tests.code_tree import imports, modules, package_of, trees

@@ -1,7 +1,5 @@
 """What the site says of files' keys and of commands is what the program does; what docs/adding.md names is there."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

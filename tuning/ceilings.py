@@ -1,7 +1,5 @@
 """Ceilings: the most operations a second that each resource of a profile allows, whatever the others do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

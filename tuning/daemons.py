@@ -1,7 +1,5 @@
 """Limits inside a daemon: thread pools that are full while the machine still has idle cores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cephlab.tuning import devices

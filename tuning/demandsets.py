@@ -1,7 +1,5 @@
 """Finds the demands for a prediction: in a given file, in the user's newest one, and in the sets that are shipped."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Rated figures of rotating disks hold for the whole disk. They are corrected where the data lies close together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Imbalance: how much more than its share the busiest OSD gets, as placement groups are few and random."""
 
-from __future__ import annotations
-
 import math
 
 from cephlab.tuning.derivation import DerivationStep

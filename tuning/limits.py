@@ -1,7 +1,5 @@
 """Limits against a profile: what a metric may be on hardware of that kind, and verdicts by interval."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The model: from demands and a profile to throughput, latency, bottleneck and utilisation of each resource."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Queueing: asymptotic bounds and mean value analysis of a closed network whose operations fork into shards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Placement: the share of operations, shards and bytes of each machine, by CRUSH and Ceph's protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Recovery: how long a cluster takes to copy what a lost node held, by disks, network and the number of backfills."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The universal scalability law, fitted to measurements with several clients: where more clients do less."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt

@@ -1,7 +1,5 @@
 """Figures with units, as people write them: "128 GiB", "25 Gb/s", "20 us"; a number alone is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 from enum import StrEnum

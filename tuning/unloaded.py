@@ -1,7 +1,5 @@
 """Latency of one operation alone on the cluster, stage after stage; parallel shards count once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cephlab.tuning import devices, placement

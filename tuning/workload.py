@@ -1,7 +1,5 @@
 """Workload shapes: which operation a cluster does, for how many clients, and how many at a time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from enum import StrEnum

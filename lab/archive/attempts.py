@@ -1,7 +1,5 @@
 """How flaky each scenario is: how often attempts at the same code ended differently, over all that were kept."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Signatures of archives, made and verified by OpenSSH. `ssh-keygen` can verify them without cephlab."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cephlab.lab.base.errors import CommandFailed, SpecError

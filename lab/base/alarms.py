@@ -1,7 +1,5 @@
 """Lines by which a program says that its memory, its code or its data is broken, whatever status it ends with."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Iterator, Sequence

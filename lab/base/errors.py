@@ -13,8 +13,6 @@ LabError
     └── NotReached       a state was not reached in time; carries the last one seen
 """
 
-from __future__ import annotations
-
 import errno
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Measures the figures of a machine profile on this machine: core speed, memory, checksums, a disk, the network."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

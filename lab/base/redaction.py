@@ -1,7 +1,5 @@
 """Removes keys from files that are kept of a run: cephx keys by their form, S3 keys by their name or once known."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import re

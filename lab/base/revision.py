@@ -1,7 +1,5 @@
 """The commit of this project that is running, if its files are an unchanged checkout."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A thread pool that does not delay the end of an interrupted run."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 

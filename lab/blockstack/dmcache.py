@@ -4,8 +4,6 @@ dm-writecache caches writes only, up to a watermark; reads of anything else go t
 writecache.rst in the kernel's Documentation/admin-guide/device-mapper/.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath

@@ -3,8 +3,6 @@
 Source: the kernel's Documentation/admin-guide/device-mapper/log-writes.rst.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

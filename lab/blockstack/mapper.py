@@ -3,8 +3,6 @@
 Tables as in the kernel's Documentation/admin-guide/device-mapper/; a sector has 512 bytes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 

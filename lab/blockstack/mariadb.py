@@ -1,7 +1,5 @@
 """A MariaDB server on a host, with its tables on a mounted file system."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

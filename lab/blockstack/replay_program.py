@@ -5,8 +5,6 @@ sector with its header, followed by its data. A write enters the log when a flus
 a mark is what a disk that lost power at that moment must have kept.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import sys

@@ -1,7 +1,5 @@
 """An OSD on a disk of a slow class: dm-delay between its store and the device. Needs a host with its own kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

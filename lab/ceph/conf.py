@@ -1,7 +1,5 @@
 """ceph.conf for a small lab: options that differ from Ceph's defaults, each with its reason."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath

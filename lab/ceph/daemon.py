@@ -1,7 +1,5 @@
 """A Ceph daemon on a host: how it is started, whether it should be running, its crash records, and its own answers."""
 
-from __future__ import annotations
-
 import errno
 import json
 import signal

@@ -1,7 +1,5 @@
 """Disks for OSDs: read a used disk's label, refuse a disk with data, wipe a disk and check it, check a whole store."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Makes cephx keys and keyrings, so that no daemon has to wait for a monitor to hand them out."""
 
-from __future__ import annotations
-
 import base64
 import secrets
 import struct

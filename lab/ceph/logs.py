@@ -1,7 +1,5 @@
 """Finds new error lines in daemon logs and compares them with an allow-list, in which each pattern has a reason."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

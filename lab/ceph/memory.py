@@ -1,7 +1,5 @@
 """How much a daemon holds, memory above all: by its kernel, and by its own accounts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The store of a stopped OSD, through ceph-objectstore-tool of the OSD's own architecture."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs Ceph's own programs on a host. If one fails or hangs, Ceph is in trouble, not the lab."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from signal import SIGKILL

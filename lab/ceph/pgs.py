@@ -1,7 +1,5 @@
 """Placement groups as their primaries report them, so that no state is older than the question."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

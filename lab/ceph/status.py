@@ -1,7 +1,5 @@
 """The cluster's status as frozen values, parsed once from Ceph's JSON, and predicates over it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

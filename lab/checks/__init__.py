@@ -1,7 +1,5 @@
 """Pure functions from a recorded history to a verdict; none of them ever sees a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from cephlab.lab.checks.figures import figures

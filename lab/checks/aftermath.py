@@ -1,7 +1,5 @@
 """What a scenario left behind: crash records, dead daemons, unexpected log lines, a cluster that is not healthy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

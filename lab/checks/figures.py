@@ -1,7 +1,5 @@
 """Measured figures: judged by their whole interval where there is a limit, written down where there is none."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Ceph's own test programs: every case that was meant to run has passed, but for those that are known not to."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The plainest check: every observed fact is what it had to be, and there was at least one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import Any

@@ -1,7 +1,5 @@
 """A recorded load as a whole: nothing lost, made up or stale, clients served within limits, observations as wanted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cephlab.lab.checks.observations import observations

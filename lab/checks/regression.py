@@ -1,7 +1,5 @@
 """Costs that changed against a stored baseline, judged by their whole interval, beside the figures of the same run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

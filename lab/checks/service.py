@@ -1,7 +1,5 @@
 """How clients were served: errors, the longest wait, and how long the cluster took to be healthy, against limits."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """What clients were told against what they read: nothing acknowledged is lost, nothing made up, nothing goes back."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Verdicts and how several become one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Observations that count only when the thing under test really took place: without its witnesses, inconclusive."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cephlab.lab.checks.observations import observations

@@ -1,7 +1,5 @@
 """A running cluster: its hosts, its status, verbs for daemons, and a `wait` that notices a dead daemon at once."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Lists what a lab needs of this machine: each need, present or missing, with the exact remedy."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

@@ -1,7 +1,5 @@
 """Runs a RADOS gateway in a cluster, with its own user and pools."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

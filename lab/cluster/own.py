@@ -3,8 +3,6 @@
 One of a pulled image, which may be any, is asked what it runs: its nodes for their Ceph, the engine for the id.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

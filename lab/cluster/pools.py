@@ -1,7 +1,5 @@
 """Makes and deletes pools, and puts their primaries on a chosen architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Refuses a cluster that does not fit this machine, before anything starts, and chooses the daemons' sizes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator, Sequence

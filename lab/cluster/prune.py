@@ -1,7 +1,5 @@
 """Removes runs: one by name, or everything that killed processes left behind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Raises clusters: refuses bad requests, then gets images, starts hosts and deploys Ceph."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Measures checksum and erasure-code rates of an image's own programs on one core."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

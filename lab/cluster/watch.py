@@ -3,8 +3,6 @@
 A daemon does not run when it was stopped, or when it is down in the map although it lives.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """What can go wrong with machines, disks and networks, done on purpose."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cephlab.lab.faults.copies import BitRot, MissingObject, ReadErrors

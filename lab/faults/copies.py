@@ -1,7 +1,5 @@
 """Damage to one copy of an object that Ceph does not notice by itself: bit rot, a missing copy, an unreadable one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Daemons that crash, are stopped, hang or flap: one of them, or all at once."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

@@ -1,7 +1,5 @@
 """What a fault is, and the one way to inflict it: broken inside a block, healed on every way out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass

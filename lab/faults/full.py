@@ -1,7 +1,5 @@
 """Disks that are nearly full, too full to backfill, or full: Ceph's thresholds are lowered to what is used."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Monitors with a wrong clock, and monitors that lose their store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Networks that lose packets between some nodes, or are slow."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A machine that dies with everything on it, and comes back with its disks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Power cuts: every machine of a cluster goes dark at once, and what was not on a disk is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Machines that are short of something: disks that are slow, memory that is scarce."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

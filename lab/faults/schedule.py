@@ -1,7 +1,5 @@
 """Many faults one after the other, chosen by a seed: what is struck, when, and for how long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass

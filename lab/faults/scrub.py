@@ -1,7 +1,5 @@
 """Deep-scrub and repair of a pool, and the errors that scrub reports: how damage to one copy is found and repaired."""
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Operations of clients as values, and their compact form in a history: columns of numbers instead of a line each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Refuses an observation that cannot fail, because both of its sides come from the same place in the source."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 from functools import cache

@@ -1,7 +1,5 @@
 """A disk that UEFI starts a machine from: a loader with a kernel, the kernel's modules, and an image as its root."""
 
-from __future__ import annotations
-
 import struct
 import uuid
 import zlib

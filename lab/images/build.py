@@ -1,7 +1,5 @@
 """Unpack a recipe's packages into a root tree and make it usable as a container root, a chroot and a prefix."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

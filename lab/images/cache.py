@@ -1,7 +1,5 @@
 """Images on disk: complete ones under their key, scratch folders that a lock owns, and the claims of runs on images."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

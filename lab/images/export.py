@@ -1,7 +1,5 @@
 """Put an image into the form that a provider takes: a tar for a container engine, a disk, a tar for LXD."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

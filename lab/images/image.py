@@ -1,7 +1,5 @@
 """An image: the root tree of one Ceph release for one architecture, and what its files held when it was built."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

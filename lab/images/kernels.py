@@ -1,7 +1,5 @@
 """Kernels for guests, of Debian's packages or built of its source, in the image cache, with their modules as a disk."""
 
-from __future__ import annotations
-
 import lzma
 import os
 import re

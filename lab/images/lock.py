@@ -1,7 +1,5 @@
 """Locks: the packages of a release's images, by version and bytes, in a file that the same images are built from."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

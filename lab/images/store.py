@@ -1,7 +1,5 @@
 """The image store: finds an image in the cache or builds it, once, however many ask."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The external commands of image building, behind one seam that tests can replace."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence

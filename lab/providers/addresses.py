@@ -1,7 +1,5 @@
 """Subnets and addresses for a run's own network, on a bridge of any provider."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """The contract of a provider: what it can do, why it cannot serve, and a launched lab that always cleans up."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable

@@ -1,7 +1,5 @@
 """Lets the kernel run programs of a foreign architecture inside containers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Finds the block device of this machine that holds a folder, because the kernel limits block devices."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

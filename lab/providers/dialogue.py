@@ -1,7 +1,5 @@
 """A program on a host that answers each line with one line, over the streams of its provider."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Iterator, Sequence

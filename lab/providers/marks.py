@@ -1,7 +1,5 @@
 """Marks in the environment of programs. By them, everything that a program started is found, signalled and killed."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Drops packets on purpose, with rules of this machine's packet filter in its own network or a container's."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Chooses a lab's provider: the named one, or the cheapest that can do what is needed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One self-contained HTML page from an archive: verdicts with causes and evidence, and what the run cannot say."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Small charts as SVG text for pages that need nothing but themselves: panels over one axis, with numbered marks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

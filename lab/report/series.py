@@ -1,7 +1,5 @@
 """Measured series and demands of a history as charts: figures against depth or clients, and what each role pays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape

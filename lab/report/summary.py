@@ -1,7 +1,5 @@
 """An archive in a page of Markdown, and as annotations: what a hosted run shows beside its log."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """A scenario's course over time from its history: client operations, recovery, degraded objects, and its steps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 One whose suite swallows errors is refused: a scenario that broke half way would pass by what it saw before.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import random

@@ -1,7 +1,5 @@
 """What cluster a scenario wants, relative to the machine that it is raised on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The kinds of daemons that the lab can run. Each has a file, and is listed here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from cephlab.lab.base.errors import SpecError

@@ -1,7 +1,5 @@
 """Prometheus's node exporter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cephlab.lab.ceph.client import RadosClient

@@ -1,7 +1,5 @@
 """Metadata servers of a CephFS."""
 
-from __future__ import annotations
-
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services.service import Service

@@ -1,7 +1,5 @@
 """Managers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

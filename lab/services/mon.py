@@ -1,7 +1,5 @@
 """Monitors."""
 
-from __future__ import annotations
-
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.services.service import Service
 

@@ -1,7 +1,5 @@
 """OSDs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 

@@ -1,7 +1,5 @@
 """RADOS gateways, which speak S3."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from cephlab.lab.ceph import conf

@@ -1,7 +1,5 @@
 """A service is one kind of daemon, with everything that the lab must know to run it on a host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

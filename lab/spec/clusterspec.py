@@ -1,7 +1,5 @@
 """The spec of a cluster: nodes, disks, daemons. Frozen values; equal specs are interchangeable."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

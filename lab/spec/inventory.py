@@ -1,7 +1,5 @@
 """The inventory file: existing machines, how to enter them, their roles, and how to reach their Ceph."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

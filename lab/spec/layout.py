@@ -1,7 +1,5 @@
 """Lays out plain clusters: a number of nodes of each architecture, with daemons spread over them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

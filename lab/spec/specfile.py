@@ -1,7 +1,5 @@
 """Reads TOML files and cluster specs. Every key is checked, and an error names each key that does not fit."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence

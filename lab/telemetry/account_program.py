@@ -4,8 +4,6 @@ It runs on hosts (Python 3.9 and later), so it imports nothing of the lab. The l
 machine in the same way.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Who accounts for processes: this machine's kernel, or a host's own, which is read there for all at one moment."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

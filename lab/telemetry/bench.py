@@ -1,7 +1,5 @@
 """Puts steady load on a cluster and reads the meter at the ends of batches, or of passes, until there are enough."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

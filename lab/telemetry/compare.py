@@ -1,7 +1,5 @@
 """Compares two sets of demands: what became dearer, judged by intervals, and what cannot be judged."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Ceph's own counters (`perf dump`): flattened, subtracted, and summed up as device and wire traffic."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 

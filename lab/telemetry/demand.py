@@ -1,7 +1,5 @@
 """Service demand: what one operation costs each role of a cluster in each resource, with confidence intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

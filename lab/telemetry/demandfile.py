@@ -1,7 +1,5 @@
 """Demand files: measured demands and the batches behind them, as versioned JSON; and the baselines among them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Demands as text: titles, units and rows of tables, for commands and reports alike."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Counts the instructions that threads retire, by the processor's own counters, where a machine has and shows them."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

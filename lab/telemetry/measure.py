@@ -1,7 +1,5 @@
 """Measures what one operation costs each role of a cluster: fills a pool, loads it, and computes a demand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial

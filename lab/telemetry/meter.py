@@ -1,7 +1,5 @@
 """Reads what every role of a cluster has spent so far; the difference of two readings is what the load between cost."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

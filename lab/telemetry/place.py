@@ -1,7 +1,5 @@
 """The cluster for a measurement: OSDs of one architecture, and everything else on separate nodes."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What to measure, and the results of one load."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Counters at one moment, and what was spent between two: per role its usage, Ceph's counters and each resource."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

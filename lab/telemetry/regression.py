@@ -1,7 +1,5 @@
 """How much dearer something became between two measurements, without what the machine's changing speed explains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

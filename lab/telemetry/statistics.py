@@ -1,7 +1,5 @@
 """From batches to intervals: Student's t, when to stop, whether cost is linear in load, and where a curve bends."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

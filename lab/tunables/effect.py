@@ -1,7 +1,5 @@
 """The effect of a tuning on the cost of an operation: measured before, with and after it, on one cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Settings of one machine: read from its files under /proc, /sys and /etc, changed there, and restored."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

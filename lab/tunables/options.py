@@ -1,7 +1,5 @@
 """Ceph options of a tuning: looked up in every daemon, set in the configuration database, and restored."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol

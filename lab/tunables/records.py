@@ -1,7 +1,5 @@
 """The state before a tuning changed anything: written first, so that a killed run can still be reverted."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

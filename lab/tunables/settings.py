@@ -1,7 +1,5 @@
 """A setting of a tuning, its state on a machine, and the outcome of changing it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

@@ -1,7 +1,5 @@
 """Where a tuning can go: a cluster with its machines, the machine that cephlab runs on, machines of an inventory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

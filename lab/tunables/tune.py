@@ -1,7 +1,5 @@
 """Checks, applies and reverts a tuning on machines and a cluster; nothing is changed before its state is on disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

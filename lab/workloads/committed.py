@@ -3,8 +3,6 @@
 Each writes one row into two tables; a transaction of which half is there is as wrong as one that is lost.
 """
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """fio on a host of the lab, against an RBD image or a RADOS pool: a job goes in, its result comes out."""
 
-from __future__ import annotations
-
 import json
 import signal
 from bisect import bisect_right

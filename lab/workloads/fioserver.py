@@ -6,8 +6,6 @@ A server of fio obeys everybody who reaches it. So each listens on a UNIX socket
 which only its user can enter, and the one client reaches it through ssh. A server ends with this process.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs GoogleTest programs on a host: one result for every case, also after a crash or a hang."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

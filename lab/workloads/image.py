@@ -1,7 +1,5 @@
 """RBD images for measuring: made, written twice, and refused for reading while they are not full."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 

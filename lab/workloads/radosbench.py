@@ -1,7 +1,5 @@
 """rados bench on hosts of the lab, one or several at a time: what each did, read once."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

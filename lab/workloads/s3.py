@@ -1,7 +1,5 @@
 """S3 load on a host, against a gateway of the lab: objects of one size put or got with many requests in flight."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath

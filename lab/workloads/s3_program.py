@@ -4,8 +4,6 @@ It is copied to the host and runs there, so it needs nothing but Python. Request
 (docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import http.client

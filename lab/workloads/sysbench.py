@@ -1,7 +1,5 @@
 """sysbench's OLTP transactions against a MariaDB server on the same host: its command line and its report."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """Whether Arm binaries of Ceph use the single-instruction atomics of Armv8.1 (LSE)."""
 
-from __future__ import annotations
-
 import io
 from array import array
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Speed of one core in Ceph's own arithmetic: crc32c of libceph-common, and erasure codes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Clock offset between this machine and every node. As in NTP, a node's time is that of an exchange's midpoint."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Speed of a disk below Ceph: the Proxmox paper's synchronous 4 KiB writes and devices, and large sequential blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

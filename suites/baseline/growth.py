@@ -1,7 +1,5 @@
 """What daemons keep of a load once it is over: memory, threads and open files, by the operation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Memory modules, PCIe links and NUMA nodes of real machines, checked against what Ceph needs."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The network between every two nodes: TCP throughput by iperf3, and datagrams of the whole MTU unfragmented."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """A host's speed by a profile: a limit on the profile's own machines, a figure to compare with elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """librbd's cache off and on: the requests that still reach the cluster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from cephlab.lab.history.history import Bound

@@ -1,7 +1,5 @@
 """One, two and more clients on nodes of their own: their total throughput, and the share of each."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

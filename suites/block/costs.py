@@ -1,7 +1,5 @@
 """The cost of an operation for each role, held to the stored baseline and to the least that any cluster needs."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.history.history import Bound, Recorder

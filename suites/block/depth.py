@@ -1,7 +1,5 @@
 """Throughput and latency against requests in flight, the knee of the curve, and the model's prediction."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.history.history import Bound

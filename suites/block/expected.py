@@ -1,7 +1,5 @@
 """The model's prediction for a scenario's points: a line beside them, and limits on the profile's own machines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The papers' own fio and rados bench settings by name, scaled in size and time to the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

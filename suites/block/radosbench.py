@@ -1,7 +1,5 @@
 """rados bench with one, two and three clients: it writes, then reads everything back in order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from cephlab.lab.cluster import pools

@@ -1,7 +1,5 @@
 """Shared by the scenarios: the cluster to measure, written images, and fio runs with witnesses that they are real."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

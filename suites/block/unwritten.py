@@ -1,7 +1,5 @@
 """An unwritten image answers reads without a disk, so the lab refuses to measure it."""
 
-from __future__ import annotations
-
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage

@@ -1,7 +1,5 @@
 """fio through librbd on an image, with a tier over its pool and without: throughput and CPU of an operation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace

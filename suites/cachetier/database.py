@@ -3,8 +3,6 @@
 sysbench -> MariaDB -> XFS -> dm-cache or nothing -> krbd -> base pool, or the tier over it -> OSDs, one of them slow
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """Emptying a cache: how long a flush takes, that the base then has everything, and what hit sets keep."""
 
-from __future__ import annotations
-
 from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.history.history import Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier

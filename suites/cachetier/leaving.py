@@ -1,7 +1,5 @@
 """Leaving a tier while clients write: no error, no acknowledged write lost, and a limit on every wait."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Induced misses: a cache smaller than the data evicts, and everything reads the same on each architecture."""
 
-from __future__ import annotations
-
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.cachetier import stand, tiers

@@ -1,7 +1,5 @@
 """Fast disks on one architecture, slow ones on the other: every promotion and every flush crosses between them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from cephlab.lab.scenario.scenario import Scenario, Tier

@@ -1,7 +1,5 @@
 """The paper's database over a cache tier: its gain by thread count, a flush that loses nothing, induced misses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from cephlab.lab.blockstack.dmcache import DmCacheMode

@@ -1,7 +1,5 @@
 """Which objects a cache takes in, and when: by the tier's own counters, object by object."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """The common ground of the scenarios: the paper's layout, objects with known content, and the cache's objects."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import partial

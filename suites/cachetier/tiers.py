@@ -1,7 +1,5 @@
 """Cache tiers: two roots in CRUSH, an overlay over a pool, the tier's counters, and how to leave it."""
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The cluster under a cache tier: slow and fast disks, on the same servers or each on one architecture."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

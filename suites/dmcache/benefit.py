@@ -3,8 +3,6 @@
 The seconds of a run are taken as independent. They are not quite, so that an interval is a little too narrow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

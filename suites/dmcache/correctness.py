@@ -1,7 +1,5 @@
 """A cache that is flushed and detached has written every block to its origin."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.blockstack import devices, dmcache

@@ -1,7 +1,5 @@
 """The cache's device dies under load: writethrough loses nothing, and a loss of writeback is reported, not hidden."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut

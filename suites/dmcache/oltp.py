@@ -1,7 +1,5 @@
 """Runs sysbench on a stand, and records its result with the cache's counters and the traffic of every layer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 

@@ -1,7 +1,5 @@
 """The client loses power during transactions: everything committed is there afterwards, with every kind of cache."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.base import clock

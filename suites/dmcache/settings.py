@@ -1,7 +1,5 @@
 """The paper's other questions: block sizes, database sizes, and a cache smaller than the database."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from cephlab.lab.blockstack.dmcache import DmCacheMode

@@ -4,8 +4,6 @@ sysbench -> MariaDB -> XFS -> "db": the cache, or the origin alone -> "slow": th
                                `-> "fast", "meta": disks of the client
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The machine is a process on this one. All of its CPU time counts, kernel and thr
 rest.
 """
 
-from __future__ import annotations
-
 import itertools
 import signal
 import time

@@ -1,7 +1,5 @@
 """fio in a guest: the CPU time of the host for each request, and how many bytes reach the cluster."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """The fio commands of the Proxmox VE Ceph benchmark of 2020, unchanged but for size, time and device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

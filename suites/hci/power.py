@@ -1,7 +1,5 @@
 """A guest's host loses power while the guest writes recorded blocks: the image has all that its cache mode promises."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import threading

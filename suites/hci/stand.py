@@ -1,7 +1,5 @@
 """Shared by the scenarios: a node that runs guests, the files that they boot from, and images as their disks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

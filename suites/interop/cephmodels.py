@@ -1,7 +1,5 @@
 """Ceph's own model workloads: checked random operations, with client and primaries on different architectures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Ceph's own test programs, the client on one architecture, every primary on the other; cases known not to pass."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

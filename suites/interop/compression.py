@@ -1,7 +1,5 @@
 """BlueStore compression and checksum types: one architecture's primary writes, the other's reads."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial

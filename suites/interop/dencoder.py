@@ -1,7 +1,5 @@
 """Every type of ceph-dencoder: one architecture encodes it, the other must decode the same JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Whoever draws passes its scenario's own `rng`, so that the scenario's seed gives the same inputs again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

@@ -3,8 +3,6 @@
 `placement` compares CRUSH maps.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Erasure codes: both architectures encode the same chunks and decode each other's after every loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """PG exports: a PG moves from an OSD of one architecture into an OSD of the other, in both directions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Where objects belong by their names: libraries, tools and OSDs of both against a computation of the suite's own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """New cephx keys: they work across architectures, and Ceph refuses the old ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

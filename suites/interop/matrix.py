@@ -1,7 +1,5 @@
 """The two architectures: which one an OSD or a client has, and which one served the operations of clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """Encrypted and compressed traffic between architectures."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager

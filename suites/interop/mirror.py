@@ -1,7 +1,5 @@
 """Objects in a pool, and a model of what they must hold. The model is computed here, never read from the cluster."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any

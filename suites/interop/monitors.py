@@ -1,7 +1,5 @@
 """Monitors of both architectures in one quorum: one fails, the others serve, and it catches up on its return."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

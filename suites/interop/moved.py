@@ -1,7 +1,5 @@
 """An OSD's disk moves to the other architecture, which reads a store that it never wrote."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

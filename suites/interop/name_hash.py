@@ -5,8 +5,6 @@ https://burtleburtle.net/bob/hash/evahash.html), pg_pool_t::hash_key in src/osd/
 src/include/rados.h.
 """
 
-from __future__ import annotations
-
 _GOLDEN = 0x9E3779B9  # of the golden ratio: an arbitrary value
 _MASK = 0xFFFFFFFF
 _BLOCK = 12

@@ -1,7 +1,5 @@
 """Names, attributes and omap keys of every length and alphabet, written by one architecture and read by the other."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Objects, attributes, omap, snapshots and every kind of partial write across architectures."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 from random import Random

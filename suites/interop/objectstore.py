@@ -1,7 +1,5 @@
 """BlueStore alone on each architecture: upstream's ceph_test_objectstore with a store in a file."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """An aarch64 OSD with large pages beside an x86_64 one: both hold the same data, and memory stays bounded."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial

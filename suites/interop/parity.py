@@ -1,7 +1,5 @@
 """Parity in a live cluster: taken from an OSD's store, compared with the other architecture's encoder, and read by."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Layout (src/tools/RadosDump.h in Ceph): a 16-byte head, then sections of {18-byt
 10-byte foot}. The ends of an object and of the PG are only a head.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

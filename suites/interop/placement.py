@@ -1,7 +1,5 @@
 """CRUSH maps, some larger than the lab, and PG mappings that both architectures compute from the same map."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Block device images across architectures: snapshots, clones, differences and LUKS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Block device images of every kind of name and size, and snapshots of every kind of name, across architectures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random

@@ -1,7 +1,5 @@
 """OSDs that restart, leave and come back: they recover the same data from the other architecture."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

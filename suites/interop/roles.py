@@ -1,7 +1,5 @@
 """Observes that daemons run where the spec says, as programs of that architecture, and in one version."""
 
-from __future__ import annotations
-
 import struct
 
 from cephlab.lab.providers.host import Host

@@ -1,7 +1,5 @@
 """Deep-scrub over copies of both architectures: quiet on good copies, while damage is found and repaired."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """One host of each architecture, with a directory for the work that both do at once."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

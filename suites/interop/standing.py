@@ -1,7 +1,5 @@
 """Properties of a whole cluster: the place of every replica, and equal copies after a restart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Erasure codes over thousands of stripes in one process, and with chunks at the edges of what a code takes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Upstream's test programs: one item for each run, one result for each of its cases."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.fixtures.outcomes import report_cases, require

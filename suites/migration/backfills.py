@@ -1,7 +1,5 @@
 """Recovery bandwidth with osd_max_backfills from 1 to 16, held to what two of the settings predict."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 
 from cephlab.lab.base.clock import SYSTEM

@@ -1,7 +1,5 @@
 """Used disks: the lab refuses them by name on any machine, and wipes them down to the last byte."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from cephlab.lab.base.errors import LabError

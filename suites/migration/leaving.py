@@ -1,7 +1,5 @@
 """Nodes that leave in two ways the paper did not try: drained first, or lost for good."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Moves a cluster to other machines: replaces nodes, reuses disks, moves monitors and managers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The least data that a change of the OSD map must move, computed from the placement before and after."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 

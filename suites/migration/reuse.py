@@ -3,8 +3,6 @@
 The steps and their order come from the white paper Ceph on Ampere Altra (2023), section 9.2.1.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

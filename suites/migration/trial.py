@@ -1,7 +1,5 @@
 """The frame of every migration: data written before, load throughout, recorded steps, the same verdicts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """All machines lose their power while clients write: stores are clean, and acknowledged writes are there."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken

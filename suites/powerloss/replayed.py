@@ -1,7 +1,5 @@
 """An OSD on a disk that keeps only flushed writes: they are logged, and replayed up to the power cut."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

@@ -1,7 +1,5 @@
 """Every daemon of the cluster is killed at once while clients write, again and again."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 

@@ -1,7 +1,5 @@
 """A cluster that fills up: writes are refused, reads go on, space is freed, and it works again."""
 
-from __future__ import annotations
-
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.client import RadosClient, RadosError

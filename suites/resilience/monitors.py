@@ -1,7 +1,5 @@
 """Lost monitors: some, most, or all with their stores; and a network split between the architectures."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager

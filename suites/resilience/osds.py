@@ -1,7 +1,5 @@
 """OSDs and machines that fail under a load of small or large objects, replicated or erasure-coded 4+2."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from functools import partial
 

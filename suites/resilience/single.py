@@ -1,7 +1,5 @@
 """Every kind of fault, one at a time, under a load: it happens, it heals, and no acknowledged write is lost."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken

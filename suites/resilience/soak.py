@@ -1,7 +1,5 @@
 """Fault after fault, chosen by the seed, for a given time: the same seed makes the same schedule."""
 
-from __future__ import annotations
-
 import os
 from functools import partial
 

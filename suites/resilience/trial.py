@@ -1,7 +1,5 @@
 """The frame of every resilience scenario: a recorded load during the failure, and the same proofs afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Load from every client machine at once, each on its own image."""
 
-from __future__ import annotations
-
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier

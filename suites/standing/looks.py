@@ -1,7 +1,5 @@
 """Looks that change nothing: health, quorum, clocks, versions, and the place of every replica."""
 
-from __future__ import annotations
-
 from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology

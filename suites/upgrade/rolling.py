@@ -1,7 +1,5 @@
 """Upgrades one daemon after the other under load, on both architectures, in the order of Ceph's documentation."""
 
-from __future__ import annotations
-
 import errno
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

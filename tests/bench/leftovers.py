@@ -1,7 +1,5 @@
 """What runs of a home have left on this machine, looked for without the lab's own finders."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

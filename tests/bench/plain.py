@@ -1,7 +1,5 @@
 """A plain bring-up to compare with: step after step, Ceph's own timings, the `ceph` command for every question."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """False alarms and detections of regression verdicts, by experiment: `tox -e regression -- PAIRS [OPERATION...]`."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -8,8 +8,6 @@ after a random part of the time that such a run takes. One that was over before 
 killed, and the next is aimed at in its place.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """How long a cluster takes from nothing to HEALTH_OK with a clean pool, beside a plain bring-up in the same run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What one question for the status costs: the `ceph` command, its interactive mode, and the lab's librados client."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Callable

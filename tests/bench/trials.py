@@ -1,7 +1,5 @@
 """Pairs of clusters with and without an injected slow-down, with and without busy neighbours, kept for the next run."""
 
-from __future__ import annotations
-
 import os
 import signal
 import struct

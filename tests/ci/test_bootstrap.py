@@ -1,7 +1,5 @@
 """ci/bootstrap as people meet it: run for real, in a copy of the repository where it could do harm."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """ci/bootstrap: what each job installs beyond the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.ci.test_bootstrap import PACKAGES, ROOT, Bench, bench, write_script

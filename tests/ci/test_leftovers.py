@@ -1,7 +1,5 @@
 """The bench's look for leftovers finds what names the home, and only that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

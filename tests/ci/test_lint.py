@@ -1,7 +1,5 @@
 """ci/lint with recording stand-ins for the tools: it runs them all, finds every script and fails at the end."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """ci/tests.txt: what `ci/bootstrap test` runs has of every suite at least one scenario, so that none rots unseen."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The scripts that workflows and the action call, with a stand-in for the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

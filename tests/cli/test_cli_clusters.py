@@ -1,7 +1,5 @@
 """What the command shows of clusters and how it removes them, against hosts that exist only as dictionaries."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

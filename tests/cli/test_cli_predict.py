@@ -1,7 +1,5 @@
 """`predict`, `explain`, `validate-model` and `probe` as a user meets them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The command refuses what cannot be served in one sentence, with exit code 2, before anything starts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`cephlab tune` as a user meets it: what it shows, what it refuses, and how it ends."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An archive that was tampered with, or does not fit together, is told by whatever reads it; signatures."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

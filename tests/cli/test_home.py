@@ -1,7 +1,5 @@
 """Which folder is the home, and which ones are refused before anything starts."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Locks of images: written, built from again, refused where the mirror has moved on, and compared."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What a lab takes and this machine has not is named all at once, with one command, before anything starts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

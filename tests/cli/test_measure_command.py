@@ -1,7 +1,5 @@
 """`cephlab measure` refuses before it starts, and what it measures on is laid out for that."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

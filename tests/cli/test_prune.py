@@ -1,7 +1,5 @@
 """What prune finds of killed runs and removes, beside what others put where it looks."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

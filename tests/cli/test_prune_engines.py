@@ -1,7 +1,5 @@
 """An engine that hangs is told of by prune, which cannot know what it holds; one that is not there holds nothing."""
 
-from __future__ import annotations
-
 import json
 import socket
 import socketserver

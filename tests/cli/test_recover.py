@@ -1,7 +1,5 @@
 """`predict --recover`: a recovery time for any profile, with the limit that its hardware is held to."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

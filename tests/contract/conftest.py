@@ -1,7 +1,5 @@
 """Labs for the contract: one per provider, raised once per module; every test runs on each provider."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

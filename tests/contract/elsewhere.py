@@ -1,7 +1,5 @@
 """A cephlab folder of one's own, with the images of another: so that a test keeps to itself without building any."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable

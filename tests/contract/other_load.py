@@ -1,7 +1,5 @@
 """A second cephlab process for a contract test: it loads a cluster over ssh from several machines until killed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A second cephlab process for the contract: it launches and waits to be killed, or finds a daemon and ends it."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sys

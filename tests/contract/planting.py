@@ -1,7 +1,5 @@
 """How a planted defect gets into the programs of one architecture: preloaded, on the provider `local`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath

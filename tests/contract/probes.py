@@ -1,7 +1,5 @@
 """Small programs that contract tests run on hosts, under the image's Python."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import PurePosixPath
 

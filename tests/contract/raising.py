@@ -1,7 +1,5 @@
 """A cluster for the tests of one module, and what a suite's scenario says of it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

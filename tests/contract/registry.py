@@ -1,7 +1,5 @@
 """A registry on the loopback interface: one image of several architectures, served from the archives of ours."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tarfile

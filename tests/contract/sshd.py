@@ -1,7 +1,5 @@
 """Debian's own sshd, fetched for an architecture as images are, and put into machines of the lab that have none."""
 
-from __future__ import annotations
-
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath

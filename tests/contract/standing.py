@@ -4,8 +4,6 @@ A stand-in for `systemctl` is in front of PATH on every machine; it hands what i
 which asks its own cluster. What systemd and cephadm themselves do is not shown by it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import secrets

@@ -1,7 +1,5 @@
 """A cluster that exists, attached over ssh: found as it is, used like any other, touched only where the list says."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A database whose cache tier is removed without a flush: the suite goes red, and says what is gone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

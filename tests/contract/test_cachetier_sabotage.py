@@ -1,7 +1,5 @@
 """A tier that is removed without a flush: the suite goes red, and says what was lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command as a person uses it, on real clusters: up, status, ceph, a daemon that dies, down, and a killed `up`."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

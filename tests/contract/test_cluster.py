@@ -1,7 +1,5 @@
 """A real mixed cluster on every provider: what the lab promises about daemons, disks, secrets and addresses."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

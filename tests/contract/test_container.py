@@ -1,7 +1,5 @@
 """What the container provider has beyond the contract: partitions, limits, and images by name."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Every provider: daemons that outlive their starter, and programs to talk to."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

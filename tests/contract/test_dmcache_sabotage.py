@@ -1,7 +1,5 @@
 """A cache that is dropped without a flush, and a database that does not flush its commits: the suite goes red."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path

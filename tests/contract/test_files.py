@@ -1,7 +1,5 @@
 """Every provider: files to and from a host."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """fio's client/server between machines that ssh enters: one start, right sums, a client that fails, nothing left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A gateway over a real cluster: objects are put and got by S3, a stranger is refused, and nothing of it stays."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Providers whose nodes have a kernel of their own: power cuts, machines that are busy, and a network that is off."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """A disk that takes no flush down, and one that caches what it should not: the power cuts go red."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whether a process is held is asked of the kernel below it, on every provider, emulated or not."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Images built for real from Debian's archive: they run, they are whole after an interruption, engines take them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Ceph's own test programs on a cluster whose OSDs refuse an object class: the suite goes red, and names the case."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

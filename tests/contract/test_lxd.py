@@ -1,7 +1,5 @@
 """What the lxd provider has beyond the contract: limits, links that are cut, disks plugged while a node runs."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """The disk of LXD's virtual machines, booted by plain QEMU with a share like LXD's, up to the agent."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A lab over two LXDs: this machine's, and a second one in a network namespace of its own, over https."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

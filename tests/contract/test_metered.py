@@ -1,7 +1,5 @@
 """What a host says that its processes have spent, on every provider, beside what this machine's kernel says of them."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from types import SimpleNamespace

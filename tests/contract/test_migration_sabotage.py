@@ -1,7 +1,5 @@
 """A migration that leaves out a step: the suite goes red, and says why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path

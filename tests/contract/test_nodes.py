@@ -1,7 +1,5 @@
 """Every provider: machines that die and come back, disks that move, runs that leave nothing behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

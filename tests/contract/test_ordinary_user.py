@@ -1,7 +1,5 @@
 """The `local` provider as a user without any capability: a mixed cluster from up to down, and prune after a kill."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

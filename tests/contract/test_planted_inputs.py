@@ -1,7 +1,5 @@
 """Defects planted into one architecture's programs: the scenarios that are named for each go red, and say where."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

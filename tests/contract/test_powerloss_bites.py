@@ -1,7 +1,5 @@
 """The power-loss suite turns red over a disk that says a write is safe and forgets it when the power goes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`cephlab probe --peer` against a machine with a network of its own: what is written down is that network's."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

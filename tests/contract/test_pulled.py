@@ -1,7 +1,5 @@
 """A mixed cluster from an image that the engine pulls by its name, from a registry on the loopback interface."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

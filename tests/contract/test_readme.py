@@ -1,7 +1,5 @@
 """What README shows of a cluster of one's own, run as it stands there."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

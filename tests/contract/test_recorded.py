@@ -1,7 +1,5 @@
 """A recorded load on a real cluster, honest and lying: the first is found whole, the second is found out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The resilience suite's proofs turn red where something is wrong: a lying client, a lost replica, a skipped repair."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every provider: running a program to its end."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import time

@@ -1,7 +1,5 @@
 """A cluster that is wrong on purpose: the interoperability suite goes red, and says why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

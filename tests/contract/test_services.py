@@ -1,7 +1,5 @@
 """Services on a real cluster: each starts with it, serves, dies and is missed, joins and leaves."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

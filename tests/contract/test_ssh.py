@@ -1,7 +1,5 @@
 """What entering machines by ssh has beyond the contract: whom it trusts, what it says, what it leaves."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

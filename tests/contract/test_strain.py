@@ -1,7 +1,5 @@
 """What a provider says it can make worse really gets worse, is undone, and leaves nothing once its run is pruned."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Tunings on a real kernel: in a network namespace of the test's own, and on the hosts of every provider."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A tuning on a machine that ssh enters: found as it is, changed by the list alone, and nothing is left there."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The wheel in an empty environment outside the checkout, as an ordinary user has it: what `ci/wheel` does."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Machines to enter by ssh, and their inventory: loopback addresses of this machine, or containers of a lab."""
 
-from __future__ import annotations
-
 import getpass
 import os
 import shutil

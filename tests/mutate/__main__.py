@@ -1,7 +1,5 @@
 """`python -m tests.mutate`: every mutant of the modules in ci/mutants.toml is noticed, or is there with its reason."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

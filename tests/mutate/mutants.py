@@ -4,8 +4,6 @@ mutmut's own runner is not used: it runs the tests several times in one process,
 bear, and leaves out constants and properties.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

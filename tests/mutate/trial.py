@@ -1,7 +1,5 @@
 """Tests run against mutants, each in a process of its own, forked where everything is loaded already."""
 
-from __future__ import annotations
-
 import gc
 import os
 import pickle

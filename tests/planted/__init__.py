@@ -4,8 +4,6 @@ Each is a C file beside this one, to be compiled for that architecture (`cephlab
 preloaded into programs of it; no image is touched.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

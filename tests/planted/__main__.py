@@ -6,8 +6,6 @@
 defect is found where a scenario fails. Ends with 1 where one was not found.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """A plugin of pytest that plants one defect into a run: `pytest -p tests.planted.plugin`, CEPHLAB_PLANTED names it."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What daemons may keep of a load: a leak, a thread or a file for each operation is found, a sound daemon passes."""
 
-from __future__ import annotations
-
 import os
 from types import SimpleNamespace
 from typing import cast

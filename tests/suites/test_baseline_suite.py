@@ -1,7 +1,5 @@
 """The pure parts of the baseline suite: what they read, what they must catch, and what is no result."""
 
-from __future__ import annotations
-
 import json
 import struct
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The block suite's own rules, without a cluster: floors, baselines, the papers' settings, scales."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace

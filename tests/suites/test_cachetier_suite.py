@@ -1,7 +1,5 @@
 """The cache-tier suite as records, and the clusters that it asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast

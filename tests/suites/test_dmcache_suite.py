@@ -1,7 +1,5 @@
 """The dm-cache suite's own rules, without a machine: what is lost, what is a gain, and what a topology asks for."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """The HCI suite's own rules, without a machine: the paper's words, what a request costs, and what is judged."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Guests that a host runs itself, without one: QEMU's command line, what it costs, and what a power cut must leave."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The scenario over ceph-dencoder's types, with a stand-in for the program: no Debian image has the types."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """Scenarios that draw their inputs: what is drawn reaches every edge, and a wrong answer is seen."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

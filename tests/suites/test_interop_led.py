@@ -1,7 +1,5 @@
 """Scenarios that steer who leads: each does what its own tier says, and reads from the OSD that it is about."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager

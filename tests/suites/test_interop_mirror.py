@@ -1,7 +1,5 @@
 """The model that interop scenarios compare a pool to: it sees a wrong byte, a lost key, a stray object."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """A monitor that gives no new client an id is started anew, once, and the history says so; with no cluster."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 from random import Random

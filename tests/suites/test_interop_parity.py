@@ -1,7 +1,5 @@
 """Parity and long encodings: where shards have to be, what is encoded, and that a loss which is not mended is named."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 from random import Random
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Replicas and their hosts, from made-up PG statistics."""
 
-from __future__ import annotations
-
 from cephlab.lab.ceph.pgs import Pg
 from cephlab.suites.interop.standing import shared_hosts
 

@@ -1,7 +1,5 @@
 """The pure parts of the interoperability suite, each with what it must accept and what it must catch."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Mapping

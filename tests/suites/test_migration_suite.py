@@ -1,7 +1,5 @@
 """The migration suite as records: what runs in which tier, and what a replaced node becomes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import cast
 

@@ -1,7 +1,5 @@
 """The least that a change of maps has to move: by hand for small placements, and its parsing of osdmaptool's words."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.suites.migration.movement import (

@@ -1,7 +1,5 @@
 """The resilience suite as a list: every fault is in it, and its menus hold what a provider can do."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

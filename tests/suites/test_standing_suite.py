@@ -1,7 +1,5 @@
 """A cluster as it stands: green when it is sound, red by name for each thing that is wrong with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace

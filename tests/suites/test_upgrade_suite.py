@@ -1,7 +1,5 @@
 """The upgrade suite: what a newer release finds fault with that the older one had made."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace

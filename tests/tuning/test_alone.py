@@ -1,7 +1,5 @@
 """One operation that has the cluster for itself: the model at depth 1 is the sum of its stages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

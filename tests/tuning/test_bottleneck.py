@@ -1,7 +1,5 @@
 """What a prediction says holds the operations back, and how busy each resource is meanwhile."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

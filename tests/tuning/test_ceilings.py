@@ -1,7 +1,5 @@
 """Every ceiling worked out by hand: what it allows, what an operation waits for there, and what a reader is told."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Databases over caches beside a publication: what is compared with what, and each of the three answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which demands a prediction starts from: what was measured comes first, and takes nothing else away."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

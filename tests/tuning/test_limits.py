@@ -1,7 +1,5 @@
 """Limits from predictions, and verdicts by interval: each side of each limit, and the limit itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

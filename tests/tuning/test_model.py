@@ -1,7 +1,5 @@
 """The model against answers that were worked out by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

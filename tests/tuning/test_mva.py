@@ -1,7 +1,5 @@
 """Queueing against values worked out by hand."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """Where operations, shards and clients fall: mixed nodes, few clients, mixed clients, shapes that do not fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

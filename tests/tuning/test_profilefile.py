@@ -1,7 +1,5 @@
 """Profiles: what is shipped loads, what does not fit is refused by file, key, got and wanted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Recovery, worked out by hand: what each part of a cluster allows, and what is known of none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Recovery: the Altra paper's two migrations must be possible by what it lists; mixed nodes and erasure codes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The universal scalability law in predictions: from enough points, of the machine that they were measured on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

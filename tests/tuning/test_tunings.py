@@ -1,7 +1,5 @@
 """The tuning files that ship with cephlab, and what a tuning file may not say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Figures with units: what they are worth, and what is refused."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

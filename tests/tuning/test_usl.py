@@ -1,7 +1,5 @@
 """The scalability law against points that were made by it, and against points that no such law makes."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """References, validation, limits and the scalability law."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

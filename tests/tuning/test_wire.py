@@ -1,7 +1,5 @@
 """Which part of an operation falls on one machine, and the bytes through its links, worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast

@@ -1,7 +1,5 @@
 """The JSON schemas of an archive, and one function that holds a value against its schema."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attaches to an existing cluster: a `Cluster` over guarded hosts. What a run puts there is removed at its end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Asks an existing cluster for its daemons, and finds the machine of each in the inventory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Decides what a run may do to an existing cluster. Steps that are not known to be harmless are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosts for scenarios on an existing cluster. The guard judges every step on a machine and every Ceph command."""
 
-from __future__ import annotations
-
 import errno
 import json
 import posixpath

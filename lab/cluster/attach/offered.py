@@ -1,7 +1,5 @@
 """Limits a scenario's programs to the run's own Ceph entity. It stops mistakes, not intent."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence

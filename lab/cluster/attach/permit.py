@@ -1,7 +1,5 @@
 """The list of what a run may touch on an existing cluster: a file or a few words, checked before any contact."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """How Ceph gets onto hosts."""
 
-from __future__ import annotations
-
 from cephlab.lab.base.runs import Run
 
 

@@ -1,7 +1,5 @@
 """Puts MicroCeph onto the machines of an inventory as a kept run, writes the files to attach to it, and removes it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

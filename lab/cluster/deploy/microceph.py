@@ -4,8 +4,6 @@ Command lines and outputs come from MicroCeph's documentation and source, https:
 v19.2.0+squid and at 79f99b5. docs/microceph.md says which of them have been run.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """How the C sources beside this file are compiled for either architecture."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The lab's side of a connection to an agent: frames, requests, and the streams of programs."""
 
-from __future__ import annotations
-
 import json
 import select
 import socket

@@ -3,8 +3,6 @@
 A command's connection has input in one direction and numbered frames of output in the other.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Files into and out of a container, through the engine's archive calls. They also work on a node that is down."""
 
-from __future__ import annotations
-
 import io
 import posixpath
 import tarfile

@@ -1,7 +1,5 @@
 """A node of the `container` provider: the engine's calls as a host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Images inside the engine: ours are loaded from the cache's export, a user's image is pulled if it is missing."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The nodes of one run as containers: made, killed, given other disks, partitioned, removed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A node's limits as options for the engine: CPUs, memory, and disk limits tied to the right block device."""
 
-from __future__ import annotations
-
 import os
 import resource
 from collections.abc import Iterable, Mapping, Sequence

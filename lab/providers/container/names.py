@@ -1,7 +1,5 @@
 """Names and labels of a run's things in the engine."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.home import Home

@@ -1,7 +1,5 @@
 """Making a run's network, and a node's container: its volumes, address, limits, and the process that keeps it up."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

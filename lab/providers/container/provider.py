@@ -1,7 +1,5 @@
 """Provider `container`: each node is a container of Docker or Podman with its own address."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Removing a run from the container engine by its labels alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A daemon inside a container, found again by pid and birth on this machine, or through the engine elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from signal import Signals

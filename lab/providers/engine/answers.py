@@ -1,7 +1,5 @@
 """What an engine's answers mean: nobody listens, access denied, or a thing that it does not have."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A node in an engine: the calls of a host, made from the few that each engine has of its own."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The nodes of one run in an engine, and their form as JSON: what is the same for every engine."""
 
-from __future__ import annotations
-
 import ipaddress
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

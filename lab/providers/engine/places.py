@@ -1,7 +1,5 @@
 """Where a run's files are inside its nodes, and the label with a run's home."""
 
-from __future__ import annotations
-
 from pathlib import PurePosixPath
 
 HOME_LABEL = "cephlab.home"

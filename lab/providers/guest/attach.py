@@ -3,8 +3,6 @@
 Arguments: the folder of the network's keeper, the agent's address and port, a request (JSON: argv, env, terminal).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """What a guest boots from: an initramfs that mounts its root and becomes the agent, and a disk for its writes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

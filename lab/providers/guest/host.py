@@ -1,7 +1,5 @@
 """A guest as a host. Its agent is on the run's own network, where only the network's keeper can connect to it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

@@ -4,8 +4,6 @@ The lab's own Python runs it as a script. The namespace, with its bridge and int
 request is a line `ADDRESS PORT`; the answer is `k` with the connected socket attached, or `e` and the reason.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

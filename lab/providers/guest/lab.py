@@ -1,7 +1,5 @@
 """The guests of one run: raised, killed, disks moved between them, removed."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Mapping, Sequence

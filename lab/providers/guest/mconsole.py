@@ -4,8 +4,6 @@ Run as a script in the kernel's network namespace, because the kernel answers to
 Arguments: path of the socket, possibly relative, and the command. Packets are those of arch/um/drivers/mconsole.h.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import sys

@@ -1,7 +1,5 @@
 """A run's network: a namespace of its own with a bridge, kept alive by a process. Nothing outside can reach it."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import os

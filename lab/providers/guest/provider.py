@@ -1,7 +1,5 @@
 """The providers `uml` and `qemu`: nodes as guests of a hypervisor."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

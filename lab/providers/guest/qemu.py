@@ -1,7 +1,5 @@
 """QEMU: whole machines of either architecture, with KVM if it boots one, else emulated."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

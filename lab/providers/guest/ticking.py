@@ -4,8 +4,6 @@ Run as a script. Arguments: the program's. The timer and the ignored signal surv
 own handler before it starts a timer, and treats a tick that it did not ask for like any other.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

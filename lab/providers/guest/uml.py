@@ -1,7 +1,5 @@
 """User-Mode Linux: a kernel that runs as an ordinary process of this machine, without KVM."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

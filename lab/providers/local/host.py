@@ -1,7 +1,5 @@
 """A node of the `local` provider: processes with an address and a directory of their own."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """Disks in this machine's memory, so that no device of it influences what an operation costs."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import secrets

@@ -1,7 +1,5 @@
 """Starts programs of an image without changing the root: with the image's own loader, or with an emulator."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Provider `local`: each node is a set of processes on its own loopback address. No root, no engine, no VM."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

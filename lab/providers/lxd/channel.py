@@ -1,7 +1,5 @@
 """The streams of a line server in an instance: its command's websockets, and a file for its standard error."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Nodes as LXD containers. They share the machine's kernel, and a disk is a file in a mounted volume."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Running commands inside an instance, to the end or to a deadline that kills them with their children."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum

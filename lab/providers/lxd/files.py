@@ -1,7 +1,5 @@
 """Files into and out of an instance, through LXD's file calls. They also work on a node that is down."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The interface between nodes and the two types of LXD's instances, and the choice of a machine for each node."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The nodes of one run as LXD instances: made, killed, given other disks, carried over if need be, removed."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The disk image of LXD's virtual machines: an image and a kernel that UEFI boots, and the start of LXD's agent."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path

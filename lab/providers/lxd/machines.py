@@ -1,7 +1,5 @@
 """Nodes as LXD's virtual machines, with a kernel of their own and block devices as disks."""
 
-from __future__ import annotations
-
 import ipaddress
 import math
 import os

@@ -1,7 +1,5 @@
 """Names and labels of a run's things in LXD."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 

@@ -1,7 +1,5 @@
 """A run's own bridge on every machine, on a subnet that nothing else uses. Tunnels make them one network."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Making a node's instance: its image, address, limits, and the volumes that are its disks."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Mapping
 from typing import Any

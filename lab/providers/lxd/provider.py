@@ -1,7 +1,5 @@
 """Providers `lxd` and `lxd-vm`: each node is an LXD instance with its own address, on one machine or on several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Removing a run from LXD by its labels alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

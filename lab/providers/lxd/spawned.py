@@ -1,7 +1,5 @@
 """A daemon inside an instance, found again by pid and birth on this machine, or through LXD elsewhere."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import PurePosixPath

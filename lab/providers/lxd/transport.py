@@ -1,7 +1,5 @@
 """Connections to an LXD: requests and websockets, over its Unix socket or over TLS with a pinned certificate."""
 
-from __future__ import annotations
-
 import hashlib
 import socket
 import ssl

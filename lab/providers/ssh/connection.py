@@ -1,7 +1,5 @@
 """The connection to an existing machine: one session of the system's ssh, which carries everything else."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

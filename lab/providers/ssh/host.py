@@ -1,7 +1,5 @@
 """An existing machine as a host: its agent is reached through a socket that ssh forwards."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import zipfile

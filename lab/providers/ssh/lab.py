@@ -1,7 +1,5 @@
 """The machines of an inventory that one run uses, as its nodes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

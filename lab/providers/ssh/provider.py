@@ -1,7 +1,5 @@
 """Provider `ssh`: what it can do, why it cannot serve, and how it finds what killed runs left on existing machines."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping

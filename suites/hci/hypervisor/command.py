@@ -1,7 +1,5 @@
 """QEMU's command line: a guest with disks through the rbd driver, and their cache modes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

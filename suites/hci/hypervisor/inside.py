@@ -4,8 +4,6 @@ It answers one line of JSON for each line of JSON on a virtio port, and imports 
 guest ends: the kernel panics without its first process, and QEMU is told not to reboot.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import mmap

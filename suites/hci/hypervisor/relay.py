@@ -4,8 +4,6 @@ With `monitor` after the socket's path, the socket is that of QEMU's monitor. It
 request, and are left out.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

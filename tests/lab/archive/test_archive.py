@@ -1,7 +1,5 @@
 """Archives: sealed, read back only when they fit, judged again, and free of keys."""
 
-from __future__ import annotations
-
 import base64
 import json
 import resource

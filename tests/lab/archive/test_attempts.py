@@ -1,7 +1,5 @@
 """Attempts that are kept: what counts as flaky, what is published, and what leads into quarantine."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from inspect import signature

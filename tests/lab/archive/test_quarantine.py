@@ -1,7 +1,5 @@
 """Scenarios in quarantine, through the plugin: they run and are shown, and do not decide."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.lab.archive.archive import Ending

@@ -1,7 +1,5 @@
 """What an archive says of itself when it is read: what was changed, lost or signed, and whose verdicts count."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

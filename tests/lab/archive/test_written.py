@@ -1,7 +1,5 @@
 """What a run writes into its archive, file by file."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a program prints about broken memory or code is heard, whoever runs it and whatever its status is."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

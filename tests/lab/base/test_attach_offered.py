@@ -3,8 +3,6 @@
 The machine is this one: programs and links are real, below a folder of the test's.
 """
 
-from __future__ import annotations
-
 import configparser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

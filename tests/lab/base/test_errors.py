@@ -1,7 +1,5 @@
 """What an error tells its reader to do can be done where cephlab is installed too."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cephlab.lab.base.errors import SpecError, page_paths

@@ -1,7 +1,5 @@
 """No key stays in what is archived, whatever it is encoded as; what only looks like one does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import random

@@ -1,7 +1,5 @@
 """Which runs there are below a home, what is never taken for one, and how their files are written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

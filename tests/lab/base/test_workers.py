@@ -1,7 +1,5 @@
 """Threads of the lab: waited for, but not by somebody who interrupts."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 from contextlib import nullcontext

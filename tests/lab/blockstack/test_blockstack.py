@@ -1,7 +1,5 @@
 """The layers under a database, on outputs as the kernel and sysbench print them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath

@@ -1,7 +1,5 @@
 """The log of a dm-log-writes device, read and replayed as the program on a host does it."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from random import Random

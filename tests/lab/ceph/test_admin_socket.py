@@ -1,7 +1,5 @@
 """A daemon's admin socket, which answers where no monitor does."""
 
-from __future__ import annotations
-
 import errno
 import json
 import socket

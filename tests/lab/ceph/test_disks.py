@@ -1,7 +1,5 @@
 """Used disks are refused by name, and a wipe is believed only when every byte was read back."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath

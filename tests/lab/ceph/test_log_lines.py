@@ -1,7 +1,5 @@
 """Daemon logs: which lines complain, what is allowed and when, and where a scenario's part begins."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

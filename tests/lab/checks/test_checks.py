@@ -1,7 +1,5 @@
 """The plain checks on histories written out: each says what is wrong, and none is left out of a whole."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The check of measured figures: each of its three answers, and that it never answers out of nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

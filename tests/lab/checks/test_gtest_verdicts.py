@@ -1,7 +1,5 @@
 """What is said of Ceph's own test programs: counts, the cases that failed, and what they printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cephlab.lab.checks import CHECKS, Outcome, Verdict

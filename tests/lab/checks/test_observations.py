@@ -1,7 +1,5 @@
 """Observations judged on histories written out: what is wrong is named, and nothing seen is no pass."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

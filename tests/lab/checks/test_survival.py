@@ -1,7 +1,5 @@
 """Histories of clients, good and bad, written out: what the checks say about each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The check `witnessed` on tiny histories: good, wrong, and not exercised."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome

@@ -1,7 +1,5 @@
 """What is waited for before a manager is started: the age of its monitors' machines."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast

@@ -4,8 +4,6 @@ The lines of cephadm's units are of the shape that its documentation shows for r
 `ceph-FSID@TYPE.ID.service`); no systemd answers here.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Sequence

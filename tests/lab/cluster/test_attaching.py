@@ -1,7 +1,5 @@
 """Which scenarios fit a cluster that exists, which daemons are where, and which options go along."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast

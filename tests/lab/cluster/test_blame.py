@@ -1,7 +1,5 @@
 """Whose fault it is when one of Ceph's own tools fails, hangs, or cannot be run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath

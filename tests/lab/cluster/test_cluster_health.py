@@ -1,7 +1,5 @@
 """When a cluster counts as healthy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """The doctor's judgement of made-up machines, and its look at this one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

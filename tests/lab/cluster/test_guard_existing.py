@@ -1,7 +1,5 @@
 """What was there before the run is not touched although its name is on the list, and what nobody has is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """How much memory a lab may count on where a control group of either version allows less than the machine has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

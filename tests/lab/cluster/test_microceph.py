@@ -1,7 +1,5 @@
 """The deployer `microceph`: its command lines in order, and outputs as MicroCeph's documents show them."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """MicroCeph on an inventory's machines: what is refused, what is left for those who attach, and its end."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

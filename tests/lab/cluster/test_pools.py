@@ -1,7 +1,5 @@
 """What is left of pools after a block, with no cluster."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any, cast
 

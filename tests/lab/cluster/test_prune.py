@@ -1,7 +1,5 @@
 """Removing runs: what becomes of each, who is asked about it, and what an error leaves for a later time."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace

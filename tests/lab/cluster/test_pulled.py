@@ -1,7 +1,5 @@
 """A pulled image is what its programs and the engine say, whatever it is called."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

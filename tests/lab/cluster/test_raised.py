@@ -1,7 +1,5 @@
 """What a raised cluster's scenarios answer for: every line of its daemons and every crash, from the first on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field

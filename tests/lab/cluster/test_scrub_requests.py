@@ -1,7 +1,5 @@
 """Asking for a scrub: what is asked again, and what is not, with no cluster."""
 
-from __future__ import annotations
-
 import errno
 from types import SimpleNamespace
 from typing import Any, cast

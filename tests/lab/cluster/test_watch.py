@@ -1,7 +1,5 @@
 """A wait ends, and names the daemon, once one that should run was stopped or is down in the map although it lives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace

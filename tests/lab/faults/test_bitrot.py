@@ -1,7 +1,5 @@
 """Flipping a bit below a store, on a file in place of a disk."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Sequence

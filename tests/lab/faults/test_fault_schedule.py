@@ -1,7 +1,5 @@
 """Schedules of faults: the same seed makes the same one, and no more nodes are struck at a time than may be."""
 
-from __future__ import annotations
-
 from itertools import islice
 from random import Random
 

@@ -1,7 +1,5 @@
 """Figures, limits and steps have one form each, which the schema knows; older forms are still read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

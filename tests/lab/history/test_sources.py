@@ -1,7 +1,5 @@
 """An observation that cannot fail is refused where it is noted, with the line that notes it."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.lab.base.errors import SpecError

@@ -1,7 +1,5 @@
 """Disks that UEFI starts a machine from: their table as others read it, and what is on them, of a tiny tree."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

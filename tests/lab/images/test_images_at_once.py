@@ -1,7 +1,5 @@
 """Images that several want at once: none is removed under a cluster that is being raised, none is made twice."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """An image has the bundle of certificates that a maintainer script would have made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cephlab.lab.images import build

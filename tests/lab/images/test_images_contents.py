@@ -1,7 +1,5 @@
 """An image whose files are not those that were built is refused before a gate, and the archive names its bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

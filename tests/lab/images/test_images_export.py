@@ -1,7 +1,5 @@
 """Exports of a tiny tree with the real tar and mke2fs: labels, digests, content, owners, and once per key."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Which mirror images and kernels came from is part of what they are."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

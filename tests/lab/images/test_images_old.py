@@ -1,7 +1,5 @@
 """Images of a suite that is out of support: what its packages and its mirror do otherwise."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import replace
 from pathlib import Path

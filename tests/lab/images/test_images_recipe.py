@@ -1,7 +1,5 @@
 """Recipes: what they give, what they refuse, and that a digest tells different ones apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The image store: what makes a key, what is built when, what an interruption leaves, what is refused."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """The C preloads: compiled and put through their own test program, natively and under emulation."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The preloaded wrong clock: the time of day moves, durations do not."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Subnets and addresses of a run's own network, without one."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

@@ -1,7 +1,5 @@
 """Registering an emulator with the kernel changes the whole machine, so whoever looks at the lab is told."""
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

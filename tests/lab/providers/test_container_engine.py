@@ -1,7 +1,5 @@
 """Finding an engine, and the sentences that say why there is none."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

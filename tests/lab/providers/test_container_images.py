@@ -1,7 +1,5 @@
 """Copies of images in a container engine: ours and unused ones are removed, the rest is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a spec's limits become the engine's options, without an engine."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

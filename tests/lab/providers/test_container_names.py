@@ -1,7 +1,5 @@
 """Names of the container provider, without an engine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cephlab.lab.base.home import Home

@@ -1,7 +1,5 @@
 """A pulled image is the one that its digest names, or none; one by a tag is told by the digest that it has today."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

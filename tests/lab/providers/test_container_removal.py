@@ -1,7 +1,5 @@
 """Taking a run out of an engine that fails here and there."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Where a container's control group is, with either version of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The agent of guests, run here as an ordinary process: programs, files, daemons and channels over its frames."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

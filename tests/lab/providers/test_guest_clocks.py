@@ -1,7 +1,5 @@
 """The clock of a guest that answers late, drifts off or cannot be moved, with no guest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, repeat
 from pathlib import Path

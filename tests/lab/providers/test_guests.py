@@ -1,7 +1,5 @@
 """Guests without any machine: what they boot from, their command lines, their network's names, their refusals."""
 
-from __future__ import annotations
-
 import lzma
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A line server on a host: an answer that comes too late is never taken for that of the next question."""
 
-from __future__ import annotations
-
 import queue
 from collections.abc import Iterator
 from dataclasses import dataclass, field

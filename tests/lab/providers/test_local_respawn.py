@@ -1,7 +1,5 @@
 """The shell around a program that executes itself anew, with programs of this machine in its place."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Provider `lxd` without an LXD: which one is meant, why it is of no use, placement, names, and removal by label."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

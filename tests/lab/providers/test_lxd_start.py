@@ -1,7 +1,5 @@
 """ci/lxd on machines where LXD is absent, set up already, or new; no real one is touched."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Virtual machines of LXD without an LXD: what it is asked for, why it has none, and what must not be mixed up."""
 
-from __future__ import annotations
-
 import email
 import io
 import json

@@ -1,7 +1,5 @@
 """Rules of the packet filter: only those with the mark are counted and removed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sizes of pages without any machine: who may ask, who refuses, which kernel it takes, and how one is built."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A connection that was lost a moment ago is made again, before its end can be told; and what ssh is told to do."""
 
-from __future__ import annotations
-
 import socket
 from pathlib import Path
 

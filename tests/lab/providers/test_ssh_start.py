@@ -1,7 +1,5 @@
 """What is run on a machine to start the agent there says why it did not start, and leaves nothing."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The report: everything a reader needs on one page, nothing from elsewhere, nothing executable."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any

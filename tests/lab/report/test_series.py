@@ -1,7 +1,5 @@
 """Series and demands become charts of a report; what was not recorded makes none."""
 
-from __future__ import annotations
-
 from cephlab.lab.history.history import History
 from cephlab.lab.report.series import Line, plots, record_demand, record_look, record_series
 from cephlab.lab.spec.arch import Arch

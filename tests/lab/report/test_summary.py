@@ -1,7 +1,5 @@
 """The Markdown of a run, and its annotations: nothing in a reason can break out of its place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, read_archive

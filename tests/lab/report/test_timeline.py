@@ -1,7 +1,5 @@
 """Charts of a scenario's course: what is drawn is what was recorded."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """How a scenario ends: what it saw wrong outranks what it lacks afterwards, and it speaks for itself alone."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A suite that drops a broad error without a word is refused, with the line; one that says what it caught is not."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """What cluster a scenario wants: nothing that it says is dropped unseen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Kinds of daemons: each is whole, and a spec that names another is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import cast

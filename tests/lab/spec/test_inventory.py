@@ -1,7 +1,5 @@
 """Inventories: what a file says, and that everything wrong in one is named before any machine is contacted."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ceph's releases by number."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.lab.images.recipe import read_recipes

@@ -1,7 +1,5 @@
 """What a spec refuses before anything is started."""
 
-from __future__ import annotations
-
 import pytest
 
 from cephlab.lab.base.errors import SpecError

@@ -1,7 +1,5 @@
 """A spec file is refused with its name, the key that does not fit, and a remedy that is one for a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

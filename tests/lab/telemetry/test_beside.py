@@ -1,7 +1,5 @@
 """Two clusters beside each other: when enough was measured, and which image the new one is compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace

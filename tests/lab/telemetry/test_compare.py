@@ -1,7 +1,5 @@
 """Regression verdicts: what is found, what is left alone, and what nobody can tell."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

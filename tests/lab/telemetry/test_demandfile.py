@@ -1,7 +1,5 @@
 """Demand files: what is written is read again, and what does not fit is refused by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Instructions: counted where a machine shows its counters, named where not, and judged like any other cost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

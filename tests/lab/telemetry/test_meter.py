@@ -1,7 +1,5 @@
 """Costs read on the host that has the processes: the same figures as this machine's kernel has, from a real agent."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Passes over whole objects: which part of each is measured, and what makes a pass none."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import cast

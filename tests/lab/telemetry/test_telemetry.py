@@ -1,7 +1,5 @@
 """Accounting, Ceph's counters, intervals: what a measurement is made of, without a cluster."""
 
-from __future__ import annotations
-
 import math
 import os
 import random

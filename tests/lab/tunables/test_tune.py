@@ -1,7 +1,5 @@
 """Tunings on a machine and a cluster that exist only as dictionaries: drift found, applied, put back exactly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A tuning's effect: three measurements around it, and a difference only where the intervals say so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """`cephlab tune` on machines of an inventory: looked at freely, changed by the list alone, given back byte for byte."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """fio: the command line that is asked for, and results read once into a record."""
 
-from __future__ import annotations
-
 import json
 from pathlib import PurePosixPath
 from typing import Any

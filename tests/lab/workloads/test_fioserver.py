@@ -1,7 +1,5 @@
 """fio's client/server: what is started, what is read from it, and when it is not used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """What fio says of a verified load is read as it is, bad news too."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """GoogleTest programs: what is read from them, and how a verdict comes of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """rados bench: its command line and its summary."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import PurePosixPath
 from types import SimpleNamespace
