@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cephlab.lab.base.clock import SYSTEM, Clock
-from cephlab.lab.base.errors import CephTrouble, LabError
+from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabError
 from cephlab.lab.ceph.daemon import Daemon, Wanted
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.cluster import Cluster
@@ -45,14 +45,20 @@ class Watch:
         if waited_s >= WAITED_S:
             self._look_for_down(now)
 
+    def cause(self, error: LabError) -> LabError:
+        """What an error comes from: a command that did not end, from the daemon that stands still, if one does."""
+        stopped = self._stopped_now() if isinstance(error, CommandTimedOut) else set()
+        return _stands_still(stopped, str(error)) if stopped else error
+
     def _look_for_stopped(self) -> None:
-        stopped = {daemon.name for daemon in self._running() if self._state(_pid(daemon)) in _STOPPED}
-        lasting = sorted(stopped & self._stopped)
+        stopped = self._stopped_now()
+        lasting = stopped & self._stopped
         self._stopped = stopped
         if lasting:
-            raise CephTrouble(
-                f"{', '.join(lasting)} is stopped (SIGSTOP) although nobody paused it", hint="see the daemon's log"
-            )
+            raise _stands_still(lasting, "")
+
+    def _stopped_now(self) -> set[str]:
+        return {daemon.name for daemon in self._running() if self._state(_pid(daemon)) in _STOPPED}
 
     def _look_for_down(self, now: float) -> None:
         """An OSD that lives and is down in the map for longer than a slow machine explains."""
@@ -72,6 +78,11 @@ class Watch:
 
     def _running(self) -> Iterator[Daemon]:
         return (daemon for daemon in self._cluster.daemons.values() if daemon.wanted is Wanted.RUNNING)
+
+
+def _stands_still(names: set[str], detail: str) -> CephTrouble:
+    what = f"{', '.join(sorted(names))} is stopped (SIGSTOP) although nobody paused it"
+    return CephTrouble(what, detail, "see the daemon's log")
 
 
 def state_of(pid: int) -> str:

@@ -78,14 +78,18 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
     A LabError that the scenario raises passes through, but for a lack that comes after something wrong was seen.
     """
     stage.recorder.record("began", goal=scenario.goal, cluster=stage.cluster.name, check=scenario.check)
+    watch = Watch(stage.cluster)
     try:
-        with stage.recorder.history.on_stage(stage.recorder.scenario), watched(Watch(stage.cluster)):
+        with stage.recorder.history.on_stage(stage.recorder.scenario), watched(watch):
             scenario.run(stage)
-    except LabError as error:
+    except LabError as raised:
+        error = watch.cause(raised)
         record_raised(stage.recorder, error, blame_for(error), error.what)
         verdict = verdict_of(stage.recorder.events())
         if blame_for(error) is Blame.LACK and verdict.outcome is Outcome.FAIL:
             return verdict
+        if error is not raised:
+            raise error from raised
         raise
     stage.recorder.record("ended")
     return verdict_of(stage.recorder.events())

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from cephlab.lab.base.clock import Deadline, watched
-from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
+from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabBroken, NotReached
 from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.watch import Watch, state_of
@@ -141,6 +141,18 @@ def test_while_a_fault_holds_nobody_watches(cluster: FakeCluster) -> None:
     watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: cluster.states.get(pid, "S"))
     with watched(watch), watched(), pytest.raises(NotReached):
         Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+
+def test_a_command_that_did_not_end_comes_from_the_daemon_that_stands_still(cluster: FakeCluster) -> None:
+    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: cluster.states.get(pid, "S"))
+    late, other = CommandTimedOut(("rados", "bench"), 60, "", "", "n0"), LabBroken("the disk is full")
+    assert (watch.cause(late), watch.cause(other)) == (late, other)
+    cluster.states = {1: "T"}
+    assert watch.cause(other) is other
+    named = watch.cause(late)
+    assert isinstance(named, CephTrouble)
+    assert named.what == "osd.0 is stopped (SIGSTOP) although nobody paused it"
+    assert "rados did not end within 60 s on n0" in named.detail
 
 
 def test_a_process_of_this_machine_tells_its_state() -> None:
