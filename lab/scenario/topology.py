@@ -13,11 +13,6 @@ ServicesOf = tuple[tuple[str, tuple[str, ...]], ...]
 """Pairs of a node's name and its services."""
 
 
-def other_arch() -> Arch:
-    """The architecture that this machine does not have."""
-    return next(arch for arch in Arch if arch is not host_arch())
-
-
 @dataclass(frozen=True)
 class Topology:
     """Native nodes, and nodes of the other architecture. A suite that lays its clusters out otherwise inherits this.
@@ -80,7 +75,7 @@ class Topology:
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         """Its nodes, without what every topology can ask for beyond them."""
-        counts = ((host_arch(), self.native), (other_arch(), self.foreign))
+        counts = ((host_arch(), self.native), (host_arch().other, self.foreign))
         return build_spec(
             [(arch, count) for arch, count in counts if count],
             Daemons(mons=self.mons, osds_per_node=self.osds_per_node, separate_db=self.separate_db),
@@ -91,7 +86,7 @@ class Topology:
     @property
     def bare(self) -> tuple[Arch, ...]:
         """Machines without daemons, by architecture."""
-        return (host_arch(), other_arch()) if self.clients else (host_arch(),) if self.lone_client else ()
+        return (host_arch(), host_arch().other) if self.clients else (host_arch(),) if self.lone_client else ()
 
     def _completed(self, node: Node, services: Mapping[str, tuple[str, ...]]) -> Node:
         disks = self.client_disks if node.name == "c0" and self.client_disks else node.disks

@@ -8,10 +8,9 @@ from cephlab.lab.spec.arch import host_arch
 from cephlab.suites.cachetier import leaving, misses, promotion
 from cephlab.suites.cachetier.stand import UNTHROTTLED
 from cephlab.suites.cachetier.tierspec import TieredTopology, TierLayout
-from cephlab.suites.interop.matrix import other
 
 APART = {
-    (host_arch() if fast_native else other(host_arch())): TieredTopology(
+    (host_arch() if fast_native else host_arch().other): TieredTopology(
         layout=TierLayout(servers=2, apart=True, fast_native=fast_native), clients=True, options=UNTHROTTLED
     )
     for fast_native in (True, False)

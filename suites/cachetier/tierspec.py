@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.scenario.topology import Topology, other_arch
+from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
 
@@ -52,7 +52,7 @@ class TieredTopology(Topology):
         kinds: Sequence[tuple[Arch, Sequence[DiskClass]]] = [(host_arch(), (SLOW, FAST))] * layout.servers
         if layout.apart:
             native, foreign = (FAST, SLOW) if layout.fast_native else (SLOW, FAST)
-            kinds = [(host_arch(), (native,))] * layout.servers + [(other_arch(), (foreign,))] * layout.servers
+            kinds = [(host_arch(), (native,))] * layout.servers + [(host_arch().other, (foreign,))] * layout.servers
         servers = [self._server(number, arch, classes) for number, (arch, classes) in enumerate(kinds)]
         clients = [Node(f"c{index}", arch) for index, arch in enumerate(self.bare)]
         return ClusterSpec((*servers, *clients), release=release, image=image, options=dict(self.options))

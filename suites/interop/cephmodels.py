@@ -9,7 +9,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.cephtests import environment, require_programs
-from cephlab.suites.interop.matrix import counted_operations, observe_client, other
+from cephlab.suites.interop.matrix import counted_operations, observe_client
 
 MODEL = "ceph_test_rados"
 FSX = "ceph_test_librbd_fsx"
@@ -67,7 +67,7 @@ def fsx(stage: Stage, client: Arch) -> None:
 
 def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str], Sequence[str]]) -> str:
     """Run a program on a pool led by the other architecture. Returns its output. arguments: from the pool's name."""
-    cluster, host, primary = stage.cluster, stage.cluster.host_with(client), other(client)
+    cluster, host, primary = stage.cluster, stage.cluster.host_with(client), client.other
     require_programs(cluster, host, [program])
     observe_client(stage, client)
     with pools.pool(cluster, "model") as pool, pools.led_by(cluster, primary), counted_operations(stage, primary):
@@ -84,9 +84,9 @@ def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str
 
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
-        name=f"interop.cephmodels-{program.removeprefix('ceph_test_')}[client={client},primary={other(client)}]",
+        name=f"interop.cephmodels-{program.removeprefix('ceph_test_')}[client={client},primary={client.other}]",
         goal=f"Random operations between architectures pass the checks of {program}.",
-        method=f"Runs it on {client} against a pool led by {other(client)}; it reads back and compares all it does.",
+        method=f"Runs it on {client} against a pool led by {client.other}; it reads back and compares all it does.",
         run=partial(run, client=client),
         check="witnessed",
         tier=Tier.FULL,

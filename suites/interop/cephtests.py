@@ -21,7 +21,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.specfile import TomlTable, load_model
 from cephlab.lab.workloads.gtest import Call, GtestRun, list_cases, run_gtest
-from cephlab.suites.interop.matrix import counted_operations, observe_client, other
+from cephlab.suites.interop.matrix import counted_operations, observe_client
 
 LIST = Path(__file__).with_name("known-gtest.toml")
 
@@ -233,8 +233,8 @@ def run(stage: Stage, programs: Sequence[UpstreamProgram], client: Arch, *, core
     with (
         # One program leaves its pool, and Ceph complains about it after five minutes.
         pools.none_left(cluster),
-        pools.led_by(cluster, other(client)),
-        counted_operations(stage, other(client), wanted=any(program.objects for program in programs)),
+        pools.led_by(cluster, client.other),
+        counted_operations(stage, client.other, wanted=any(program.objects for program in programs)),
         Workers(AT_ONCE, thread_name_prefix="gtest") as workers,
     ):
         for ran in workers.map(partial(run_program, cluster, host, core=core), programs):
@@ -288,9 +288,9 @@ def require_programs(cluster: Cluster, host: Host, programs: Sequence[str]) -> N
 
 def core_scenario(client: Arch) -> Scenario:
     return Scenario(
-        name=f"interop.cephtests-core[client={client},primary={other(client)}]",
+        name=f"interop.cephtests-core[client={client},primary={client.other}]",
         goal="The core of upstream's librados tests passes between architectures.",
-        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {other(client)}.",
+        method=f"Runs the tests of io, aio, snapshots, lock, list, stat and watch on {client}, led by {client.other}.",
         run=partial(run, programs=[program for program in PROGRAMS if program.core], client=client, core=True),
         check="gtest",
         expects=EXPECTS,
@@ -299,9 +299,9 @@ def core_scenario(client: Arch) -> Scenario:
 
 def program_scenario(program: UpstreamProgram, client: Arch) -> Scenario:
     return Scenario(
-        name=f"interop.cephtests-{program.topic}[client={client},primary={other(client)}]",
+        name=f"interop.cephtests-{program.topic}[client={client},primary={client.other}]",
         goal=f"Upstream's {program.name} passes between architectures.",
-        method=f"Runs its every case on {client} with all primaries on {other(client)}.",
+        method=f"Runs its every case on {client} with all primaries on {client.other}.",
         run=partial(run, programs=[program], client=client),
         check="gtest",
         tier=Tier.FULL,

@@ -12,7 +12,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import DEAD_COUNT
-from cephlab.suites.interop.matrix import arch_of, observe_primaries, other
+from cephlab.suites.interop.matrix import arch_of, observe_primaries
 from cephlab.suites.interop.mirror import Mirror
 
 COMPRESSION = ("snappy", "zlib", "zstd", "lz4")
@@ -122,7 +122,7 @@ def write(
 def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
     """Read all with the primaries on the other architecture. Returns what that added to its OSDs' counters."""
     cluster = stage.cluster
-    reader = other(writer)
+    reader = writer.other
     with pools.primary_on(cluster, reader, mirror.pool):
         observe_primaries(stage, mirror.pool, reader)
         before = counters(cluster)
@@ -151,7 +151,7 @@ def wordy(rng: Random, size: int) -> bytes:
 
 
 def scenarios(writer: Arch) -> tuple[Scenario, ...]:
-    reader = other(writer)
+    reader = writer.other
     return (
         Scenario(
             name=f"interop.checksum-types[on={writer}]",

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken, Unavailable
 from cephlab.lab.scenario.scenario import Scenario, Stage
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.sides import ArchSide, each, sides
 
 BATCH = 150  # instances per process: an emulated start costs half a second, and a command line has a limit
@@ -60,11 +59,11 @@ def run(stage: Stage) -> None:
             stage.recorder.observe(what, got=refused[arch], wanted=refused[first], of=len(written[arch]))
 
         def read(side: ArchSide) -> dict[str, str]:
-            unpack(side, archives[other(side.arch)])
+            unpack(side, archives[side.arch.other])
             return dump(side, instances[first], decoding)
 
         for arch, decoded in each(between, read).items():
-            wanted = written[other(arch)]
+            wanted = written[arch.other]
             wrong = differing(decoded, wanted)
             stage.recorder.observe(
                 f"instances that {arch} decodes differently",

@@ -12,7 +12,6 @@ from functools import partial
 
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.placement import RULES, Tree, crush_text
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
@@ -45,11 +44,11 @@ def run(stage: Stage, kind: MapKind) -> None:
         changed = each(between, lambda side: kind.change(side, base, crush))
 
         def show(side: ArchSide) -> tuple[str, str, str]:
-            there = other(side.arch)
+            there = side.arch.other
             return kind.show(side, made[there]), kind.show(side, changed[there]), kind.show(side, live)
 
         shown = each(between, show)
-        printed = {arch: shown[other(arch)][0] for arch in between}
+        printed = {arch: shown[arch.other][0] for arch in between}
     new = {arch: kind.pinned(made[arch], printed[arch]) for arch in between}
     agree(stage.recorder, f"bytes of a new {kind.name} map without times", new)
     agree(stage.recorder, f"bytes of the same {kind.name} map after the same change", changed)

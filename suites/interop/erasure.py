@@ -9,7 +9,6 @@ from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.workers import Workers
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import difference
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
@@ -122,7 +121,7 @@ def run(stage: Stage, profile: ErasureCode) -> None:
         losses = profile.losses
 
         def recover(side: ArchSide) -> list[str]:
-            return decode_all(side, profile, encoded[other(side.arch)], losses, data)
+            return decode_all(side, profile, encoded[side.arch.other], losses, data)
 
         for arch, wrong in each(between, recover).items():
             stage.recorder.observe(

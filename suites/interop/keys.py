@@ -12,7 +12,7 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
-from cephlab.suites.interop.matrix import led_by_one, operations, other
+from cephlab.suites.interop.matrix import led_by_one, operations
 from cephlab.suites.interop.mirror import Mirror
 
 OBJECT_BYTES = 64 << 10
@@ -42,7 +42,7 @@ def client_key(stage: Stage, client: Arch) -> None:
                 cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
                 with identified(cluster, client, entity.name, keyring.render([entity])) as mirror.client:
                     mirror.full(f"under-{which}", stage.rng.randbytes(OBJECT_BYTES))
-            mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
+            mirror.verify(cluster.client_for(client.other), stage.recorder, f"read by {client.other}")
             answer = admitted(cluster, client, old.name, keyring.render([old]))
             stage.recorder.observe("the old key after the exchange", got=answer, wanted="refused")
         finally:
@@ -67,7 +67,7 @@ def osd_key(stage: Stage, on: Arch) -> None:
         pools.wait_clean(cluster)
         answer = admitted(cluster, on, name, old)
         stage.recorder.observe(f"the old key of {name} after the exchange", got=answer, wanted="refused")
-        mirror = Mirror(cluster.client_for(other(on)), pool)
+        mirror = Mirror(cluster.client_for(on.other), pool)
         with led_by_one(cluster, osd, (pool,)):
             before = operations(cluster)[osd]
             mirror.full("object", stage.rng.randbytes(OBJECT_BYTES))

@@ -16,11 +16,6 @@ LEAST_SHARE = 0.95
 purpose, and the manager has a pool of its own."""
 
 
-def other(arch: Arch) -> Arch:
-    """The architecture that this one is not."""
-    return next(each for each in Arch if each is not arch)
-
-
 def arch_of(cluster: Cluster, osd: int) -> Arch:
     return cluster.host_of(f"osd.{osd}").arch
 

@@ -13,7 +13,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.compression import COMPRESSION, wordy
-from cephlab.suites.interop.matrix import observe_primaries, other
+from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.mirror import Mirror
 
 OBJECT_BYTES = 1 << 20
@@ -43,10 +43,10 @@ def secure(stage: Stage, client: Arch) -> None:
     with (
         rewired(cluster, SECURE),
         pools.pool(cluster, "secret", pg_num=PG_NUM) as pool,
-        pools.primary_on(cluster, other(client), pool),
+        pools.primary_on(cluster, client.other, pool),
         closing(cluster.new_client(cluster.host_with(client).name, options=SECURE)) as writer,
     ):
-        observe_primaries(stage, pool, other(client))
+        observe_primaries(stage, pool, client.other)
         mirror = Mirror(writer, pool)
         before = counters(cluster)
         for number in range(OBJECTS):
@@ -57,7 +57,7 @@ def secure(stage: Stage, client: Arch) -> None:
             received = total(after, cluster.osd_ids(arch), ENCRYPTED) - total(before, cluster.osd_ids(arch), ENCRYPTED)
             stage.recorder.witness(f"bytes that {arch} received encrypted", got=received, least=OBJECTS * OBJECT_BYTES)
         mirror.verify(writer, stage.recorder, "read over encrypted connections")
-        mirror.verify(cluster.client_for(other(client)), stage.recorder, f"read by {other(client)}")
+        mirror.verify(cluster.client_for(client.other), stage.recorder, f"read by {client.other}")
 
 
 def compressed(stage: Stage, algorithm: str) -> None:
@@ -88,14 +88,14 @@ def compressed(stage: Stage, algorithm: str) -> None:
 def send(stage: Stage, mirror: Mirror, primary: Arch, algorithm: str) -> None:
     """Write content that repeats, and count what its copies cost on the wire."""
     cluster = stage.cluster
-    copies = cluster.osd_ids(other(primary))
+    copies = cluster.osd_ids(primary.other)
     before = counters(cluster)
     for number in range(OBJECTS):
         mirror.full(f"{primary}-{number}", stage.rng.randbytes(1024) * (OBJECT_BYTES // 1024))
     # Clients' links are never compressed, so what shows is what the primaries send to the other architecture.
     received = total(counters(cluster), copies, RECEIVED) - total(before, copies, RECEIVED)
     whole = OBJECTS * OBJECT_BYTES * len(copies)
-    what = f"bytes that {other(primary)} was spared of {whole} with {algorithm}"
+    what = f"bytes that {primary.other} was spared of {whole} with {algorithm}"
     stage.recorder.witness(what, got=whole - received, least=whole * (1 - 1 / COMPRESSIBLE_TO))
 
 
@@ -163,7 +163,7 @@ def total(counted: Mapping[int, Counter[str]], osds: Sequence[int], counter: str
 
 
 def secure_scenario(client: Arch) -> Scenario:
-    primary = other(client)
+    primary = client.other
     return Scenario(
         name=f"interop.messenger-secure[client={client},primary={primary}]",
         goal="Both architectures understand what the other encrypts on the wire.",

@@ -17,7 +17,6 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import MON_TERMINATED
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
 
 # Elections at the pace of native monitors. With the defaults an emulated one takes a minute an outage.
@@ -270,7 +269,7 @@ def in_order(cluster: Cluster) -> list[str]:
 
 
 HERE = host_arch()
-THERE = other(HERE)
+THERE = HERE.other
 QUICK_LOSSES = (Loss(leader=HERE, victim=HERE), Loss(leader=THERE, victim=HERE))
 ALL_LOSSES = (*QUICK_LOSSES, Loss(leader=HERE, victim=THERE))
 WIPED = (Loss(leader=HERE, victim=THERE), Loss(leader=THERE, victim=HERE))

@@ -11,7 +11,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.interop.compression import ALL_CHECKSUMS, COMPRESSION, PG_NUM, counters, filled, look_inside, wordy
 from cephlab.suites.interop.edges import sizes, texts
-from cephlab.suites.interop.matrix import arch_of, led_by_one, other
+from cephlab.suites.interop.matrix import arch_of, led_by_one
 from cephlab.suites.interop.mirror import Mirror
 
 NAMED = 12
@@ -31,7 +31,7 @@ def run(stage: Stage, writer: Arch, tier: Tier) -> None:
 
     tier: the scenario's own. The full one has every checksum type, and looks into the store for them.
     """
-    cluster, recorder, reader = stage.cluster, stage.recorder, other(writer)
+    cluster, recorder, reader = stage.cluster, stage.recorder, writer.other
     osd = cluster.osd_ids(writer)[0]
     home = cluster.host_of(f"osd.{osd}").name
     sums = ALL_CHECKSUMS if tier is Tier.FULL else ()
@@ -83,7 +83,7 @@ def reading(cluster: Cluster, osd: int, stage: Stage, mirrors: tuple[Mirror, ...
 
 
 def scenario(tier: Tier, writer: Arch) -> Scenario:
-    reader = other(writer)
+    reader = writer.other
     everything = tier is Tier.FULL
     return Scenario(
         name=f"interop.moved{'-all' if everything else ''}[writer={writer},reader={reader}]",

@@ -12,7 +12,7 @@ from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop import edges
-from cephlab.suites.interop.matrix import observe_client, other
+from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.interop.mirror import Mirror, difference
 
 NAMES = 40
@@ -46,7 +46,7 @@ def run(stage: Stage, writer: Arch, kind: PoolKind) -> None:
         placed = fill_places(stage, made_by, pool)
         omaps = {} if kind.erasure else fill_omaps(stage, mirror)
         made_by.within(namespace="far").write(pool, "far", b"\x5a", FAR)
-        for reader in (cluster.client_for(other(writer)), made_by):
+        for reader in (cluster.client_for(writer.other), made_by):
             by = f"read by {reader.host.arch}"
             missed = read_or_say(partial(mirror.verify, reader, stage.recorder, by))
             stage.recorder.observe(f"objects that cannot be {by}", got=missed or "none", wanted="none")
@@ -160,9 +160,9 @@ def first_odd(got: Sequence[tuple[bytes, str]], wanted: Sequence[tuple[bytes, st
 
 def scenario(writer: Arch, kind: PoolKind) -> Scenario:
     return Scenario(
-        name=f"interop.names[writer={writer},reader={other(writer)},pool={kind.name}]",
+        name=f"interop.names[writer={writer},reader={writer.other},pool={kind.name}]",
         goal="Whatever an object, its attributes, omap keys, namespace or locator are called, and however large they "
-        f"are, {other(writer)} finds what {writer} wrote.",
+        f"are, {writer.other} finds what {writer} wrote.",
         method=f"Draws names of 1 to {edges.NAME_BYTES} bytes, not of ASCII alone, sizes and counts about each edge; "
         f"writes by {writer}, lists and reads by both, omap keys in order.",
         run=partial(run, writer=writer, kind=kind),

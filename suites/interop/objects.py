@@ -8,7 +8,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import counted_operations, observe_client, observe_primaries, other
+from cephlab.suites.interop.matrix import counted_operations, observe_client, observe_primaries
 from cephlab.suites.interop.mirror import Mirror
 
 SIZES = {
@@ -39,7 +39,7 @@ def run(stage: Stage, client: Arch, primary: Arch, kind: PoolKind, tier: Tier) -
                 random_steps(mirror, stage.rng, kind)
             else:
                 fixed_steps(mirror, stage.rng, kind)
-            for reader in (other(client), client):
+            for reader in (client.other, client):
                 mirror.verify(cluster.client_for(reader), stage.recorder, f"read by {reader}")
         mirror.drop_snaps()
 

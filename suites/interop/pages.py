@@ -17,7 +17,6 @@ from cephlab.lab.spec.clusterspec import GIB, MIB, PAGE_BYTES, Capability
 from cephlab.lab.workloads import radosbench
 from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites.interop import recovery
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.recovery import PAIRS
 from cephlab.suites.interop.scrub import observe_copies
@@ -89,7 +88,7 @@ def both_ways(stage: Stage) -> None:
                     mirror.write(name, stage.rng.randbytes(CROSSING_BYTES), max(0, size - CROSSING_BYTES // 2))
         for holder in Arch:
             with pools.primary_on(cluster, holder, pool):
-                mirror.verify(cluster.client_for(other(holder)), recorder, f"read from the copy of {holder}")
+                mirror.verify(cluster.client_for(holder.other), recorder, f"read from the copy of {holder}")
         observe_copies(stage, pool, "after both had written", least=PG_NUM)
 
 

@@ -19,7 +19,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.erasure import ErasureCode, bit_matrix, clay, encode, plain, shec
-from cephlab.suites.interop.matrix import observe_primaries, other
+from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.mirror import Mirror, difference
 from cephlab.suites.interop.sides import ArchSide, sides
 
@@ -86,7 +86,7 @@ def run(stage: Stage, codes: Sequence[ErasureCode]) -> None:
         written = [one for primary in Arch for one in fill(stage, codes, primary, spot, mirrors)]
         with stopped(cluster, spot.parity):
             for one in written:
-                compare_parity(stage, one, spot, between[other(one.led_by)])
+                compare_parity(stage, one, spot, between[one.led_by.other])
         read_without(stage, codes, spot, mirrors)
 
 

@@ -11,7 +11,6 @@ from cephlab.lab.cluster.pools import EC_2_1
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 CLASSES = ("hdd", "ssd", "nvme")
@@ -133,9 +132,9 @@ def large_map(stage: Stage) -> None:
         maps = each(between, lambda side: compile_text(side, source))
         agree(stage.recorder, "bytes of a compiled map", maps)
         # Each decompiles what the other compiled.
-        texts = each(between, lambda side: decompile(side, maps[other(side.arch)]))
+        texts = each(between, lambda side: decompile(side, maps[side.arch.other]))
         agree(stage.recorder, "text of the other's map", texts)
-        again = each(between, lambda side: compile_text(side, texts[other(side.arch)]))
+        again = each(between, lambda side: compile_text(side, texts[side.arch.other]))
     agree(stage.recorder, "bytes of the map compiled from the other's text", again)
 
 

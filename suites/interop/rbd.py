@@ -7,7 +7,7 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import observe_client, other
+from cephlab.suites.interop.matrix import observe_client
 from cephlab.suites.interop.sides import sha
 
 MIB = 1 << 20
@@ -40,7 +40,7 @@ def images(stage: Stage, writer: Arch) -> None:
     """Make an image, a snapshot, a clone and differences on one architecture; read and apply them on the other."""
     cluster = stage.cluster
     observe_client(stage, writer)
-    made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
+    made_by, read_by = cluster.client_for(writer), cluster.client_for(writer.other)
     with pools.pool(cluster, "images", pg_num=PG_NUM) as pool:
         base = WantedImage(pool, "base", bytearray(IMAGE_BYTES))
         made_by.rbd_create(pool, base.image, IMAGE_BYTES)
@@ -68,7 +68,7 @@ def images(stage: Stage, writer: Arch) -> None:
 def carry(stage: Stage, pool: str, source: Arch, what: list[str]) -> None:
     """Export a difference on one architecture's host and import it into `copy` on the other's."""
     cluster = stage.cluster
-    here, there = cluster.host_with(source), cluster.host_with(other(source))
+    here, there = cluster.host_with(source), cluster.host_with(source.other)
     exported, imported = here.directory / "interop.diff", there.directory / "interop.diff"
     *options, image = what
     try:
@@ -88,7 +88,7 @@ def expect(stage: Stage, reader: RadosClient, disk: WantedImage, what: str, *, s
 def luks(stage: Stage, writer: Arch, kind: str) -> None:
     """Format and fill an image on one architecture; open it on the other, with the passphrase and without."""
     cluster = stage.cluster
-    made_by, read_by = cluster.client_for(writer), cluster.client_for(other(writer))
+    made_by, read_by = cluster.client_for(writer), cluster.client_for(writer.other)
     with pools.pool(cluster, "locked", pg_num=PG_NUM) as pool:
         data = stage.rng.randbytes(LUKS_DATA_BYTES)
         key = (kind, stage.rng.randbytes(12).hex())
@@ -104,7 +104,7 @@ def luks(stage: Stage, writer: Arch, kind: str) -> None:
 
 
 def scenarios(writer: Arch) -> tuple[Scenario, ...]:
-    reader = other(writer)
+    reader = writer.other
     return (
         Scenario(
             name=f"interop.rbd[writer={writer},reader={reader}]",

@@ -9,7 +9,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.edges import ODD_PG_NUM, PG_NUM, texts
-from cephlab.suites.interop.matrix import observe_client, other
+from cephlab.suites.interop.matrix import observe_client
 
 IMAGE_NAME_BYTES = 2000
 """An object `rbd_id.NAME` keeps an image's id, and has to fit into what an object may be called."""
@@ -40,7 +40,7 @@ def run(stage: Stage, writer: Arch) -> None:
     made_by = cluster.client_for(writer)
     with pools.pool(cluster, "edges", pg_num=PG_NUM) as pool:
         made = [make(stage.rng, made_by, pool, wanted) for wanted in draw(stage.rng)]
-        for reader in (cluster.client_for(other(writer)), made_by):
+        for reader in (cluster.client_for(writer.other), made_by):
             names = sorted(wanted.name for wanted in made)
             stage.recorder.observe(f"images listed by {reader.host.arch}", got=reader.rbd_list(pool), wanted=names)
             for wanted in made:
@@ -107,8 +107,8 @@ def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
 
 SCENARIOS: tuple[Scenario, ...] = tuple(
     Scenario(
-        name=f"interop.rbd-edges[writer={writer},reader={other(writer)}]",
-        goal=f"{other(writer)} finds images and snapshots of {writer}, whatever their names, at each edge of their "
+        name=f"interop.rbd-edges[writer={writer},reader={writer.other}]",
+        goal=f"{writer.other} finds images and snapshots of {writer}, whatever their names, at each edge of their "
         "size.",
         method=f"Draws names of up to {IMAGE_NAME_BYTES} bytes and sizes from 0 to 1 TiB; writes about the borders of "
         "objects, between snapshots; the other lists and reads them.",

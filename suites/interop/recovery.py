@@ -9,7 +9,7 @@ from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
-from cephlab.suites.interop.matrix import arch_of, led_by_one, operations, other
+from cephlab.suites.interop.matrix import arch_of, led_by_one, operations
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import filled, observe_copies
 
@@ -46,7 +46,7 @@ def restart(stage: Stage, on: Arch, kind: PoolKind) -> None:
         stage.recorder.witness(f"objects recovered to {victim}", got=count, least=2 * CHANGED)
         with led_by_one(cluster, osd, (pool,)):
             before = operations(cluster)[osd]
-            mirror.verify(cluster.client_for(other(on)), stage.recorder, f"read from {victim} after it recovered")
+            mirror.verify(cluster.client_for(on.other), stage.recorder, f"read from {victim} after it recovered")
             led = operations(cluster)[osd] - before
         stage.recorder.witness(f"operations that {victim} led after it recovered", got=led, least=len(mirror.objects))
         observe_copies(stage, pool, f"after {victim} recovered", least=RESTART_PGS)
@@ -114,8 +114,8 @@ def moved(
 
 def ways(cluster: Cluster, out: Arch) -> list[tuple[Arch, Arch]]:
     """The directions in which PGs of two copies move when one OSD of `out` leaves and comes back."""
-    back = [(other(out), out)]
-    return [*back, (out, other(out))] if len(cluster.osd_ids(out)) > 1 else back
+    back = [(out.other, out)]
+    return [*back, (out, out.other)] if len(cluster.osd_ids(out)) > 1 else back
 
 
 SCENARIOS: tuple[Scenario, ...] = (

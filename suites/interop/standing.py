@@ -11,7 +11,7 @@ from cephlab.lab.faults.scrub import blamed, deep_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.matrix import arch_of, other
+from cephlab.suites.interop.matrix import arch_of
 from cephlab.suites.interop.scrub import PG_NUM, filled
 
 DOMAIN_PGS = 32  # a rule that ignores hosts puts 3 of 5 PGs twice on a host with two OSDs: none of 32 is 1e-13
@@ -47,7 +47,7 @@ def shared_hosts(pgs: Sequence[Pg], hosts: Mapping[int, str]) -> list[str]:
 def restarted(stage: Stage, on: Arch) -> None:
     """Fill a pool, restart an OSD of an architecture, and let the other one lead a scrub of all pools."""
     cluster = stage.cluster
-    with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, other(on)):
+    with pools.pool(cluster, "restarted", pg_num=PG_NUM) as pool, pools.led_by(cluster, on.other):
         mirror = filled(stage, pool)
         acting = pools.locate(cluster, pool, "o0")["acting"]
         victim = next(osd for osd in cluster.osd_ids(on) if osd in acting)
@@ -87,7 +87,7 @@ def restart_scenario(on: Arch) -> Scenario:
     return Scenario(
         name=f"interop.scrub-restarted[on={on}]",
         goal=f"A restarted OSD of {on} computes the same checksums of its data as the others.",
-        method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {other(on)}.",
+        method=f"Fills a pool, restarts an OSD of {on}, and deep-scrubs every PG of every pool, led by {on.other}.",
         run=partial(restarted, on=on),
         check="witnessed",
         tier=Tier.FULL,  # an emulated OSD takes 15 s to restart

@@ -20,7 +20,6 @@ from cephlab.suites.interop.erasure import (
     require_plugin,
     shec,
 )
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
 MIB = 1 << 20
@@ -82,7 +81,7 @@ def run(stage: Stage, long: Long) -> None:
             agree(stage.recorder, what, {arch: chunks[chunk] for arch, chunks in encoded.items()})
 
         def recover(side: ArchSide) -> list[str]:
-            return mend(side, code, encoded[other(side.arch)], losses, data)
+            return mend(side, code, encoded[side.arch.other], losses, data)
 
         note(stage, each(between, recover), len(losses))
 

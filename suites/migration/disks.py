@@ -12,7 +12,6 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability, Disk, Node, Osd
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import NEEDS, scenario_of_migration
 
@@ -31,7 +30,7 @@ def run(stage: Stage) -> None:
     cluster, recorder = own(stage.cluster), stage.recorder
     node = Node("spare-0", host_arch(), (Disk("used", DISK_BYTES),), (Osd("used"),))
     here = migrate.add_machine(cluster, node)
-    there = migrate.add_machine(cluster, Node("spare-1", other(host_arch())))
+    there = migrate.add_machine(cluster, Node("spare-1", host_arch().other))
     (osd,) = migrate.add_osds(cluster, node)
     cluster.wait(lambda status: status.all_up, what=f"osd.{osd} up")
     fsid = cluster.deployment.fsid

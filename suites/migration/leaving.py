@@ -8,7 +8,6 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import EC_2_1, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import host_arch
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import (
     NATIVE_3,
@@ -26,7 +25,7 @@ def drain(stage: Stage, kind: PoolKind) -> None:
     """Add a new node, empty the old one while it runs, and remove it when nothing depends on it."""
     cluster = own(stage.cluster)
     old = migrate.osd_nodes(cluster)[-1]
-    new = successor(old, other(old.arch), "m0")
+    new = successor(old, old.arch.other, "m0")
     with trial(stage, kind) as running:
         with running.step(f"add {new.name} ({new.arch})"):
             running.disturb()
@@ -73,7 +72,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *(
         scenario_of_migration(
             name=f"migration.drain[nodes=3,pool={kind.name}]",
-            goal=f"The data of a node of {host_arch()} moves to one of {other(host_arch())} before the node goes.",
+            goal=f"The data of a node of {host_arch()} moves to one of {host_arch().other} before the node goes.",
             method="Under load adds a node, marks the old OSDs out, waits until they hold nothing, and removes them.",
             run=partial(drain, kind=kind),
         )

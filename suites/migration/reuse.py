@@ -10,7 +10,6 @@ from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability, Node
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import MOVED, NATIVE_3, NEEDS, PAIRS, note_went_to, scenario_of_migration
 from cephlab.suites.migration.trial import (
@@ -31,7 +30,7 @@ MONS_3 = replace(NATIVE_3, mons=3, options=(*SHORT_LOGS, ("mon_election_timeout"
 def reuse(running: Trial, old: Node, name: str) -> Node:
     """Take the paper's steps for one node. Returns the machine that took over."""
     cluster = running.cluster
-    new = Node(name, other(old.arch))
+    new = Node(name, old.arch.other)
     with without_backfill(running):
         with running.step(f"stop the services of {old.name}"):
             running.disturb(replaced=old.name)

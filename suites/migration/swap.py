@@ -12,7 +12,6 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, Node, Osd
 from cephlab.suites.expected import MON_TERMINATED
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.trial import (
     EXPECTED,
@@ -104,7 +103,7 @@ def successor(old: Node, arch: Arch, name: str) -> Node:
 
 def swap(running: Trial, old: Node, name: str) -> Node:
     """Swap a node for a machine of the other architecture. Returns that machine."""
-    new = successor(old, other(old.arch), name)
+    new = successor(old, old.arch.other, name)
     swap_out(running, old.name, new)
     return new
 
@@ -116,11 +115,11 @@ def run_monitor(stage: Stage, kind: PoolKind) -> None:
         swap(running, old, "m0")
     for daemon in ("mon", "mgr"):
         archs = archs_of(stage.cluster, daemon)
-        stage.recorder.observe(f"architecture of the {daemon}", got=archs, wanted=[other(old.arch).value])
+        stage.recorder.observe(f"architecture of the {daemon}", got=archs, wanted=[old.arch.other.value])
 
 
 def scenario(topology: Topology, kind: PoolKind, tier: Tier, *, legs: int) -> Scenario:
-    source, target = host_arch(), other(host_arch())
+    source, target = host_arch(), host_arch().other
     back = "; then it swaps back" if legs > 1 else ""
     return scenario_of_migration(
         name=f"migration.swap[nodes={topology.native},from={source},legs={legs},pool={kind.name}]",

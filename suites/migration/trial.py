@@ -19,7 +19,6 @@ from cephlab.lab.spec.clusterspec import Node
 from cephlab.lab.workloads.fioverify import FioVerify, Witness
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT
-from cephlab.suites.interop.matrix import other
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
 from cephlab.suites.limits import no_errors, wait_until_noticed
@@ -327,7 +326,7 @@ def replace_all(stage: Stage, kind: PoolKind, procedure: str, replacement: Repla
     """Replace every node, one by one, until the cluster has the other architecture; then replace every node again."""
     cluster = stage.cluster
     with trial(stage, kind, procedure=procedure) as running:
-        for leg, arch in (("there", other(host_arch())), ("back", host_arch())):
+        for leg, arch in (("there", host_arch().other), ("back", host_arch())):
             for node in migrate.osd_nodes(cluster):
                 replacement(running, node, f"{leg}{node.name[-1]}")
             for daemon in ("mon", "mgr", "osd"):
