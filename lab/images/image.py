@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,8 @@ KEY_LABEL = "cephlab.key"
 """Label with the key on every copy of an image in a container engine."""
 
 _SHOWN = 10
+SEALED = "sealed"
+"""Stands for what a user may not read; no sha256 looks like it."""
 _HASHERS = 4
 """Threads: reading a file and summing it up both let others go on."""
 
@@ -99,13 +102,15 @@ def note_contents(root: Path, record: Path) -> None:
 def require_unchanged(image: Image) -> None:
     """LabBroken, with the first files that differ, where a tree is not what was built.
 
-    A tree from before its contents were noted is taken as it is, and noted now.
+    A tree from before its contents were noted is taken as it is, and noted now. What this user may not read, as in
+    another user's tree, is not compared: no program of this user's runs it.
     """
     if not image.contents.exists():
-        note_contents(image.root, image.contents)
+        with suppress(PermissionError):
+            note_contents(image.root, image.contents)
         return
     built, now = json.loads(image.contents.read_text()), contents(image.root)
-    changes = list(_changes(built, now))
+    changes = list(_changes(image.root, built, now))
     if changes:
         raise LabBroken(
             f"the image {image.key[:12]} ({image.release}, {image.arch}) is not what was built: {len(changes)} files",
@@ -115,7 +120,7 @@ def require_unchanged(image: Image) -> None:
 
 
 def contents(root: Path) -> dict[str, str]:
-    """Path below root -> what is there."""
+    """Path below root -> what is there; SEALED for what this user may not read."""
     paths = sorted(_paths(root))
     with ThreadPoolExecutor(_HASHERS) as pool:
         return dict(zip((str(path.relative_to(root)) for path in paths), pool.map(_held, paths), strict=True))
@@ -131,22 +136,33 @@ def _paths(root: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(root):
         for name in (*files, *folders):
             path = Path(folder, name)
-            if path.is_symlink() or path.is_file():
-                yield path
+            with suppress(PermissionError):
+                if path.is_symlink() or path.is_file():
+                    yield path
 
 
 def _held(path: Path) -> str:
     if path.is_symlink():
         return f"-> {path.readlink()}"
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except PermissionError:
+        return SEALED
 
 
-def _changes(built: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _changes(root: Path, built: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
     for path in sorted(built.keys() | now.keys()):
         if path not in now:
-            yield f"{path} is gone"
+            if not _sealed(root, root / path):
+                yield f"{path} is gone"
         elif path not in built:
             yield f"{path} was added"
-        elif built[path] != now[path]:
+        elif built[path] != now[path] and SEALED not in (built[path], now[path]):
             yield f"{path} has changed"
+
+
+def _sealed(root: Path, path: Path) -> bool:
+    """Whether a folder above a path, below the root, is one that this user may not look into."""
+    folders = [folder for folder in path.parents if folder != root and root in folder.parents]
+    return any(folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK) for folder in reversed(folders))

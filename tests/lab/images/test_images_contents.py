@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,39 @@ def test_a_tree_from_before_is_noted_as_it_is(image: Image) -> None:
     require_unchanged(image)
     assert content_digest(image) == noted
     assert len(noted) == 64
+
+
+def test_what_this_user_may_not_read_is_not_compared(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Callable[..., Any] = Path.open
+
+    def closed(path: Path, *how: object, **more: object) -> Any:
+        if path.name == "rados":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *how, **more)
+
+    touch(image.root / "usr/bin/rados")
+    monkeypatch.setattr(Path, "open", closed)
+    require_unchanged(image)
+    touch(image.root / "usr/bin/ceph-osd")
+    with pytest.raises(LabBroken, match="1 files"):
+        require_unchanged(image)
+
+
+def test_what_lies_in_a_folder_that_is_closed_is_not_gone(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    (image.root / "usr/bin/rados").unlink()
+    monkeypatch.setattr("os.access", lambda folder, _mode: folder != image.root / "usr/bin")
+    require_unchanged(image)
+    monkeypatch.setattr("os.access", lambda _folder, _mode: True)
+    with pytest.raises(LabBroken, match="1 files"):
+        require_unchanged(image)
+
+
+def test_another_users_tree_without_a_record_is_taken(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    image.contents.unlink()
+
+    def refuse(path: Path, _text: str) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    require_unchanged(image)
+    assert not image.contents.exists()
