@@ -1,5 +1,5 @@
 /*
- * An OSD that stops half a minute after its start, as under SIGSTOP: it answers nothing, and its connections stay.
+ * An OSD that stops a quarter of a minute after its start, as under SIGSTOP: it answers nothing, and its connections stay.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -21,7 +21,7 @@ static int is_osd(void)
 
 static void *stop(void *nothing)
 {
-    sleep(30);
+    sleep(15);
     kill(getpid(), SIGSTOP);
     return nothing;
 }
