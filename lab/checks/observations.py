@@ -74,10 +74,7 @@ def _first_difference(where: str, got: Any, wanted: Any) -> tuple[str, Any, Any]
         pairs = list(zip(range(len(got)), got, wanted, strict=True))
     else:
         return where, got, wanted
-    differing = next(((key, left, right) for key, left, right in pairs if left != right), None)
-    if differing is None:
-        return where, got, wanted
-    key, left, right = differing
+    key, left, right = next((key, left, right) for key, left, right in pairs if left != right)
     return _first_difference(f"{where}[{key!r}]", left, right)
 
 

@@ -76,7 +76,17 @@ def test_of_two_long_texts_the_place_that_differs_is_shown() -> None:
     assert reason(same, same + "z").endswith("wanted '...[280 characters] 01234567890123456789z'")
 
 
+def test_values_of_two_kinds_are_shown_beside_each_other_however_long() -> None:
+    longer = {"a": "x" * 200}
+    assert reason(longer, None).endswith(", wanted None")
+    assert reason(["x" * 200], "none").endswith(", wanted 'none'")
+    assert reason("none", ["x" * 200]).startswith("size: got 'none', wanted ['x")
+
+
 def test_values_short_enough_are_shown_whole() -> None:
+    fits = ["x" * 76, "y" * 76]
+    assert len(repr(fits)) == 160
+    assert reason(fits, [*fits[:1], "z"]) == f"size: got {fits!r}, wanted {[fits[0], 'z']!r}"
     assert reason({"a": 1, "b": 2}, {"a": 1, "b": 3}) == "size: got {'a': 1, 'b': 2}, wanted {'a': 1, 'b': 3}"
 
 

@@ -67,6 +67,9 @@ def test_a_witness_that_nothing_can_miss_is_refused() -> None:
     for least in (0, -1, float("nan")):
         with pytest.raises(SpecError, match="a witness that cannot be missing: writes"):
             recorder().witness("writes", got=3, least=least)
+    told = recorder()
+    told.witness("share of hits", got=0.7, least=0.5)
+    assert told.events()[0].data["least"] == 0.5
 
 
 def test_the_scenario_on_stage_records_under_its_own_name_alone() -> None:
