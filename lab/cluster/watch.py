@@ -6,11 +6,10 @@ A daemon does not run when it was stopped, or when it is down in the map althoug
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabError
-from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted, stopped
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
@@ -21,7 +20,6 @@ WAITED_S = 30.0
 """Of a wait before the map is asked, too: shorter ones end by themselves."""
 DOWN_S = 45.0
 """Before patience. A sound OSD that was called down by mistake is up again within seconds (osd_heartbeat_grace: 10)."""
-_STOPPED = ("T", "t")
 SAMPLE = "sample"
 SAMPLED_S = 0.5
 
@@ -29,8 +27,8 @@ SAMPLED_S = 0.5
 class Watch:
     """Looks at a cluster's daemons while somebody waits; raises CephTrouble that names the daemon."""
 
-    def __init__(self, cluster: Cluster, clock: Clock = SYSTEM, state: Callable[[int], str] | None = None) -> None:
-        self._cluster, self._clock, self._state = cluster, clock, state or state_of
+    def __init__(self, cluster: Cluster, clock: Clock = SYSTEM, held: Callable[[Daemon], bool] | None = None) -> None:
+        self._cluster, self._clock, self._held = cluster, clock, held or held_here
         self._looked_s = clock.monotonic()
         self._stopped: set[str] = set()
         self._down_since: dict[str, float] = {}
@@ -58,7 +56,7 @@ class Watch:
             raise _stands_still(lasting, "")
 
     def _stopped_now(self) -> set[str]:
-        return {daemon.name for daemon in self._running() if self._state(_pid(daemon)) in _STOPPED}
+        return {daemon.name for daemon in self._running() if self._held(daemon)}
 
     def _look_for_down(self, now: float) -> None:
         """An OSD that lives and is down in the map for longer than a slow machine explains."""
@@ -85,16 +83,9 @@ def _stands_still(names: set[str], detail: str) -> CephTrouble:
     return CephTrouble(what, detail, "see the daemon's log")
 
 
-def state_of(pid: int) -> str:
-    """The letter of a process of this machine in /proc/PID/stat (proc(5)); empty where there is none to read."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] if pid else ""
-    except (OSError, IndexError):
-        return ""
-
-
-def _pid(daemon: Daemon) -> int:
-    return daemon.process.pid if daemon.process is not None else 0
+def held_here(daemon: Daemon) -> bool:
+    """Whether SIGSTOP holds a daemon that is a process of this machine: one elsewhere costs a program for each look."""
+    return daemon.process is not None and daemon.process.pid != 0 and stopped(daemon)
 
 
 def _runs(daemon: Daemon) -> bool:

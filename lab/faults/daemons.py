@@ -1,6 +1,5 @@
 """Daemons that crash, are stopped, hang or flap: one of them, or all at once."""
 
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -8,13 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.daemon import Wanted, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
 from cephlab.lab.services import SERVICES, service_of
@@ -271,57 +269,3 @@ def each_at_once(verbs: Sequence[Callable[[], object]]) -> None:
     with ThreadPoolExecutor(max_workers=max(1, len(verbs))) as pool:
         for future in [pool.submit(verb) for verb in verbs]:
             future.result()
-
-
-_STOPPED = frozenset("Tt")
-"""Letters of proc(5) for a process that SIGSTOP or a debugger holds."""
-_ENDED = frozenset("ZX")
-
-
-def stopped(daemon: Daemon) -> bool:
-    """Whether SIGSTOP holds every process of a daemon; False where it has none."""
-    seen = states(daemon)
-    return bool(seen) and set(seen) <= _STOPPED
-
-
-def states(daemon: Daemon) -> list[str]:
-    """The state of each living process of a daemon, as letters of proc(5). There are several where a shell started it.
-
-    A process of this machine's kernel is found by its group, which signals go to. Any other is found on its host by its
-    command line.
-    """
-    pid = daemon.process.pid if daemon.process is not None else 0
-    if pid:
-        return list(_group(pid))
-    if len(daemon.argv) < 2:
-        return []
-    # On standard input: with these words as arguments, the asking process would find itself.
-    return daemon.host.run(["python3", "-c", _STATES], stdin=json.dumps(daemon.argv).encode()).stdout.split()
-
-
-def _group(leader: int) -> Iterator[str]:
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, group = file.read_text(errors="replace").rpartition(")")[2].split()[:3]
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has just ended
-        if int(group) == leader and state not in _ENDED:
-            yield state
-
-
-_STATES = """
-import glob, json, os, sys
-
-program, *wanted = json.load(sys.stdin)
-for folder in glob.glob("/proc/[0-9]*"):
-    try:
-        with open(folder + "/cmdline", "rb") as file:
-            words = file.read().decode(errors="replace").split("\\0")[:-1]
-        with open(folder + "/stat", errors="replace") as file:
-            state = file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        continue  # it has just ended
-    before, rest = words[: -len(wanted)], words[-len(wanted) :]
-    if rest == wanted and before and os.path.basename(before[-1]) == os.path.basename(program):
-        print(state)
-"""

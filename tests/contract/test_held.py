@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from cephlab.lab.ceph.daemon import Daemon
-from cephlab.lab.faults.daemons import states, stopped
+from cephlab.lab.ceph.daemon import Daemon, states, stopped
 from cephlab.lab.faults.fault import look_for
 from cephlab.lab.providers.host import Host
 

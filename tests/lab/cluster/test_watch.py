@@ -9,9 +9,10 @@ import pytest
 
 from cephlab.lab.base.clock import Deadline, watched
 from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabBroken, NotReached
-from cephlab.lab.ceph.daemon import Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.cluster.watch import Watch, state_of
+from cephlab.lab.cluster.watch import Watch, held_here
+from cephlab.lab.providers.host import Host, HostProcess
 from tests.fake_clock import VirtualClock
 
 
@@ -66,9 +67,12 @@ class FakeCluster:
             raise LabBroken("nobody answers")
         return self.up
 
+    def held(self, daemon: Daemon) -> bool:
+        return self.states.get(self.daemons[daemon.name].pid) == "T"
+
     def wait(self, seconds: float) -> None:
         """Wait in vain for so long, watched."""
-        watch = Watch(cast("Cluster", self), self.clock, lambda pid: self.states.get(pid, "S"))
+        watch = Watch(cast("Cluster", self), self.clock, self.held)
         with watched(watch):
             Deadline.after(seconds, self.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
 
@@ -92,7 +96,9 @@ def test_a_daemon_that_somebody_stopped_ends_the_wait(cluster: FakeCluster) -> N
 
 def test_one_look_at_a_stopped_daemon_is_not_enough(cluster: FakeCluster) -> None:
     letters: Iterator[str] = iter("ST" * 100)
-    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: next(letters) if pid == 1 else "S")
+    watch = Watch(
+        cast("Cluster", cluster), cluster.clock, lambda daemon: daemon.name == "osd.0" and next(letters) == "T"
+    )
     with watched(watch), pytest.raises(NotReached):
         Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
 
@@ -138,13 +144,13 @@ def test_monitors_that_do_not_answer_are_no_trouble_of_an_osd(cluster: FakeClust
 
 def test_while_a_fault_holds_nobody_watches(cluster: FakeCluster) -> None:
     cluster.states = {1: "T"}
-    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: cluster.states.get(pid, "S"))
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
     with watched(watch), watched(), pytest.raises(NotReached):
         Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
 
 
 def test_a_command_that_did_not_end_comes_from_the_daemon_that_stands_still(cluster: FakeCluster) -> None:
-    watch = Watch(cast("Cluster", cluster), cluster.clock, lambda pid: cluster.states.get(pid, "S"))
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
     late, other = CommandTimedOut(("rados", "bench"), 60, "", "", "n0"), LabBroken("the disk is full")
     assert (watch.cause(late), watch.cause(other)) == (late, other)
     cluster.states = {1: "T"}
@@ -155,6 +161,8 @@ def test_a_command_that_did_not_end_comes_from_the_daemon_that_stands_still(clus
     assert "rados did not end within 60 s on n0" in named.detail
 
 
-def test_a_process_of_this_machine_tells_its_state() -> None:
-    assert state_of(1) in ("S", "R", "I")
-    assert (state_of(0), state_of(4_194_305)) == ("", "")
+def test_a_process_of_this_machine_that_runs_is_not_held_nor_one_that_is_not_there() -> None:
+    for pid in (1, 0, 4_194_305):
+        assert not held_here(
+            Daemon("osd.0", cast("Host", None), (), process=cast("HostProcess", SimpleNamespace(pid=pid)))
+        )

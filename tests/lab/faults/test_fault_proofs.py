@@ -15,13 +15,13 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base import process
-from cephlab.lab.ceph.daemon import Daemon, Wanted
+from cephlab.lab.ceph.daemon import Daemon, Wanted, states, stopped
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import Layout, inflict
 from cephlab.lab.faults import network as network_module
 from cephlab.lab.faults.copies import repaired
-from cephlab.lab.faults.daemons import decides, down, missed, states, stopped
+from cephlab.lab.faults.daemons import decides, down, missed
 from cephlab.lab.faults.fault import Aftermath, look_for
 from cephlab.lab.faults.network import Partition
 from cephlab.lab.faults.nodes import KillNode
