@@ -43,6 +43,9 @@ SYSTEM: Clock = SystemClock()
 Watcher = Callable[[float], object]
 """Called between two looks of every wait with the seconds that it has lasted; may raise a LabError to end it."""
 
+SLICE_S = 1.0
+"""How long whoever waits for something that cannot be polled, such as an answer, waits between two `look_on`."""
+
 _WATCHERS: list[Watcher] = []
 
 
@@ -55,6 +58,24 @@ def watched(*watchers: Watcher) -> Iterator[None]:
         yield
     finally:
         _WATCHERS[:] = before
+
+
+def look_on(waited_s: float) -> None:
+    """Ask the watchers. Every wait does, and whoever waits otherwise, such as for a command that runs.
+
+    waited_s: how long it has lasted; 0 where a watcher must not talk to the cluster, because this is such a talk.
+    """
+    for watcher in tuple(_WATCHERS):
+        watcher(waited_s)
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """How long something may take altogether. of: what; why: where the limit comes from, in words."""
+
+    of: str
+    seconds: float
+    why: str
 
 
 @dataclass(frozen=True)
@@ -75,8 +96,15 @@ class Deadline:
     def remaining_s(self) -> float:
         return max(0.0, self.at - self.clock.monotonic())
 
+    def elapsed_s(self) -> float:
+        return self.after_s - self.remaining_s()
+
     def passed(self) -> bool:
         return self.remaining_s() <= 0.0
+
+    def slice_s(self) -> float:
+        """How long to wait before the next `look_on`: never past the deadline."""
+        return min(SLICE_S, self.remaining_s())
 
     def pause(self, seconds: float) -> None:
         """Let some time pass, but never past the deadline."""
@@ -103,8 +131,7 @@ class Deadline:
                 return value
             if last_chance:
                 raise timed_out(what, self.after_s, value)
-            for watcher in _WATCHERS:
-                watcher(self.after_s - self.remaining_s())
+            look_on(self.elapsed_s())
             self.pause(interval_s)
 
 

@@ -19,8 +19,8 @@ _ODD = re.compile(r"""[\s\x00-\x1f\x7f#;$\\"',:]""")
 
 @dataclass(frozen=True)
 class Home:
-    """The folder and its parts: `images` (cache), `runs` (live clusters), `archive` (results), `demands` (costs) and
-    `profiles` (machines).
+    """The folder and its parts: `images` (cache), `runs` (live clusters), `archive` (results), `demands` (costs),
+    `profiles` (machines) and `attempts.jsonl` (how scenarios ended).
     """
 
     path: Path
@@ -44,6 +44,25 @@ class Home:
     @property
     def profiles(self) -> Path:
         return self.path / "profiles"
+
+    @property
+    def attempts(self) -> Path:
+        """Attempts of all scenarios that `cephlab track` was shown."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def nearest(self) -> Path:
+        """The home, or what exists nearest above it."""
+        return next(path for path in (self.path, *self.path.parents) if path.exists())
+
+    def refuse_no_folder(self) -> None:
+        """SpecError where something else stands in the place of the home."""
+        if not self.nearest.is_dir():
+            raise SpecError(
+                f"the home {self.path} is no folder",
+                f"got {self.nearest}, which is none; wanted: a folder, or a place where one can be made",
+                f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
+            )
 
     def ensure(self) -> Home:
         """Make the folder; SpecError when it cannot be written."""

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.alarms import HEARD
+from cephlab.lab.base.births import birth_of, state_and_birth
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken, Unavailable
 
 THIS_MACHINE = "this machine"
@@ -80,7 +81,7 @@ def run(
 
 
 def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b"", check: bool = True) -> Result:
-    """Run a command in its own session and wait for it.
+    """Run a command in its own session and wait for it. Watchers look on meanwhile, and may end it.
 
     Raises CommandFailed if check is set and the status is not 0, CommandTimedOut after killing the whole session,
     Unavailable if the program does not exist.
@@ -88,7 +89,7 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
     shown = command.shown or command.argv
     child = _popen(command)
     try:
-        stdout, stderr = child.communicate(stdin, timeout=timeout_s)
+        stdout, stderr = _communicate(child, stdin, clock.Deadline.after(timeout_s))
     except subprocess.TimeoutExpired:
         kill_session(child)
         stdout, stderr = child.communicate()
@@ -96,11 +97,31 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
             shown, timeout_s, stdout.decode(errors="replace"), stderr.decode(errors="replace"), command.where
         ) from None
     except BaseException:
-        kill_session(child)
-        child.wait()
+        with child:  # waits for it, and closes its streams
+            kill_session(child)
         raise
     result = Result(shown, child.returncode, stdout, stderr)
     return result.checked(command.where) if check else result
+
+
+def _communicate(child: subprocess.Popen[bytes], stdin: bytes, deadline: clock.Deadline) -> tuple[bytes, bytes]:
+    """Feed a child and read what it prints; subprocess.TimeoutExpired at the deadline."""
+    if stdin:
+        # `communicate` forgets its input when it is called again.
+        threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True).start()
+        child.stdin = None
+    while True:
+        try:
+            return child.communicate(timeout=deadline.slice_s())
+        except subprocess.TimeoutExpired:
+            if deadline.passed():
+                raise
+            clock.look_on(deadline.elapsed_s())
+
+
+def _feed(stdin: IO[bytes], data: bytes) -> None:
+    with suppress(BrokenPipeError), stdin:  # a program need not read all of it
+        stdin.write(data)
 
 
 def kill_session(child: subprocess.Popen[bytes]) -> None:
@@ -173,12 +194,14 @@ class Pipe:
             try:
                 self._stdin.write(line + b"\n")
                 self._stdin.flush()
+                self._await_answer()
                 answer = self._stdout.readline()
             except (BrokenPipeError, ValueError):
                 answer = b""
             except BaseException:
                 # An interrupt leaves the answer in the pipe, where the next question would take it for its own.
                 kill_session(self._child)
+                self._child.wait()
                 raise
             finally:
                 timer.cancel()
@@ -190,6 +213,13 @@ class Pipe:
         if expired.is_set():
             raise CommandTimedOut(self._argv, timeout_s, "", stderr, self._where)
         raise CommandFailed(self._argv, self._child.returncode, "", stderr, self._where)
+
+    def _await_answer(self) -> None:
+        """Until there is something to read, or the child's end. Watchers look on meanwhile."""
+        answer = select.poll()
+        answer.register(self._stdout, select.POLLIN)
+        while not answer.poll(clock.SLICE_S * 1000):
+            clock.look_on(0.0)
 
     def _expire(self, expired: threading.Event) -> None:
         expired.set()  # first, because the kill makes the reading thread go on
@@ -240,7 +270,7 @@ class LocalProcess:
         if self._ours:
             self._reap()
             return self._ours
-        state, birth = _state_and_birth(self.pid)
+        state, birth = state_and_birth(self.pid)
         return birth != "" and birth == self.birth and state not in _ENDED
 
     def _reap(self) -> None:
@@ -280,6 +310,7 @@ class LocalProcess:
         while self.alive():
             if deadline.passed():
                 return False
+            clock.look_on(deadline.elapsed_s())
             deadline.pause(_POLL_S)
         return True
 
@@ -320,14 +351,6 @@ def run_attached(argv: Sequence[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def birth_of(pid: int) -> str:
-    """Start of a process: the boot's id and clock ticks since the boot, which a clock step does not change.
-
-    Empty if there is no such process. See proc(5), /proc/PID/stat, field 22.
-    """
-    return _state_and_birth(pid)[1]
-
-
 def recall(record: Mapping[str, Any]) -> LocalProcess:
     """The process that a `LocalProcess.ref` describes.
 
@@ -342,24 +365,6 @@ def recall(record: Mapping[str, Any]) -> LocalProcess:
     except psutil.NoSuchProcess:
         same = False
     return LocalProcess(pid, birth_of(pid) if same else "")
-
-
-def _state_and_birth(pid: int) -> tuple[str, str]:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        return "", ""
-    # The process name comes first, in parentheses. It may hold spaces and parentheses itself.
-    fields = text.rpartition(")")[2].split()
-    # A first thread that ended before the others is shown as a zombie. This happens for a moment when another thread
-    # executes a program, as a manager does that restarts itself: execve(2) ends all others and takes over the pid.
-    state = "S" if fields[0] == "Z" and int(fields[17]) > 1 else fields[0]
-    return state, f"{_boot()}/{fields[19]}"
-
-
-@cache
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import secrets
 import shutil
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import process
+from cephlab.lab.base.births import birth_of
 from cephlab.lab.base.errors import LabBroken, SpecError, unwritable
 from cephlab.lab.base.home import Home
 
@@ -61,6 +63,17 @@ def ours(path: Path, kind: Callable[[int], bool]) -> bool:
     return kind(status.st_mode) and status.st_uid == os.geteuid()
 
 
+def belongs(path: Path) -> str:
+    """Whose something among the runs is, in words."""
+    if path.is_symlink():
+        return f"a link to {path.readlink()}"
+    number = path.lstat().st_uid
+    try:
+        return f"of user {pwd.getpwuid(number).pw_name}" if number != os.geteuid() else "no run"
+    except KeyError:
+        return f"of user {number}"
+
+
 def taken(path: Path, wanted: str) -> LabBroken:
     """The error for a path that is not this user's, or not of the right kind. wanted: what should be there."""
     try:
@@ -104,7 +117,7 @@ class Run:
 
     def claim(self, *, provider: str, kept: bool = False) -> None:
         """Make this process the run's owner. A kept run outlives it until `down`."""
-        us = {"pid": os.getpid(), "birth": process.birth_of(os.getpid())}
+        us = {"pid": os.getpid(), "birth": birth_of(os.getpid())}
         write_json(self._owner_file, {**us, "kept": kept, "provider": provider, "at": time.time()})
 
     @property
@@ -156,14 +169,19 @@ class Runs:
         return [directory for directory in self._folders() if directory not in known]
 
     def _folders(self) -> list[Path]:
+        self.home.refuse_no_folder()
         paths = sorted(self.home.runs.iterdir()) if self.home.runs.is_dir() else []
         return [path for path in paths if path.is_symlink() or path.is_dir()]
 
     def get(self, name: str) -> Run:
-        """The run of that name; SpecError lists those that exist."""
+        """The run of that name; SpecError lists those that exist, and says whose one of another user is."""
         for run in self.all():
             if run.id == name:
                 return run
+        for path in self.others():
+            if path.name == name:
+                what = f"{name} is {belongs(path)}"
+                raise SpecError(what, str(path), "nothing of cephlab touches it; its user can: `cephlab ls` there")
         known = ", ".join(run.id for run in self.all()) or "none"
         raise SpecError(f"there is no cluster called {name!r}", f"clusters: {known}", "see `cephlab ls`")
 

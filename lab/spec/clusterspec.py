@@ -1,16 +1,24 @@
 """The spec of a cluster: nodes, disks, daemons. Frozen values; equal specs are interchangeable."""
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from string import ascii_lowercase
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.written import Flag, OptionText, Real, Size, Whole
 
 GIB = 1 << 30
 MIB = 1 << 20
 DEFAULT_RELEASE = "reef"
+KNOWN_RELEASES = (
+    *("argonaut", "bobtail", "cuttlefish", "dumpling", "emperor", "firefly", "giant", "hammer", "infernalis", "jewel"),
+    *("kraken", "luminous", "mimic", "nautilus", "octopus", "pacific", "quincy", "reef", "squid", "tentacle"),
+)
+"""Every release so far, by number from 1. Source: https://docs.ceph.com/en/latest/releases/."""
 UNKNOWN_RELEASE = "unknown"
 """The release of a pulled image until its own programs tell it. The image's reference proves nothing."""
 _FIRST_WITH_A_POOL = 15
@@ -77,10 +85,10 @@ class Capability(StrEnum):
 class DiskLimits:
     """Ceilings imposed on a disk; None is no ceiling. IOPS are per second, bandwidth in bytes per second."""
 
-    read_iops: int | None = None
-    write_iops: int | None = None
-    read_bytes_s: int | None = None
-    write_bytes_s: int | None = None
+    read_iops: Whole | None = None
+    write_iops: Whole | None = None
+    read_bytes_s: Size | None = None
+    write_bytes_s: Size | None = None
 
     def any(self) -> bool:
         return self != DiskLimits()
@@ -91,10 +99,10 @@ class Disk:
     """A disk by name. It can be moved from one node to another. in_memory: it is kept in memory, for measuring."""
 
     name: str
-    size_bytes: int = DEFAULT_DISK_BYTES
+    size_bytes: Size = DEFAULT_DISK_BYTES
     device_class: DiskClass = DiskClass.SSD
     limits: DiskLimits = DiskLimits()
-    in_memory: bool = False
+    in_memory: Flag = False
 
 
 @dataclass(frozen=True)
@@ -115,19 +123,22 @@ class Node:
     """One machine of the lab. cores, memory_bytes: what it may use (None: all).
 
     page_bytes: of its kernel (None: the provider's choice). services: daemons beyond Ceph's core, as `rgw`, or `rgw.b`
-    for a second one of a kind; see lab/services/.
+    for a second one of a kind; `rgw:2` is both; see lab/services/.
     """
 
     name: str
     arch: Arch
     disks: tuple[Disk, ...] = ()
     osds: tuple[Osd, ...] = ()
-    mon: bool = False
-    mgr: bool = False
-    cores: float | None = None
-    memory_bytes: int | None = None
-    page_bytes: int | None = None
+    mon: Flag = False
+    mgr: Flag = False
+    cores: Real | None = None
+    memory_bytes: Size | None = None
+    page_bytes: Size | None = None
     services: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "services", spelt_out(self.services))
 
     @property
     def has_daemons(self) -> bool:
@@ -141,7 +152,7 @@ class ClusterSpec:
     nodes: tuple[Node, ...]
     release: str = DEFAULT_RELEASE
     image: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, OptionText] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _validate(self)
@@ -175,6 +186,23 @@ class ClusterSpec:
     def paged(self) -> tuple[Node, ...]:
         """Nodes that ask for a page size where their architecture has several."""
         return tuple(node for node in self.nodes if node.page_bytes and len(PAGE_BYTES[node.arch]) > 1)
+
+
+def spelt_out(services: Sequence[str]) -> tuple[str, ...]:
+    """`rgw`, `rgw.b` for `rgw:2`; others as they are. Misfit where the count is none, or beyond the alphabet."""
+    named: list[str] = []
+    for text in services:
+        kind, colon, count = text.partition(":")
+        if colon and not (count.isdecimal() and 1 <= int(count) <= len(ascii_lowercase)):
+            raise Misfit(
+                f"{text!r} is no count of daemons",
+                f"got {count!r}, wanted: 1 to {len(ascii_lowercase)}",
+                "write KIND:2 for two of a kind",
+                key="nodes.*.services",
+            )
+        letters = ascii_lowercase[: int(count)] if colon else ""
+        named += [kind if letter == "a" else f"{kind}.{letter}" for letter in letters] if colon else [text]
+    return tuple(named)
 
 
 def refuse_both(release: str | None, image: str | None) -> None:
@@ -216,7 +244,9 @@ def _validate(spec: ClusterSpec) -> None:
                 "leave it out for 10 GiB",
                 key=f"{key}.size_bytes",
             )
+        _refuse_nothing(f"disk {disk.name}", f"{key}.limits", vars(disk.limits))
     for key, node in nodes.items():
+        _refuse_nothing(f"node {node.name}", key, {"cores": node.cores, "memory_bytes": node.memory_bytes})
         _refuse_odd_pages(key, node)
         services = {f"{key}.services.{index}": name for index, name in enumerate(node.services)}
         _refuse_odd("service", services, MAX_NODE_NAME, _SERVICE)
@@ -224,6 +254,18 @@ def _validate(spec: ClusterSpec) -> None:
     _refuse_counts(spec)
     for key, node in nodes.items():
         _refuse_osd_disks(key, node)
+
+
+def _refuse_nothing(owner: str, table: str, limits: Mapping[str, float | None]) -> None:
+    """Refuse limits that leave nothing. limits: key of the table -> figure."""
+    for name, figure in limits.items():
+        if figure is not None and not 0 < figure < math.inf:
+            raise Misfit(
+                f"{owner} cannot do with {name} = {figure}",
+                f"got {figure}, wanted: a number above 0",
+                "leave it out for no limit",
+                key=f"{table}.{name}",
+            )
 
 
 def _refuse_counts(spec: ClusterSpec) -> None:

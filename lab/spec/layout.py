@@ -1,5 +1,6 @@
 """Lays out plain clusters: a number of nodes of each architecture, with daemons spread over them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -81,6 +82,21 @@ def build_spec(
         for index, arch in enumerate(archs)
     ]
     return setup.cluster([*nodes, *(Node(f"c{index}", arch) for index, arch in enumerate(bare))])
+
+
+def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> ClusterSpec:
+    """The spec with so many gateways, over both architectures in turn, and HAProxy on the first node.
+
+    More gateways than nodes with OSDs: some nodes get several.
+    """
+    able = [index for index, node in enumerate(spec.nodes) if node.osds]
+    turns = [able[turn] for turn in _spread([spec.nodes[index].arch for index in able], min(gateways, len(able)))]
+    counts = Counter(turns[number % len(turns)] for number in range(gateways)) if turns else Counter[int]()
+    services = {index: (f"rgw:{count}",) for index, count in counts.items()}
+    if balancer:
+        services[0] = (*services.get(0, ()), "haproxy")
+    nodes = [replace(node, services=(*node.services, *services.get(i, ()))) for i, node in enumerate(spec.nodes)]
+    return replace(spec, nodes=tuple(nodes))
 
 
 def _node(index: int, arch: Arch, daemons: Daemons) -> Node:

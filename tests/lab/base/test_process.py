@@ -15,9 +15,10 @@ import psutil
 import pytest
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.births import birth_of
 from cephlab.lab.base.errors import LabBroken, unwritable
 from cephlab.lab.base.home import Home
-from cephlab.lab.base.process import LocalProcess, birth_of, find_marked, recall, start_detached
+from cephlab.lab.base.process import LocalProcess, find_marked, recall, start_detached
 from cephlab.lab.base.runs import Runs, write_json, write_private
 
 

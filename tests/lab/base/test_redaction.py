@@ -248,6 +248,8 @@ class UserMaker:
     """A cluster whose tool makes up a user."""
 
     def tool(self, node: str, *argv: str) -> str:
+        if argv[:3] == ("radosgw-admin", "user", "list"):
+            return "[]"
         assert argv[:3] == ("radosgw-admin", "user", "create")
         return in_json(self.access, self.secret)
 

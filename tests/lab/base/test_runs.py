@@ -70,8 +70,8 @@ def test_folders_that_are_no_runs_of_this_user_are_none(home: Home, tmp_path: Pa
     (home.runs / "linked").symlink_to(tmp_path / "victim")
     assert ids(home) == ["mine"]
     assert [folder.name for folder in Runs(home).others()] == ["Odd Name", "linked", "theirs"]
-    for name in ("theirs", "linked"):
-        with pytest.raises(SpecError, match="no cluster called"):
+    for name, said in (("theirs", "theirs is of user"), ("linked", "linked is a link to")):
+        with pytest.raises(SpecError, match=said):
             Runs(home).get(name)
 
 

@@ -5,7 +5,7 @@ import pytest
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, ClusterSpec, Disk, Node, Osd
-from cephlab.lab.spec.layout import Daemons, build_spec
+from cephlab.lab.spec.layout import Daemons, build_spec, with_gateways
 
 
 def spec(node: str = "n0", disk: str = "n0-block0", size: int = 1 << 30, **options: str) -> ClusterSpec:
@@ -41,3 +41,14 @@ def test_a_separate_db_holds_rocksdbs_logs_and_its_tables_beside(disk_bytes: int
     [node] = build_spec([(Arch.X86_64, 1)], Daemons(disk_bytes=disk_bytes, separate_db=True)).nodes
     db = next(disk for disk in node.disks if disk.name == node.osds[0].db)
     assert db.size_bytes >= max(2 * GIB, disk_bytes // 10)
+
+
+def test_gateways_take_turns_over_architectures_and_nodes_without_osds_get_none() -> None:
+    spec = build_spec([(Arch.X86_64, 2), (Arch.AARCH64, 1)], bare=(Arch.X86_64,))
+    services = [[node.services for node in with_gateways(spec, count, balancer=True).nodes] for count in (1, 2, 3, 5)]
+    assert services == [
+        [("rgw", "haproxy"), (), (), ()],
+        [("rgw", "haproxy"), (), ("rgw",), ()],
+        [("rgw", "haproxy"), ("rgw",), ("rgw",), ()],
+        [("rgw", "rgw.b", "haproxy"), ("rgw",), ("rgw", "rgw.b"), ()],
+    ]

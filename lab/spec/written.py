@@ -1,0 +1,54 @@
+"""How people write the values of a spec: sizes with units, numbers and truth values as options."""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Strict
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+
+
+def size_bytes(text: str) -> int | None:
+    """Bytes from `4k`, `10GiB` or a plain number; None for another text. Units are powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    return int(float(match[1]) * _UNITS[match[2].upper()]) if match else None
+
+
+def size_text(number_bytes: int) -> str:
+    """`10GiB`, by the largest unit that leaves a whole number."""
+    for unit in ("T", "G", "M", "K"):
+        if number_bytes and number_bytes % _UNITS[unit] == 0:
+            return f"{number_bytes // _UNITS[unit]}{unit}iB"
+    return str(number_bytes)
+
+
+def _size(given: Any) -> int:
+    if isinstance(given, str):
+        size = size_bytes(given)
+    else:
+        size = given if isinstance(given, int) and not isinstance(given, bool) else None
+    if size is None:
+        raise ValueError('bytes, as a number or with a unit such as "10GiB"')
+    return size
+
+
+def _option(given: Any) -> str:
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, int | float):
+        return repr(given)
+    if isinstance(given, str):
+        return given
+    raise ValueError("text, a number, or true or false")
+
+
+Size = Annotated[int, BeforeValidator(_size)]
+"""Bytes."""
+
+OptionText = Annotated[str, BeforeValidator(_option)]
+"""The value of a setting in ceph.conf, which is text."""
+
+Flag = Annotated[bool, Strict()]
+Whole = Annotated[int, Strict()]
+Real = Annotated[float, Strict()]
