@@ -135,6 +135,14 @@ def mark(daemons: Iterable[Daemon]) -> LogMarks:
     return LogMarks({place.key: len(place.read()) for place in places}, places)
 
 
+def grown(before: LogMarks, now: LogMarks) -> dict[str, int]:
+    """Bytes that each daemon wrote to its log and its output between two marks; a file that is new counts whole."""
+    written: Counter[str] = Counter()
+    for place in now.places:
+        written[place.daemon] += max(0, now.sizes.get(place.key, 0) - before.sizes.get(place.key, 0))
+    return dict(written)
+
+
 def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
     """Complaints that were written after the mark. A new log counts from its beginning.
 

@@ -1,7 +1,8 @@
 """How much a daemon holds, memory above all: by its kernel, and by its own accounts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
 
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
+_HELD = ("resident", "threads", "files")
 _THREADS = re.compile(r"^Threads:\s+(\d+)$", re.MULTILINE)
 
 
@@ -42,10 +44,8 @@ class MemoryUse:
 
 
 def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
-    """Memory of a running daemon. Its host must have its own kernel, which knows the process by its id."""
-    pid = int(daemon.started().ref["pid"])
-    status = daemon.host.run(["cat", f"/proc/{pid}/status"]).stdout
-    return MemoryUse(resident_bytes(status), pools_of(client.tell(daemon.name, "dump_mempools")))
+    """Memory of a running daemon; see `footprint`."""
+    return MemoryUse(footprint(daemon).resident, pools_of(client.tell(daemon.name, "dump_mempools")))
 
 
 def footprint(daemon: Daemon) -> Footprint:
@@ -67,6 +67,34 @@ def footprint(daemon: Daemon) -> Footprint:
     files, _, status = said.partition("\n")
     threads = _THREADS.search(status)
     return Footprint(resident_bytes(status), int(threads[1]) if threads else 0, int(files))
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a daemon held at one moment. process: which it was, so that one that began anew is not compared."""
+
+    process: Mapping[str, Any]
+    footprint: Footprint
+
+
+def held_here(daemons: Iterable[Daemon]) -> dict[str, Held]:
+    """Of each daemon that runs as a process of this machine: one elsewhere costs a program for each look."""
+    holds = {}
+    for daemon in daemons:
+        if daemon.process is not None and daemon.process.pid:
+            with suppress(LabBroken):  # it has ended
+                holds[daemon.name] = Held(daemon.process.ref, footprint(daemon))
+    return holds
+
+
+def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict[str, list[int]]]:
+    """By daemon: resident bytes, threads and files at both moments. Only daemons that ran all the time."""
+    pairs = {name: (before[name], held) for name, held in now.items() if name in before}
+    return {
+        name: {each: [getattr(was.footprint, each), getattr(held.footprint, each)] for each in _HELD}
+        for name, (was, held) in sorted(pairs.items())
+        if was.process == held.process
+    }
 
 
 def resident_bytes(status: str) -> int:

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+NO_OSD = 0x7FFFFFFF
+"""CRUSH_ITEM_NONE (src/crush/crush.h): stands for a shard that no OSD has."""
+
 
 @dataclass(frozen=True)
 class Pg:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry.demand import Resource
 
 Counters = Mapping[str, float]
@@ -22,6 +23,12 @@ def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
             for full, number in _entries(f"{name}.{key}", value):
                 numbers[full] = numbers.get(full, 0.0) + number
     return numbers
+
+
+def of_osds(cluster: Cluster, osds: Iterable[int] | None = None) -> dict[int, dict[str, float]]:
+    """The counters of each OSD, or of some of them, since it started."""
+    wanted = cluster.osd_ids() if osds is None else osds
+    return {osd: flatten(cluster.client.tell(f"osd.{osd}", "perf dump")) for osd in wanted}
 
 
 def _entries(name: str, value: Any) -> list[tuple[str, float]]:

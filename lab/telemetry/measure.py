@@ -14,6 +14,7 @@ from cephlab.lab.cluster.gateway import DATA_POOL as OBJECT_POOL
 from cephlab.lab.cluster.gateway import gateway
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.providers.host import cpu_time_distortion, has_own_kernel
+from cephlab.lab.services.rgw import NO_DELAY
 from cephlab.lab.telemetry import counters
 from cephlab.lab.telemetry.bench import Bench, load_in_passes
 from cephlab.lab.telemetry.clients import WHOLE_POOL, BlockClients, Clients, ObjectClients, PassClients, job_of
@@ -252,6 +253,7 @@ def conditions_of(cluster: Cluster, plan: Plan, loaded: Loaded) -> dict[str, str
         "harness_share": f"{share:.4f}",
         "other_cpus": f"{whole.others_s / whole.seconds:.2f}",
         "image_bytes": str(plan.image_bytes),
+        **({"gateway": NO_DELAY} if plan.objects else {}),
         **_accounting(cluster, whole),
         **{f"client {key}": value for key, value in plan.client_options.items()},
         **{f"option {key}": value for key, value in cluster.spec.options.items()},

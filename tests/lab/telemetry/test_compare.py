@@ -268,6 +268,18 @@ def test_the_command_ends_as_its_verdict(tmp_path: Path, factor: float, code: in
     assert "CPU of OSDs" in ended.output
 
 
+def test_files_that_share_nothing_are_told_in_a_sentence(tmp_path: Path) -> None:
+    here = measured(1)
+    other = replace(here, demand=replace(here.demand, operation=replace(here.demand.operation, depth=99)))
+    demandfile.save(tmp_path / "a.json", [here])
+    demandfile.save(tmp_path / "b.json", [other])
+    ended = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    assert "error: the two have no operation in common" in ended.stderr
+    assert f"{tmp_path / 'b.json'}: " in ended.stderr
+
+
 def test_a_file_that_is_none_is_refused() -> None:
     assert CliRunner().invoke(app, ["compare", "no-such.json", "no-such.json"]).exit_code == 2
 

@@ -1,0 +1,90 @@
+"""What each daemon has spent and holds at one moment: CPU, memory, threads, files, its log, an OSD's database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.memory import Footprint, footprint, pools_of
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.services.mon import MON
+from cephlab.lab.telemetry import accounting, counters
+from cephlab.lab.telemetry.account_program import clock_s
+
+_USER_HZ = 100.0
+"""Clock ticks a second in /proc/PID/stat, of every architecture that the lab has (proc_pid_stat(5))."""
+_ASK_S = 60.0
+
+
+@dataclass(frozen=True)
+class DaemonReading:
+    """One daemon now. cpu_s: since it began; log_bytes: of its log and what it printed.
+
+    Of an OSD: accounted, bytes that it says it allocated; counters: see `counters.flatten`. Of a monitor: store_bytes,
+    what its store takes on the disk.
+    """
+
+    footprint: Footprint
+    cpu_s: float
+    log_bytes: int
+    accounted: int = 0
+    store_bytes: int = 0
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def beyond(self) -> int:
+        """Resident bytes that are not in its own accounts."""
+        return self.footprint.resident - self.accounted
+
+
+def read_daemons(cluster: Cluster) -> dict[str, DaemonReading]:
+    """Every daemon that can be read now, by its name: one that has ended or does not answer is not in it."""
+    readings = {}
+    for name, daemon in cluster.daemons.items():
+        try:
+            readings[name] = _read(cluster, daemon)
+        except (LabBroken, CephTrouble):
+            continue
+    return readings
+
+
+def _read(cluster: Cluster, daemon: Daemon) -> DaemonReading:
+    held, spent_s, logged = footprint(daemon), _cpu_s(daemon), sum(sizes(daemon, (daemon.log, daemon.output)))
+    if daemon.kind == "mon":
+        return DaemonReading(held, spent_s, logged, store_bytes=_store_bytes(daemon))
+    if daemon.kind != "osd":
+        return DaemonReading(held, spent_s, logged)
+    accounted = sum(pools_of(cluster.client.tell(daemon.name, "dump_mempools")).values())
+    dumped = counters.of_osds(cluster, [int(daemon.id)])[int(daemon.id)]
+    return DaemonReading(held, spent_s, logged, accounted=accounted, counters=dumped)
+
+
+def _cpu_s(daemon: Daemon) -> float:
+    process = daemon.started()
+    if process.pid:
+        try:
+            return sum(clock_s(pid) for pid in accounting.tree(process.pid))
+        except OSError as error:
+            raise LabBroken(f"what {daemon.name} has spent cannot be read", str(error)) from error
+    stat = daemon.host.read(PurePosixPath(f"/proc/{int(process.ref['pid'])}/stat")).decode(errors="replace")
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _USER_HZ
+
+
+def sizes(daemon: Daemon, paths: Sequence[PurePosixPath]) -> list[int]:
+    """Bytes of files on a daemon's host; those that are not there are left out."""
+    done = daemon.host.run(["stat", "-c", "%s", *map(str, paths)], timeout_s=_ASK_S, check=False)
+    return [int(word) for word in done.stdout.split()]
+
+
+def _store_bytes(daemon: Daemon) -> int:
+    folder = MON.data(daemon.host, daemon.id) / "store.db"
+    # Files of the store come and go: `du` then ends with 1 and still gives the sum of the others.
+    done = daemon.host.run(["du", "--summarize", "--bytes", str(folder)], timeout_s=_ASK_S, check=False)
+    words = done.stdout.split()
+    if not words:
+        raise LabBroken(f"the store of {daemon.name} cannot be read", done.stderr[-500:])
+    return int(words[0])
