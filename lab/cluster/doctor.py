@@ -51,6 +51,17 @@ class Need:
     unlocks: str
 
 
+EVERYTHING = "everything"
+"""What a need unlocks without which no lab can run at all."""
+
+
+def lacking(needed: Sequence[Need]) -> list[Need]:
+    """The needs for whose lack no lab can run here: those of everything, and all providers where none is ready."""
+    missing = [need for need in needed if not need.present and need.unlocks == EVERYTHING]
+    places = [need for need in needed if need.name.startswith("provider ")]
+    return missing + ([] if any(need.present for need in places) else places)
+
+
 @dataclass(frozen=True)
 class Tool:
     """A program or file, the Debian package that has it, and what it is for.
@@ -111,7 +122,7 @@ def look(home: Home) -> MachineFacts:
     """Gather the facts of this machine."""
     arch = host_arch()
     memory_here = memory()
-    nearest = next(path for path in (home.path, *home.path.parents) if path.exists())
+    nearest = home.nearest
     return MachineFacts(
         arch=arch,
         python=sys.version_info[:2],
@@ -154,7 +165,7 @@ def _need(name: str, present: bool, detail: str, remedy: str, unlocks: str) -> N
 def _machine_needs(machine: MachineFacts) -> Iterator[Need]:
     got, wanted = (".".join(map(str, version)) for version in (machine.python, PYTHON))
     remedy = f"install Python {wanted} or newer, then run `ci/bootstrap install`"
-    yield _need("python", machine.python >= PYTHON, got, remedy, "everything")
+    yield _need("python", machine.python >= PYTHON, got, remedy, EVERYTHING)
     for tool in tools(machine.arch):
         present = tool.name in machine.tools
         detail = "found" if present else "not found"
@@ -171,7 +182,7 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
         machine.home_writable,
         f"{machine.home} {'can' if machine.home_writable else 'cannot'} be written",
         f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
-        "everything",
+        EVERYTHING,
     )
     yield _figure(
         "disk space",

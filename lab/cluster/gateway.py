@@ -1,14 +1,15 @@
-"""Runs a RADOS gateway in a cluster, with its own user and pools."""
+"""Where S3 is spoken in a cluster: gateways and balancers of its spec, and a gateway that is run for a while."""
 
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.redaction import remember
+from cephlab.lab.base.runs import write_private
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster import pools
@@ -16,18 +17,21 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, add_service, own, remove_service
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.providers.host import Host, HostProcess
-from cephlab.lab.services.rgw import PORT, RGW
+from cephlab.lab.services import service_of
+from cephlab.lab.services.haproxy import HAPROXY
+from cephlab.lab.services.rgw import CERTIFICATE, PORT, RGW, TLS_ABOVE
 
 DATA_POOL = "default.rgw.buckets.data"
 INDEX_POOL = "default.rgw.buckets.index"
 
+USER = "cephlab"
 _OURS = ("default.rgw.", ".rgw.root")
 _START_S = 90.0
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """A running gateway and its user."""
+    """A running gateway, or a balancer before some, and a user who may make buckets."""
 
     daemon: Daemon
     access_key: str
@@ -57,6 +61,54 @@ class Gateway:
         """`ADDRESS:PORT`, as other hosts reach it."""
         return f"{self.host.address}:{self.port}"
 
+    @property
+    def tls_address(self) -> str:
+        """The same with TLS."""
+        return f"{self.host.address}:{self.port + TLS_ABOVE}"
+
+    @property
+    def certificate(self) -> str:
+        """What its TLS is trusted by, as PEM."""
+        return self.host.read(service_of(self.name).data(self.host, self.daemon.id) / CERTIFICATE).decode()
+
+
+def speaking_s3(cluster: Cluster, kind: str = RGW.kind) -> list[Gateway]:
+    """Every running gateway of a cluster, in the order of their names; `haproxy`: every balancer.
+
+    They share one user, who is made by the first call.
+    """
+    daemons = [each for _, each in sorted(cluster.daemons.items()) if each.kind == kind and each.alive()]
+    if not daemons:
+        return []
+    keys = _user(cluster, cluster.client.host.name)
+    service = service_of(daemons[0].name)
+    return [Gateway(each, keys["access_key"], keys["secret_key"], service.listens(each.id)) for each in daemons]
+
+
+def write_s3_file(cluster: OwnCluster) -> Path | None:
+    """Write what an S3 client on this machine needs, for its owner alone; None where the cluster has no gateway.
+
+    JSON: {endpoints, balancers: {name: {http, https, certificate}}, access_key, secret_key}.
+    """
+    gateways, balancers = speaking_s3(cluster), speaking_s3(cluster, HAPROXY.kind)
+    if not gateways:
+        return None
+    first = gateways[0]
+    path = cluster.client_files[0].with_name("s3.json")
+    told = {
+        "endpoints": {each.name: _told(each) for each in gateways},
+        "balancers": {each.name: _told(each) for each in balancers},
+        "access_key": first.access_key,
+        "secret_key": first.secret_key,
+    }
+    write_private(path, json.dumps(told, indent=2).encode() + b"\n")
+    return path
+
+
+def _told(gateway: Gateway) -> dict[str, str]:
+    plain, tls = f"http://{gateway.address}", f"https://{gateway.tls_address}"
+    return {"http": plain, "https": tls, "certificate": gateway.certificate}
+
 
 @contextmanager
 def gateway(cluster: Cluster, node: str, data: PoolKind, *, pg_num: int = 16) -> Iterator[Gateway]:
@@ -81,6 +133,20 @@ def _begin(cluster: OwnCluster, node: str, data: PoolKind, pg_num: int, undo: Ex
     undo.callback(_remove_pools, cluster)
     pools.create(cluster, INDEX_POOL, PoolKind("replicated", min(3, data.size)), pg_num=pg_num)
     pools.create(cluster, DATA_POOL, data, pg_num=pg_num)
+    daemon = _started(cluster, node, undo)
+    keys = _user(cluster, node)
+    return Gateway(daemon, keys["access_key"], keys["secret_key"])
+
+
+@contextmanager
+def further_gateway(cluster: Cluster, node: str, first: Gateway) -> Iterator[Gateway]:
+    """Run one more gateway beside a first one, on another node; it serves the same objects to the same user."""
+    with ExitStack() as undo:
+        yield Gateway(_started(own(cluster), node, undo), first.access_key, first.secret_key)
+
+
+def _started(cluster: OwnCluster, node: str, undo: ExitStack) -> Daemon:
+    """A gateway that answers."""
     daemon = add_service(cluster, node, RGW.kind)
     undo.callback(remove_service, cluster, daemon.name)
     clock.wait(
@@ -90,8 +156,7 @@ def _begin(cluster: OwnCluster, node: str, data: PoolKind, pg_num: int, undo: Ex
         timeout_s=_START_S * cluster.patience,
         interval_s=0.5,
     )
-    keys = _user(cluster, node)
-    return Gateway(daemon, keys["access_key"], keys["secret_key"])
+    return daemon
 
 
 def _missing(cluster: Cluster, daemon: Daemon) -> str:
@@ -100,8 +165,10 @@ def _missing(cluster: Cluster, daemon: Daemon) -> str:
 
 
 def _user(cluster: Cluster, node: str) -> dict[str, str]:
-    """A user. The gateway's own tool chooses the keys, so that no command line shows a secret."""
-    argv = ("user", "create", "--uid", "cephlab", "--display-name", "cephlab", "--format", "json")
+    """The lab's user. The gateway's own tool chooses the keys, so that no command line shows a secret."""
+    known = json.loads(cluster.tool(node, "radosgw-admin", "user", "list", "--format", "json"))
+    argv = ["user", "info" if USER in known else "create", "--uid", USER, "--format", "json"]
+    argv += [] if USER in known else ["--display-name", USER]
     keys: dict[str, str] = json.loads(cluster.tool(node, "radosgw-admin", *argv))["keys"][0]
     remember(keys["access_key"], keys["secret_key"])
     return keys

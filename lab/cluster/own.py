@@ -201,6 +201,7 @@ def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
         cluster.client.command("mon", "auth import", payload=keyring.render([entity]))
     deployer.push_conf(deployment, cluster.hosts[node])
     deployer.start_service(deployment, after, name, {entity.name: entity})
+    _tell_followers(cluster, service_of(name).kind)
     cluster.save()
     return cluster.daemon(name)
 
@@ -216,6 +217,20 @@ def remove_service(cluster: OwnCluster, name: str) -> None:
     cluster.respec([_without(node, name) for node in cluster.spec.nodes])
     cluster.deployer.push_conf(cluster.deployment, daemon.host)
     cluster.forget_daemon(name)
+    _tell_followers(cluster, service.kind)
+
+
+def _tell_followers(cluster: OwnCluster, kind: str) -> None:
+    """Daemons that list those of a kind get their configuration anew. A running one is restarted for it."""
+    peers = cluster.deployer.peers()
+    for daemon in cluster.daemons.values():
+        service = service_of(daemon.name)
+        if service.follows != kind:
+            continue
+        service.configure(daemon.host, daemon.id, peers)
+        if daemon.alive():
+            daemon.stop(patience=cluster.patience)
+            daemon.start()
 
 
 def _without(node: Node, name: str) -> Node:
@@ -228,8 +243,7 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
     try:
         raw: dict[str, Any] = json.loads(run.state_file.read_text())
     except FileNotFoundError:
-        hint = f"wait for it, or remove it: cephlab down {run.id}"
-        raise SpecError(f"{run.id} has no cluster yet", f"{run.state_file} is missing", hint) from None
+        raise _no_cluster(run) from None
     if raw["schema"] != STATE_SCHEMA:
         raise SpecError(f"{run.id} was made by another cephlab", f"schema {raw['schema']}, wanted {STATE_SCHEMA}")
     lab = provider.attach(run, raw["lab"])
@@ -248,6 +262,14 @@ def load_cluster(provider: Provider, run: Run, *, progress: Progress = quiet) ->
         spec, lab.hosts, shims, deployment.sizing, deployment.patience, progress, raw.get("identities", {})
     )
     return OwnCluster(run, spec, provider, lab, deployment, deployer)
+
+
+def _no_cluster(run: Run) -> SpecError:
+    missing = f"{run.state_file} is missing"
+    if run.abandoned():
+        hint = f"`cephlab prune` removes what it left, or: cephlab down {run.id}"
+        return SpecError(f"{run.id} is abandoned: the process that raised it is gone", missing, hint)
+    return SpecError(f"{run.id} has no cluster yet", missing, f"wait for it, or remove it: cephlab down {run.id}")
 
 
 def _key_of(lab: Lab) -> str:

@@ -131,12 +131,17 @@ def require_installed(
         raise NotInstalled(lacking, "this cluster needs it")
 
 
+def memory_needed(spec: ClusterSpec) -> int:
+    """Bytes that a cluster's daemons and its disks in memory take, about."""
+    emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
+    daemons = BASE_BYTES + (spec.osd_count - emulated) * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES
+    return daemons + sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
+
+
 def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     """The daemons' sizes; SpecError, with needed and available bytes, if memory or disk are too small."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())
-    native = spec.osd_count - emulated
-    needed = BASE_BYTES + native * OSD_RESIDENT_BYTES + emulated * EMULATED_OSD_RESIDENT_BYTES
-    needed += sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
+    needed = memory_needed(spec)
     here = memory()
     if needed > here.available_bytes:
         raise SpecError(

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from cephlab.lab.base.clock import Deadline, look_on
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut
 
 CLOSE_S = 2.0
@@ -95,7 +96,7 @@ class LineServer:
         try:
             if not self._ended.is_set():
                 self._streams.send(line + b"\n")
-            answer = self._lines.get(timeout=timeout_s)
+            answer = self._next_line(Deadline.after(timeout_s))
         except BaseException as error:
             # Timed out or interrupted: a late answer would be taken for the answer to the next question.
             self._out_of_step = True
@@ -105,6 +106,16 @@ class LineServer:
             raise
         self._out_of_step = answer is None
         return answer
+
+    def _next_line(self, deadline: Deadline) -> bytes | None:
+        """The next line, None at the program's end; queue.Empty at the deadline. Watchers look on meanwhile."""
+        while True:
+            try:
+                return self._lines.get(timeout=deadline.slice_s())
+            except queue.Empty:
+                if deadline.passed():
+                    raise
+                look_on(0.0)
 
     def _errors(self) -> str:
         self._ended.wait(CLOSE_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol, runtime_checkable
 
-from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.clock import Deadline, look_on
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.spec.arch import Arch
@@ -65,6 +65,7 @@ def ended_within(alive: Callable[[], bool], timeout_s: float, interval_s: float)
     while alive():
         if deadline.passed():
             return False
+        look_on(deadline.elapsed_s())
         deadline.pause(interval_s)
     return True
 

@@ -3,16 +3,18 @@
 from collections.abc import Iterator
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.services.exporter import EXPORTER
+from cephlab.lab.services.haproxy import HAPROXY
 from cephlab.lab.services.mds import MDS
 from cephlab.lab.services.mgr import MGR
 from cephlab.lab.services.mon import MON
 from cephlab.lab.services.osd import OSD
 from cephlab.lab.services.rgw import RGW
-from cephlab.lab.services.service import Service
+from cephlab.lab.services.service import Metadata, Service
 from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 
-SERVICES: dict[str, Service] = {service.kind: service for service in (MON, MGR, OSD, RGW, MDS, EXPORTER)}
+SERVICES: dict[str, Service] = {service.kind: service for service in (MON, MGR, OSD, RGW, MDS, EXPORTER, HAPROXY)}
 """Kind -> service, in the order in which a cluster starts them."""
 
 CORE = ("mon", "mgr", "osd")
@@ -22,6 +24,14 @@ CORE = ("mon", "mgr", "osd")
 def service_of(daemon: str) -> Service:
     """The service of a daemon's name, as in `rgw.n0`."""
     return SERVICES[daemon.partition(".")[0]]
+
+
+def reported(client: RadosClient) -> dict[str, Metadata]:
+    """What Ceph knows of each monitor, manager and OSD, by the daemon's name."""
+    keys = {"osd": "id"}
+    return {
+        f"{kind}.{entry[keys.get(kind, 'name')]}": entry for kind in CORE for entry in client.mon(f"{kind} metadata")
+    }
 
 
 def daemons_on(node: Node) -> Iterator[str]:
@@ -42,9 +52,24 @@ def refuse_unknown(spec: ClusterSpec) -> None:
     known = [kind for kind in SERVICES if kind not in CORE]
     for number, node in enumerate(spec.nodes):
         for text in node.services:
-            if text.partition(".")[0] not in known:
+            kind, _, more = text.partition(".")
+            if kind in known and SERVICES[kind].port:
+                SERVICES[kind].listens(f"{node.name}.{more}" if more else node.name)
+                _refuse_alone(spec, f"nodes.{number}.services", SERVICES[kind])
+            if kind not in known:
                 raise SpecError(
                     f"node {node.name}: there is no service {text!r}",
                     f"nodes.{number}.services: got {text!r}, wanted: {', '.join(known)}",
                     "monitors, managers and OSDs are `mon`, `mgr` and `osds` of a node",
                 )
+
+
+def _refuse_alone(spec: ClusterSpec, key: str, service: Service) -> None:
+    """SpecError for a service without any of those that it follows."""
+    kinds = {daemon.partition(".")[0] for node in spec.nodes for daemon in daemons_on(node)}
+    if service.follows and service.follows not in kinds:
+        raise SpecError(
+            f"a {service.kind} without a {service.follows}",
+            f"{key}: got {service.kind}, and no {service.follows} on any node",
+            f"give a node the service {service.follows}",
+        )

@@ -1,14 +1,21 @@
-"""RADOS gateways, which speak S3."""
+"""RADOS gateways, which speak S3, plainly and by TLS."""
 
 from collections.abc import Mapping, Sequence
 
+from cephlab.lab.base.redaction import remember
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
+from cephlab.lab.services.certificate import self_signed
 from cephlab.lab.services.service import Metadata, Service, silent_http
 
 PORT = 7480
 """The gateway's own default (rgw_frontends)."""
+TLS_ABOVE = 100
+"""What is added to a port for TLS."""
+NO_DELAY = "tcp_nodelay=1"
+"""Without it an answer of two parts waits for the client's delayed acknowledgement, 40 ms on Linux."""
+CERTIFICATE, PRIVATE = "certificate.pem", "private.pem"
 
 
 class Rgw(Service):
@@ -17,21 +24,35 @@ class Rgw(Service):
     def entity(self, ident: str) -> str:
         return f"client.rgw.{ident}"
 
+    def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
+        """A certificate for its TLS port; one that is there stays, because clients may know it."""
+        data = self.data(host, ident)
+        if not host.exists(data / CERTIFICATE):
+            public, secret = self_signed(host.address)
+            remember(secret.decode())
+            host.push(secret, data / PRIVATE, mode=0o600)
+            host.push(public, data / CERTIFICATE)
+
     def section(self, host: Host, ident: str) -> Mapping[str, str]:
         data, name = self.data(host, ident), f"rgw.{ident}"
+        port = self.listens(ident)
+        tls = (
+            f"ssl_endpoint={host.address}:{port + TLS_ABOVE} "
+            f"ssl_certificate={data / CERTIFICATE} ssl_private_key={data / PRIVATE}"
+        )
         return {
             "keyring": str(data / "keyring"),
             "admin_socket": str(conf.socket_path(host, name)),
             "log_file": str(host.directory / "log" / f"{name}.log"),
             "rgw_data": str(data),
-            "rgw_frontends": f"beast endpoint={host.address}:{PORT}",
+            "rgw_frontends": f"beast endpoint={host.address}:{port} {tls} {NO_DELAY}",
         }
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
         return ("radosgw", "-f", "-n", self.entity(ident), "-c", str(conf.conf_path(host)))
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"rgw.{ident}", host, PORT)
+        return silent_http(f"rgw.{ident}", host, self.listens(ident))
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         daemons = client.mon("service dump")["services"].get("rgw", {}).get("daemons", {})
@@ -39,5 +60,5 @@ class Rgw(Service):
         return [{**entry["metadata"], "name": entry["metadata"]["id"], "addr": entry["addr"]} for entry in known]
 
 
-RGW = Rgw("rgw", program="radosgw", caps={"mon": "allow rw", "mgr": "allow rw", "osd": "allow rwx"})
+RGW = Rgw("rgw", program="radosgw", caps={"mon": "allow rw", "mgr": "allow rw", "osd": "allow rwx"}, port=PORT)
 """With the capabilities of Ceph's documentation of a gateway's manual installation."""

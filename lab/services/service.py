@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from string import ascii_lowercase
 from typing import Any
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.keyring import Entity, new_key
@@ -12,6 +14,9 @@ from cephlab.lab.providers.host import Host
 
 Metadata = Mapping[str, Any]
 """Ceph's metadata of a daemon: {name, hostname, addr or addrs, arch, ...}."""
+
+LETTERS = ascii_lowercase
+"""Daemons of one kind on a node: `rgw` is the first, `rgw.b` the second."""
 
 _ASK_S = 30.0
 
@@ -22,12 +27,16 @@ class Service:
 
     kind: the first part of its daemons' names, as Ceph spells it. program: `ceph-KIND` unless given. role_set: of the
     image that has the program. caps: of its cephx entity; a service without caps is no client of Ceph's and has none.
+    port: the first daemon of the kind on a node listens on it, `KIND.b` on the next one, and so on; 0 for none.
+    follows: the kind of daemons that its configuration lists, empty for none.
     """
 
     kind: str
     program: str = ""
     role_set: str = "ceph"
     caps: Mapping[str, str] = field(default_factory=dict)
+    port: int = 0
+    follows: str = ""
 
     def entity(self, ident: str) -> str:
         """Name of the cephx entity of a daemon."""
@@ -40,6 +49,13 @@ class Service:
     def data(self, host: Host, ident: str) -> PurePosixPath:
         """A daemon's own directory."""
         return host.directory / f"{self.kind}.{ident}"
+
+    def listens(self, ident: str) -> int:
+        """The port of a daemon, from the letter behind its node's name; SpecError where that is no letter."""
+        return self.port + LETTERS.index(letter_of(ident)) if self.port else 0
+
+    def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
+        """Write its own files onto its host. peers: every daemon beyond the core -> its host."""
 
     def section(self, host: Host, ident: str) -> Mapping[str, str]:
         """Its own section of its host's ceph.conf."""
@@ -71,6 +87,18 @@ class Service:
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         """Every daemon of the kind that the cluster knows."""
         return list(client.mon(f"{self.kind} metadata"))
+
+
+def letter_of(ident: str) -> str:
+    """`b` for `n0.b`, `a` for `n0`; SpecError for `n0.second`, of which no port follows."""
+    letter = ident.partition(".")[2] or LETTERS[0]
+    if letter not in LETTERS or len(letter) > 1:
+        raise SpecError(
+            f"a daemon that listens is numbered by a letter, and {ident} is not",
+            f"got {letter!r}, wanted: one of {LETTERS[1]} to {LETTERS[-1]}",
+            "write KIND:2 for two of a kind",
+        )
+    return letter
 
 
 def silent_http(daemon: str, host: Host, port: int) -> str:

@@ -224,8 +224,12 @@ class Deployer:
         host.make_directory(data)
         if service.caps:
             host.push(keyring.render([entities[service.entity(ident)]]), data / "keyring", mode=0o600)
-        daemon = self.daemon(host, name)
-        self._start(deployment, daemon)
+        service.configure(host, ident, self.peers())
+        self._start(deployment, self.daemon(host, name))
+
+    def peers(self) -> dict[str, Host]:
+        """Every daemon of the spec beyond the core -> its host."""
+        return {name: self.hosts[node.name] for node in self.spec.nodes for name in daemons_on(node)}
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
         """A daemon on a host, not started. Puts files onto the host that it needs beside its directory."""

@@ -95,8 +95,9 @@ class Link:
         poll = select.poll()
         while True:
             poll.register(self.socket, select.POLLIN | (select.POLLOUT if sending else 0))
-            if not poll.poll(max(1.0, deadline.remaining_s() * 1000)) and deadline.passed():
+            if not poll.poll(max(1.0, deadline.slice_s() * 1000)) and deadline.passed():
                 raise TimeoutError
+            clock.look_on(deadline.elapsed_s())
             if sending:
                 sending = sending[self._send_some(sending[:CHUNK]) :]
             for frame in self._frames_so_far(received):

@@ -15,8 +15,10 @@ from typing import Any
 import docker
 import docker.errors
 
+from cephlab.lab.base import clock
+from cephlab.lab.base.births import birth_of
 from cephlab.lab.base.errors import CommandTimedOut, LabBroken, LabError
-from cephlab.lab.base.process import LocalProcess, Result, birth_of
+from cephlab.lab.base.process import LocalProcess, Result
 from cephlab.lab.providers.container.engine import engine_errors
 from cephlab.lab.providers.dialogue import Tail
 from cephlab.lab.providers.engine.process import NodeCommand
@@ -194,6 +196,8 @@ class _Watch:
         self._exec = exec_id
         self._token = token
         self._stream = MultiplexedStream(container.client, exec_id)
+        self._stdout, self._stderr = bytearray(), bytearray()
+        self._closed = threading.Event()
         self._done = threading.Event()
         self._timer = threading.Timer(timeout_s, self._expire)
         self._timer.daemon = True
@@ -203,10 +207,12 @@ class _Watch:
         self._timer.start()
         if stdin:
             writer.start()
-        stdout, stderr = bytearray(), bytearray()
+        reader = threading.Thread(target=self._read, daemon=True)
         try:
-            for number, data in self._stream.frames():
-                (stderr if number == STDERR else stdout).extend(data)
+            reader.start()
+            began_s = clock.SYSTEM.monotonic()
+            while not self._closed.wait(clock.SLICE_S):
+                clock.look_on(clock.SYSTEM.monotonic() - began_s)
         except BaseException:
             self._kill()
             raise
@@ -218,7 +224,14 @@ class _Watch:
                 writer.join(_DRAIN_S)
         if self._timer.is_alive():
             self._timer.join()
-        return bytes(stdout), bytes(stderr)
+        return bytes(self._stdout), bytes(self._stderr)
+
+    def _read(self) -> None:
+        try:
+            for number, data in self._stream.frames():
+                (self._stderr if number == STDERR else self._stdout).extend(data)
+        finally:
+            self._closed.set()
 
     def _feed(self, stdin: bytes) -> None:
         if self._stream.send(stdin):

@@ -148,7 +148,7 @@ def ended(instance: InstanceRef, operation: str, deadline: clock.Deadline) -> di
     node = instance.server.api(instance.project).operations[operation].wait
     while True:
         # LXD waits for whole seconds only, so the rest of the last second is polled.
-        last, whole_s = deadline.passed(), int(deadline.remaining_s())
+        last, whole_s = deadline.passed(), int(deadline.slice_s())
         try:
             state = instance.server.get("waiting for a command", node, params={"timeout": whole_s})
         except NotThere:
@@ -157,6 +157,7 @@ def ended(instance: InstanceRef, operation: str, deadline: clock.Deadline) -> di
             return dict(state)
         if last:
             return None
+        clock.look_on(deadline.elapsed_s())
         deadline.pause(_POLL_S)
 
 

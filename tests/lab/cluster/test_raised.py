@@ -48,6 +48,7 @@ class FakeCluster:
     daemons: Mapping[str, FakeDaemon]
     hosts: Mapping[str, FakeHost]
     archs: dict[int, str] = field(default_factory=dict)
+    run: Any = field(default_factory=lambda: SimpleNamespace(id="r0"))
 
     @property
     def client(self) -> Any:
@@ -87,6 +88,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     made = Stand(LabCluster(cluster, {"raise_s": None}, ExitStack(), 0.0), daemon)
     records = lambda _host: [{"crash_id": one, "entity_name": "osd.0"} for one in made.crashed]  # noqa: E731
     monkeypatch.setattr(raising, "crash_records", records)
+    monkeypatch.setattr(raising, "look_at_kernels", lambda *_: {})
     monkeypatch.setattr(raising, "crash_cause", lambda record: str(record["crash_id"]))
     return made
 

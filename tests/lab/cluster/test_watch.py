@@ -1,14 +1,18 @@
 """A wait ends, and names the daemon, once one that should run was stopped or is down in the map although it lives."""
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from cephlab.lab.base.clock import Deadline, watched
-from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, LabBroken, NotReached
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import Deadline, TimeLimit, watched
+from cephlab.lab.base.errors import CephTrouble, CommandTimedOut, DaemonDied, LabBroken, NotReached
+from cephlab.lab.base.process import Command, Pipe, run
 from cephlab.lab.ceph.daemon import Daemon, Wanted
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.watch import Watch, held_here
@@ -42,6 +46,10 @@ class FakeDaemon:
 
     def log_tail(self) -> str:
         return f"the end of the log of {self.name}"
+
+    def check(self) -> None:
+        if not self.lives:
+            raise DaemonDied(self.name, "n0", "ceph-osd", self.log_tail(), "", 1)
 
 
 @dataclass
@@ -121,15 +129,92 @@ def test_an_osd_that_lives_and_stays_down_in_the_map_ends_the_wait(cluster: Fake
     assert 30 + 45 * cluster.patience <= cluster.clock.now < 150
 
 
-def test_a_dead_osd_is_named_by_others(cluster: FakeCluster) -> None:
-    cluster.up, cluster.daemons["osd.0"].lives = [1], False
-    with pytest.raises(NotReached):
+def test_a_dead_daemon_ends_the_wait(cluster: FakeCluster) -> None:
+    cluster.daemons["mon.a"].lives = False
+    with pytest.raises(DaemonDied, match=r"mon\.a on n0 died"):
         cluster.wait(300)
+    assert cluster.clock.now < 15
+
+
+def test_a_dead_osd_of_another_machine_is_known_by_the_map(cluster: FakeCluster) -> None:
+    cluster.up, cluster.daemons["osd.0"].lives, cluster.daemons["osd.0"].pid = [1], False, 0
+    with pytest.raises(DaemonDied, match=r"osd\.0 on n0 died"):
+        cluster.wait(900)
+    assert 30 + 45 * cluster.patience <= cluster.clock.now < 150
+
+
+def test_after_a_time_without_looks_an_osd_is_down_anew(cluster: FakeCluster) -> None:
+    cluster.up = [1]
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    for _ in range(10):
+        cluster.clock.now += 60
+        watch(waited_s=60)
+    assert cluster.asked == 10
+
+
+def test_each_thread_is_told_once_of_what_one_came_upon(cluster: FakeCluster) -> None:
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    cluster.states = {1: "T"}
+
+    def wait() -> None:
+        Deadline.after(60, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+    with watched(watch), ThreadPoolExecutor(1) as pool:
+        assert isinstance(pool.submit(wait).exception(), CephTrouble)
+        with pytest.raises(CephTrouble, match=r"osd\.0 is stopped"):
+            watch(0.0)
+        watch.tell()
+
+
+def test_a_look_that_waits_itself_is_not_looked_at(cluster: FakeCluster) -> None:
+    depth = []
+
+    def up_osds() -> list[int]:
+        depth.append(1)
+        cluster.clock.now += 10
+        watch(waited_s=100)
+        return [0, 1]
+
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    cluster.up_osds = up_osds  # type: ignore[method-assign]
+    cluster.clock.now += 10
+    watch(waited_s=100)
+    assert len(depth) == 1
+
+
+def test_a_command_and_a_question_end_where_a_daemon_stands_still(cluster: FakeCluster) -> None:
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
+    cluster.states = {1: "T"}
+
+    def at_once(waited_s: float) -> None:
+        cluster.clock.now += 6
+        watch(waited_s)
+
+    with watched(at_once):
+        began = time.monotonic()
+        with pytest.raises(CephTrouble, match=r"osd\.0 is stopped"):
+            run(["sleep", "60"], timeout_s=60)
+        silent = Pipe(Command(("sleep", "60")))
+        with pytest.raises(CephTrouble, match=r"osd\.0 is stopped"):
+            silent.ask(b"anybody?", timeout_s=60)
+        assert time.monotonic() - began < 10
+    assert not silent.alive()
+    silent.close()
+
+
+def test_a_command_beside_sound_daemons_has_its_input_and_its_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "SLICE_S", 0.01)
+    looks: list[float] = []
+    text = b"words " * 100_000
+    with watched(looks.append):
+        assert run(["sh", "-c", "sleep 0.1; cat"], stdin=text, timeout_s=30).stdout_bytes == text
+    assert len(looks) > 2
 
 
 @pytest.mark.parametrize("wait_s", [20, 300])
 def test_nobody_is_asked_for_the_map_in_a_short_wait_or_without_a_monitor(cluster: FakeCluster, wait_s: float) -> None:
     cluster.daemons["mon.a"].lives = wait_s < 30
+    cluster.daemons["mon.a"].pid = 0
     with pytest.raises(NotReached):
         cluster.wait(wait_s)
     assert cluster.asked == 0
@@ -159,6 +244,9 @@ def test_a_command_that_did_not_end_comes_from_the_daemon_that_stands_still(clus
     assert isinstance(named, CephTrouble)
     assert named.what == "osd.0 is stopped (SIGSTOP) although nobody paused it"
     assert "rados did not end within 60 s on n0" in named.detail
+    wrapped = CephTrouble("rados failed")
+    wrapped.__cause__ = late
+    assert watch.cause(wrapped).what == named.what
 
 
 def test_a_process_of_this_machine_that_runs_is_not_held_nor_one_that_is_not_there() -> None:
@@ -166,3 +254,17 @@ def test_a_process_of_this_machine_that_runs_is_not_held_nor_one_that_is_not_the
         assert not held_here(
             Daemon("osd.0", cast("Host", None), (), process=cast("HostProcess", SimpleNamespace(pid=pid)))
         )
+
+
+def test_beyond_its_limit_a_scenario_ends_once_with_the_limit_and_where_it_comes_from(cluster: FakeCluster) -> None:
+    limit = TimeLimit("interop.rbd", 60, "5 times the longest of 2 kept passes")
+    watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held, limit)
+
+    def wait() -> None:
+        Deadline.after(300, cluster.clock).wait(lambda: False, bool, what="the end", interval_s=1.0)
+
+    with watched(watch):
+        with pytest.raises(CephTrouble, match=r"interop\.rbd has taken 6\d s; its limit is 60 s: 5 times the longest"):
+            wait()
+        with pytest.raises(NotReached):
+            wait()

@@ -11,6 +11,7 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services import CORE, SERVICES, daemons_on, refuse_unknown, role_sets
+from cephlab.lab.services.rgw import RGW
 from cephlab.lab.services.service import Service
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, Misfit, Node
@@ -44,13 +45,34 @@ def test_a_service_is_of_programs_that_its_image_has(service: Service) -> None:
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.kind)
 def test_only_a_client_of_cephs_has_an_entity(service: Service) -> None:
     section = conf.render("fsid", {}, {}, {service.entity("a"): service.section(host(), "a")}).decode()
-    assert bool(service.caps) == (service.kind != "exporter")
+    assert bool(service.caps) == (service.kind not in ("exporter", "haproxy"))
     assert not service.caps or service.new_entity("a", KEY).caps == service.caps
     assert section.count(f"[{service.entity('a')}]") == bool(service.section(host(), "a"))
 
 
 def test_a_node_may_have_two_of_a_kind() -> None:
     assert list(daemons_on(spec("rgw", "rgw.b", "mds").nodes[0])) == ["rgw.n0", "rgw.n0.b", "mds.n0"]
+
+
+def test_a_number_of_a_kind_is_spelt_out_and_each_has_a_port_of_its_own() -> None:
+    node = spec("rgw:3", "exporter").nodes[0]
+    assert list(daemons_on(node)) == ["rgw.n0", "rgw.n0.b", "rgw.n0.c", "exporter.n0"]
+    assert [RGW.listens(name.partition(".")[2]) for name in daemons_on(node)][:3] == [7480, 7481, 7482]
+    assert SERVICES["mds"].listens("n0.second") == 0
+
+
+@pytest.mark.parametrize("count", ["0", "27", "", "two"])
+def test_a_count_that_is_none_is_refused(count: str) -> None:
+    with pytest.raises(Misfit, match="is no count of daemons"):
+        spec(f"rgw:{count}")
+
+
+@pytest.mark.parametrize(
+    ("services", "words"), [(("rgw.second",), "numbered by a letter"), (("haproxy",), "without a rgw")]
+)
+def test_what_could_not_listen_or_serve_is_refused(services: tuple[str, ...], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        refuse_unknown(spec(*services))
 
 
 def test_an_image_gets_what_its_services_need(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +85,10 @@ def test_an_image_gets_what_its_services_need(monkeypatch: pytest.MonkeyPatch) -
 def test_a_service_that_nobody_knows_is_refused_by_its_key(name: str) -> None:
     with pytest.raises(SpecError, match="there is no service") as refused:
         refuse_unknown(spec("rgw", name))
-    assert f"nodes.0.services: got '{name}', wanted: rgw, mds, exporter" in str(refused.value)
+    assert f"nodes.0.services: got '{name}', wanted: rgw, mds, exporter, haproxy" in str(refused.value)
 
 
-@pytest.mark.parametrize("names", [("rgw", "rgw"), ("../rgw",), ("rgw.",)])
+@pytest.mark.parametrize("names", [("rgw", "rgw"), ("../rgw",), ("rgw.",), ("rgw:2", "rgw.b")])
 def test_a_service_is_named_once_and_as_a_path_can_be(names: tuple[str, ...]) -> None:
     with pytest.raises(Misfit) as refused:
         spec(*names)

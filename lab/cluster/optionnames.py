@@ -1,0 +1,53 @@
+"""Refuses settings of ceph.conf that an image's own programs do not know, with the nearest name that they do know."""
+
+import difflib
+import re
+from collections.abc import Collection
+from typing import Protocol
+
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.local.programs import Programs
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec
+
+_LIST = ("ceph-conf", "--show-config", "--conf", "/dev/null")
+_LIST_S = 60.0
+
+
+class RunCommand(Protocol):
+    """As cephlab.lab.base.process.run_command."""
+
+    def __call__(self, command: process.Command, *, timeout_s: float) -> process.Result: ...
+
+
+def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = process.run_command) -> None:
+    """SpecError for a setting that the images do not list. Starts nothing of a cluster.
+
+    One image is asked, of this machine's architecture where there is one. A pulled image has no programs here, so its
+    settings are not looked at. A setting of a manager's module (`mgr/balancer/active`) is in no such list.
+    """
+    asked = [name for name in spec.options if "/" not in name]
+    built = [image for image in images.values() if image.reference is None]
+    if not asked or not built:
+        return
+    image = next((image for image in built if image.arch is host_arch()), built[0])
+    printed = run(Programs(image.root, image.arch).command(_LIST), timeout_s=_LIST_S).stdout
+    known = frozenset(line.split(" = ", 1)[0] for line in printed.splitlines() if " = " in line)
+    if not known:
+        raise LabBroken(f"ceph-conf of the {image.arch} image lists no settings", printed[-500:])
+    for name in asked:
+        _refuse_unknown(name, known, image.release)
+
+
+def _refuse_unknown(name: str, known: Collection[str], release: str) -> None:
+    # Ceph treats spaces and dashes in an option's name as underscores.
+    if re.sub(r"[ -]", "_", name) in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    raise SpecError(
+        f"{release} has no setting {name!r}",
+        f"{name} is none of the {len(known)} that its own ceph-conf lists",
+        f"did you mean {near[0]}?" if near else "`ceph-conf --show-config` on a node lists them: cephlab shell",
+    )

@@ -1,0 +1,130 @@
+"""HAProxy, which spreads the requests of S3 clients over all gateways of a cluster."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from cephlab.lab.base.redaction import remember
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.certificate import self_signed
+from cephlab.lab.services.rgw import CERTIFICATE, RGW, TLS_ABOVE
+from cephlab.lab.services.service import Metadata, Service, silent_http
+
+TEMPLATE = "haproxy.cfg.j2"
+BACKEND = "gateways"
+_PEM = "both.pem"
+_CHECK_S = 60.0
+_ASK = (
+    "import socket, sys\n"
+    "s = socket.socket(socket.AF_UNIX)\n"
+    "s.settimeout(10)\n"
+    "s.connect(sys.argv[1])\n"
+    "s.sendall(b'show stat\\n')\n"
+    "sys.stdout.write(''.join(iter(lambda: s.recv(65536).decode(), '')))\n"
+)
+
+
+class Haproxy(Service):
+    """A balancer in front of every gateway. It is no client of Ceph's, and Ceph does not know of it."""
+
+    def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
+        """Its certificate and its configuration, which HAProxy itself has to find right (`haproxy -c`).
+
+        Raises CephTrouble with HAProxy's words otherwise.
+        """
+        data = self.data(host, ident)
+        if not host.exists(data / CERTIFICATE):
+            public, secret = self_signed(host.address)
+            remember(secret.decode())
+            host.push(public + secret, data / _PEM, mode=0o600)
+            host.push(public, data / CERTIFICATE)
+        host.push(self.render(host, ident, peers), data / "haproxy.cfg")
+        run_tool(host, [self.kind, "-c", "-f", str(data / "haproxy.cfg")], timeout_s=_CHECK_S)
+
+    def render(self, host: Host, ident: str, peers: Mapping[str, Host]) -> bytes:
+        """Its configuration file."""
+        gateways = [
+            (name, f"{peer.address}:{RGW.listens(name.partition('.')[2])}")
+            for name, peer in sorted(peers.items())
+            if name.partition(".")[0] == RGW.kind
+        ]
+        port = self.listens(ident)
+        text: str = _template().render(
+            socket=self.socket(host, ident),
+            address=host.address,
+            port=port,
+            tls_port=port + TLS_ABOVE,
+            pem=self.data(host, ident) / _PEM,
+            gateways=gateways,
+        )
+        return text.encode()
+
+    def socket(self, host: Host, ident: str) -> PurePosixPath:
+        """Where it tells its statistics."""
+        return host.directory / "run" / f"{self.kind}.{ident}"
+
+    def argv(self, host: Host, ident: str) -> tuple[str, ...]:
+        return (self.kind, "-db", "-f", str(self.data(host, ident) / "haproxy.cfg"))
+
+    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
+        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident))
+
+    def metadata(self, client: RadosClient) -> Sequence[Metadata]:
+        return ()
+
+
+HAPROXY = Haproxy("haproxy", program="haproxy", role_set="balancer", port=8480, follows=RGW.kind)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a balancer says of one gateway. status: UP, DOWN, or a word of HAProxy's on the way from one to the other.
+
+    sessions: requests that it was given so far; errors: answers that never came, and connections that failed;
+    moved: requests that were meant for it and went to another gateway.
+    """
+
+    gateway: str
+    status: str
+    sessions: int
+    errors: int
+    moved: int
+
+
+def served(host: Host, ident: str) -> list[Served]:
+    """What the balancer on a host says of each gateway behind it."""
+    return parse_stat(host.run(["python3", "-c", _ASK, str(HAPROXY.socket(host, ident))]).stdout)
+
+
+def parse_stat(text: str) -> list[Served]:
+    """Read what `show stat` prints: CSV (HAProxy's management guide, 9.1)."""
+    rows = csv.DictReader(io.StringIO(text.removeprefix("# ")))
+    return [
+        Served(
+            row["svname"],
+            row["status"],
+            int(row["stot"]),
+            int(row["econ"] or 0) + int(row["eresp"] or 0),
+            int(row["wredis"] or 0),
+        )
+        for row in rows
+        if row["pxname"] == BACKEND and row["svname"] != "BACKEND"
+    ]
+
+
+def _template() -> Any:
+    """The jinja2 template. It is imported late, as most commands make no balancer."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cephlab.lab.services", ""),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(TEMPLATE)

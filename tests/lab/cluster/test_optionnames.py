@@ -1,0 +1,75 @@
+"""Settings are checked against what an image's own programs list."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.process import Command, Result
+from cephlab.lab.cluster.optionnames import refuse_unknown_options
+from cephlab.lab.images.image import Image
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.layout import build_spec
+
+LISTED = b"osd_memory_target = 4294967296\nosd_pool_default_size = 3\nfsid = \n"
+
+
+class Programs:
+    """In place of the image's ceph-conf. called: how often."""
+
+    def __init__(self, printed: bytes = LISTED) -> None:
+        self.printed = printed
+        self.called = 0
+
+    def __call__(self, command: Command, *, timeout_s: float) -> Result:
+        assert any(part.endswith("ceph-conf") for part in command.argv)
+        assert "--show-config" in command.argv
+        self.called += 1
+        return Result(command.argv, 0, self.printed, b"")
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    program = tmp_path / "root" / "usr" / "bin" / "ceph-conf"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    shell = tmp_path / "root" / "bin" / "sh"
+    shell.parent.mkdir()
+    shell.write_bytes(Path("/bin/sh").read_bytes())
+    return Image("reef", host_arch(), "1" * 64, tmp_path / "root")
+
+
+def refuse(image: Image, options: dict[str, str], programs: Any) -> None:
+    spec = replace(build_spec([(host_arch(), 1)]), options=options)
+    refuse_unknown_options(spec, {host_arch(): image}, programs)
+
+
+@pytest.mark.parametrize("name", ["osd_memory_target", "osd memory target", "osd-memory-target", "mgr/balancer/active"])
+def test_what_the_image_lists_is_taken(image: Image, name: str) -> None:
+    refuse(image, {name: "1"}, Programs())
+
+
+def test_a_name_with_a_typing_error_is_refused_with_the_nearest(image: Image) -> None:
+    with pytest.raises(SpecError, match="reef has no setting 'osd_memory_targt'") as caught:
+        refuse(image, {"osd_pool_default_size": "1", "osd_memory_targt": "1"}, Programs())
+    assert caught.value.hint == "did you mean osd_memory_target?"
+
+
+def test_a_name_like_none_gets_the_way_to_the_list(image: Image) -> None:
+    with pytest.raises(SpecError) as caught:
+        refuse(image, {"colour": "green"}, Programs())
+    assert "ceph-conf --show-config" in caught.value.hint
+
+
+def test_nothing_is_asked_without_settings_and_of_pulled_images(image: Image) -> None:
+    programs = Programs()
+    refuse(image, {}, programs)
+    refuse(replace(image, reference="example/ceph:1"), {"colour": "green"}, programs)
+    assert programs.called == 0
+
+
+def test_a_program_that_lists_nothing_is_trouble_of_the_lab(image: Image) -> None:
+    with pytest.raises(LabBroken, match="lists no settings"):
+        refuse(image, {"osd_memory_target": "1"}, Programs(b"unable to parse\n"))
