@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cephlab.lab.checks.defect import defect
+from cephlab.lab.checks.drift import drift
 from cephlab.lab.checks.figures import figures
 from cephlab.lab.checks.gtest import gtest
 from cephlab.lab.checks.observations import observations
@@ -15,7 +17,10 @@ from cephlab.lab.history.history import Event
 
 Check = Callable[[Sequence[Event]], Verdict]
 
-_ALL = (observations, witnessed, gtest, figures, recorded, regression, service, survival)
+_ALL = (defect, observations, witnessed, gtest, figures, recorded, regression, service, survival, drift)
 CHECKS: Mapping[str, Check] = {check.__name__: check for check in _ALL}
 
-__all__ = ["CHECKS", "Check", "Outcome", "Verdict", "merge"]
+READ_WITNESSES = {"witnessed", "gtest", "figures", "recorded", "drift"}
+"""Checks that judge the witnesses themselves; for the others `lab/scenario/scenario.py` does."""
+
+__all__ = ["CHECKS", "READ_WITNESSES", "Check", "Outcome", "Verdict", "merge"]

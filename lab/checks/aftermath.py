@@ -1,6 +1,6 @@
 """What a scenario left behind: crash records, dead daemons, unexpected log lines, a cluster that is not healthy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
@@ -8,11 +8,27 @@ from cephlab.lab.history.history import Event
 
 _SHOWN = 10
 _LOG = "in the log of"
-_PLACES = {"output": "in the output of", "tool": "in the output of the command"}
+_PLACES = {
+    "output": "in the output of",
+    "tool": "in the output of the command",
+    "kernel": "in the log of",
+    "core": "in the core dumps of",
+}
+
+
+MOST_GROWN: Mapping[str, int] = {"resident": 768 << 20, "threads": 200, "files": 400}
+"""What a daemon may hold more after a scenario than before. For clear excess only, since caches
+fill and an emulator translates; a finer look is `baseline.growth`."""
+MOST_LOGGED = 64 << 20
+"""Bytes that a daemon may write to its log and its output in a scenario."""
+_UNITS = {"resident": " bytes of memory", "threads": " threads", "files": " open files"}
 
 
 def aftermath(events: Sequence[Event]) -> Verdict | None:
     """Judge events of kind `aftermath` ({crashes, dead, strangers, complaints, health, healthy}); None without any.
+
+    held, logged: what daemons held before and after, and wrote; held to `MOST_GROWN` and `MOST_LOGGED`. unread:
+    sentences on what could not be looked at, which do not decide.
 
     Also `unseen` ({blame, what, detail}): looking at the cluster failed, by the fault of Ceph or of the lab.
     """
@@ -42,9 +58,24 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
         wrong += lines[:_SHOWN]
         if len(lines) > _SHOWN:
             wrong.append(f"{len(lines) - _SHOWN} more unexpected log lines")
+        wrong += _grown(data)
         if not data["healthy"]:
             wrong.append(f"the cluster did not become healthy again: {data['health']}")
     if not wrong:
-        return Verdict(Outcome.PASS, "it left no crash, no dead daemon, no unexpected log line and a healthy cluster")
+        left = "it left no crash, no dead daemon, no unexpected log line and a healthy cluster"
+        unread = tuple(f"not looked at: {sentence}" for data in seen for sentence in data.get("unread", []))
+        return Verdict(Outcome.PASS, left, unread)
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
     return Verdict(Outcome.FAIL, f"afterwards: {wrong[0]}{more}", tuple(wrong))
+
+
+def _grown(data: Mapping[str, Any]) -> Iterator[str]:
+    """Daemons that hold or wrote clearly more than a sound one does, in sentences."""
+    for name, held in data.get("held", {}).items():
+        for what, (before, after) in held.items():
+            if after - before > MOST_GROWN[what]:
+                most = f"at most {MOST_GROWN[what]} more"
+                yield f"{name} holds {after}{_UNITS[what]}, {before} before the scenario; {most}"
+    for name, written in data.get("logged", {}).items():
+        if written > MOST_LOGGED:
+            yield f"{name} wrote {written} bytes to its log and output, at most {MOST_LOGGED}"

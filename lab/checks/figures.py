@@ -27,7 +27,8 @@ def figures(events: Sequence[Event]) -> Verdict:
 def judge_figure(data: Mapping[str, Any]) -> Verdict:
     """A figure against the bound that it has itself."""
     least, most = data["least"], data["most"]
-    line = f"{data['metric']}: {_number(data)}{_limit(data)}"
+    metric, value, limit = figure_parts(data)
+    line = f"{metric}: {value}; {limit}"
     steps = tuple(data["derivation"])
     if not _sound(data):
         # A comparison with NaN is always false, so it would fall through every limit below.
@@ -39,6 +40,11 @@ def judge_figure(data: Mapping[str, Any]) -> Verdict:
         text = f"cannot tell: {line}"
         return Verdict(Outcome.INCONCLUSIVE, text, (text, *steps))
     return Verdict(Outcome.PASS, line, (line, *steps))
+
+
+def figure_parts(data: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(metric, value with its interval and unit, limit and its reason) of a figure, for a reader."""
+    return str(data["metric"]), _number(data), _limit(data)
 
 
 def _sound(data: Mapping[str, Any]) -> bool:
@@ -57,4 +63,4 @@ def _limit(data: Mapping[str, Any]) -> str:
     sides = ((data["least"], "at least"), (data["most"], "at most"))
     bounds = [f"{word} {bound:.6g}" for bound, word in sides if bound is not None]
     words = " and ".join(bounds) + " wanted" if bounds else "no limit"
-    return f"; {words}: {data['why']}" if data["why"] else f"; {words}"
+    return f"{words}: {data['why']}" if data["why"] else words

@@ -1,0 +1,55 @@
+"""A known defect of Ceph: still there, gone, returned, or not seen in n tries; a change of what is known is told."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.history.history import Event
+
+GONE_BELOW = 0.01
+"""A defect is gone where its own rate would have left all tries without it less often than this."""
+
+
+def defect(events: Sequence[Event]) -> Verdict:
+    """Judge `defect_try` ({seen, said}) by `known_defect` ({version, expected, listed, seen, of}).
+
+    seen of a try: None where it could not tell. expected: `there`, `gone`, or empty where nothing is known of such a
+    version; listed: whether that is known of this very version, and not of an older one. seen, of: the known rate.
+    A sound Ceph with its known defects passes. What fails is a defect that came back, and one that this very version
+    had and that its own program no longer shows.
+    """
+    known = next((event.data for event in events if event.kind == "known_defect"), None)
+    tries = [event.data for event in events if event.kind == "defect_try"]
+    told = [data for data in tries if data["seen"] is not None]
+    lines = tuple(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1))
+    if known is None or not told:
+        return Verdict(Outcome.INCONCLUSIVE, "no try could tell whether the defect is there", lines)
+    seen = [data for data in told if data["seen"]]
+    outcome, reason = _seen(known, seen, len(told)) if seen else _unseen(known, len(told))
+    return Verdict(outcome, reason, lines)
+
+
+def _seen(known: Mapping[str, Any], seen: Sequence[Mapping[str, Any]], tries: int) -> tuple[Outcome, str]:
+    counted = f"seen in {len(seen)} of {_tries(tries)} with Ceph {known['version']}: {seen[0]['said']}"
+    if known["expected"] == "gone":
+        return Outcome.FAIL, f"returned: {counted}"
+    return Outcome.PASS, f"still there{_news(known)}: {counted}"
+
+
+def _unseen(known: Mapping[str, Any], tries: int) -> tuple[Outcome, str]:
+    missed = (1 - known["seen"] / known["of"]) ** tries
+    if missed >= GONE_BELOW:
+        rate = f"{known['seen']} of {known['of']}"
+        return Outcome.PASS, f"not seen in {_tries(tries)} with Ceph {known['version']}; it was seen in {rate} before"
+    gone = f"not seen in {_tries(tries)} with Ceph {known['version']}"
+    if known["expected"] == "there" and known["listed"]:
+        return Outcome.FAIL, f"gone, although this very version had it: {gone}"
+    return Outcome.PASS, f"gone{_news(known)}: {gone}"
+
+
+def _tries(count: int) -> str:
+    return "1 try" if count == 1 else f"{count} tries"
+
+
+def _news(known: Mapping[str, Any]) -> str:
+    return "" if known["listed"] else " (news: the track record does not know this version)"
