@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Any
 
 from cephlab.lab.archive.schemas import VERSION, WITH_SCHEMA, validate
 from cephlab.lab.archive.signature import sign, signer
+from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.redaction import without_secrets
 from cephlab.lab.base.runs import write_private
@@ -27,9 +29,6 @@ VERDICTS = "verdicts.json"
 HISTORY = "history.jsonl"
 JUNIT = "junit.xml"
 REPORT = "report.html"
-SUMS = "SHA256SUMS"
-SIGNATURE = "SHA256SUMS.sig"
-_MODE = 0o644
 _RUNNING = "running"
 _RAN = ("began", "raised")
 
@@ -92,13 +91,25 @@ class ArchiveWriter:
     directory: Path
     manifest: dict[str, Any]
     records: list[Record] = field(default_factory=list)
+    earlier: Archive | None = None
+    """An interrupted run that this one goes on with: what is settled there is taken over."""
+    taken: int = field(default=0, init=False)
+    """How many records are of that run."""
 
     def __post_init__(self) -> None:
         if self.directory.exists() and any(self.directory.iterdir()):
             raise SpecError(f"{self.directory} is not empty", "an archive gets a folder of its own", "name another")
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.history = History(self.directory / HISTORY)
-        (self.directory / HISTORY).touch()
+        settled = self.earlier.settled if self.earlier is not None else ()
+        names = {record.scenario for record in settled}
+        events = self.earlier.events if self.earlier is not None else ()
+        kept = [event for event in events if event.scenario in names]
+        (self.directory / HISTORY).write_text("".join(f"{event.to_json()}\n" for event in kept))
+        self.history = History(self.directory / HISTORY, earlier=kept)
+        self.records, self.taken = [*settled, *self.records], len(settled)
+        for record in settled:
+            if self.earlier is not None and record.logs is not None:
+                shutil.copytree(self.earlier.directory / record.logs, self.directory / record.logs)
         self.save()
 
     def save(self) -> None:
@@ -106,7 +117,7 @@ class ArchiveWriter:
         rows = [asdict(record) for record in self.records]
         for name, value in ((MANIFEST, self.manifest), (VERDICTS, {"verdicts": rows})):
             text = json.dumps({"schema": VERSION, **value}, indent=2, sort_keys=True) + "\n"
-            write_private(self.directory / name, without_secrets(text.encode()), mode=_MODE)
+            write_private(self.directory / name, without_secrets(text.encode()), mode=MODE)
 
     def add(self, record: Record) -> None:
         self.records.append(record)
@@ -119,7 +130,7 @@ class ArchiveWriter:
         folder = Path("logs") / file_name(scenario)
         (self.directory / folder).mkdir(parents=True, exist_ok=True)
         for name, content in logs.items():
-            write_private(self.directory / folder / name, without_secrets(content), mode=_MODE)
+            write_private(self.directory / folder / name, without_secrets(content), mode=MODE)
         return str(folder)
 
     def seal(self, render: Callable[[Archive], str]) -> None:
@@ -129,37 +140,15 @@ class ArchiveWriter:
             content = path.read_bytes()
             cleaned = without_secrets(content)
             if cleaned != content:
-                write_private(path, cleaned, mode=_MODE)
+                write_private(path, cleaned, mode=MODE)
         page = render(_parse(self.directory))
-        write_private(self.directory / REPORT, page.encode(), mode=_MODE)
-        _write_sums(self.directory, _sums_now(self.directory))
+        write_private(self.directory / REPORT, page.encode(), mode=MODE)
+        write_sums(self.directory, sums_now(self.directory))
 
 
 def file_name(scenario: str) -> str:
     """A scenario's name as a folder's name."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", scenario).strip("_")
-
-
-def files(directory: Path) -> list[Path]:
-    """Every file of an archive except its checksums and their signature, by name."""
-    seals = (directory / SUMS, directory / SIGNATURE)
-    return sorted(path for path in directory.rglob("*") if path.is_file() and path not in seals)
-
-
-def _sums_now(directory: Path) -> dict[str, str]:
-    """Name -> checksum of every file, as the files are now."""
-    return {str(path.relative_to(directory)): sha256(path.read_bytes()).hexdigest() for path in files(directory)}
-
-
-def _read_sums(directory: Path) -> dict[str, str]:
-    """Name -> checksum of every file, as it was when the archive was sealed."""
-    lines = (directory / SUMS).read_text().splitlines()
-    return {name: value for value, _, name in (line.partition("  ") for line in lines)}
-
-
-def _write_sums(directory: Path, sums: Mapping[str, str]) -> None:
-    lines = (f"{value}  {name}\n" for name, value in sorted(sums.items()))
-    write_private(directory / SUMS, "".join(lines).encode(), mode=_MODE)
 
 
 # Reading
@@ -192,6 +181,17 @@ class Archive:
         for event in self.events:
             by_scenario.setdefault(event.scenario, []).append(event)
         return by_scenario
+
+    @cached_property
+    def settled(self) -> tuple[Record, ...]:
+        """The records that stand: all but those of scenarios that an interruption ended."""
+        return tuple(each for each in self.records if last_blame(self.of(each.scenario)) != Blame.INTERRUPTION)
+
+    @cached_property
+    def left(self) -> tuple[str, ...]:
+        """Scenarios that were to run and have no settled record: those cut short, and those that never began."""
+        settled = {record.scenario for record in self.settled}
+        return tuple(name for name in self.manifest.get("planned", ()) if name not in settled)
 
     @cached_property
     def doubts(self) -> tuple[str, ...]:
@@ -247,7 +247,7 @@ def _parse(directory: Path) -> Archive:
         for raw in verdicts["verdicts"]
     )
     archive = Archive(directory, manifest, records, events)
-    unjudged = _without_verdict(archive)
+    unjudged = unfinished(archive)
     if manifest["state"] == _RUNNING and unjudged:
         lost += (f"{unjudged.pop()} was running when the run was killed: it has no verdict",)
     wrong = (*(f"{name} ran and has no verdict" for name in unjudged), *_without_history(archive))
@@ -284,21 +284,7 @@ def _events(path: Path) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     return load_events(path), (cut,) if rest else ()
 
 
-def altered(directory: Path) -> list[str]:
-    """What does not fit the checksums, in words: changed, missing and added files."""
-    try:
-        sealed = _read_sums(directory)
-    except FileNotFoundError:
-        return [f"{SUMS} is missing: the run was not sealed"]
-    now = _sums_now(directory)
-    return [
-        *(f"{name} is missing" for name in sorted(sealed.keys() - now.keys())),
-        *(f"{name} was added" for name in sorted(now.keys() - sealed.keys())),
-        *(f"{name} was altered" for name in sorted(sealed.keys() & now.keys()) if sealed[name] != now[name]),
-    ]
-
-
-def _without_verdict(archive: Archive) -> list[str]:
+def unfinished(archive: Archive) -> list[str]:
     """Scenarios that ran, by the history, and have no verdict; in the order in which they ran."""
     recorded = {record.scenario for record in archive.records}
     ran = dict.fromkeys(event.scenario for event in archive.events if event.kind in _RAN)
@@ -334,14 +320,14 @@ def replace_report(directory: Path, page: str) -> None:
             f"a new {REPORT} would need a new {SUMS}, which {SIGNATURE} would not fit",
             "write the page elsewhere: --output FILE",
         )
-    write_private(directory / REPORT, page.encode(), mode=_MODE)
+    write_private(directory / REPORT, page.encode(), mode=MODE)
     if (directory / SUMS).exists():
-        _write_sums(directory, {**_read_sums(directory), REPORT: sha256(page.encode()).hexdigest()})
+        write_sums(directory, {**read_sums(directory), REPORT: sha256(page.encode()).hexdigest()})
 
 
 def add_signature(directory: Path, key: Path) -> None:
     """Sign a sealed archive; SpecError where the key cannot sign."""
-    write_private(directory / SIGNATURE, sign((directory / SUMS).read_bytes(), key), mode=_MODE)
+    write_private(directory / SIGNATURE, sign((directory / SUMS).read_bytes(), key), mode=MODE)
 
 
 # Judging

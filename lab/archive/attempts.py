@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,13 +13,13 @@ from cephlab.lab.base.runs import write_private
 LIMIT = 0.01
 """Share of a scenario's attempts that may be flaky; beyond it nobody believes a red run any more."""
 
-BEGIN = "<!-- attempts -->"
-END = "<!-- end of attempts -->"
-"""What is between them on the page is generated."""
+MARK = "attempts"
+"""Names the place of the table on the page."""
 
 _SHOWN_BELOW = 3.0
 """Without one flaky attempt in n, the rate is below 3/n with a confidence of 95 % (the rule of three)."""
 
+_ALL = "all"
 _MODE = 0o644
 _SAYS_NOTHING = "it was interrupted"
 
@@ -71,7 +71,9 @@ def run_of(archive: Archive) -> KeptRun:
             "run from a checkout without changes",
         )
     host = manifest["host"]
-    counting = [r for r in archive.records if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
+    taken = manifest.get("taken", ())  # of the run that this one went on with, which counts by itself
+    own = [record for record in archive.records if record.scenario not in taken]
+    counting = [r for r in own if r.ending is not Ending.SKIP and _SAYS_NOTHING not in r.reason]
     return KeptRun(
         name=f"{manifest['started']} seed {manifest['seed']} {host['arch']}",
         commit=commit,
@@ -128,6 +130,69 @@ def _rate(scenario: str, places: Sequence[Counter[bool]]) -> Rate:
     )
 
 
+@dataclass(frozen=True)
+class FalseAlarms:
+    """A suite's sound attempts: at a commit and a place where the scenario passed at least once.
+
+    fail, inconclusive, error: how many of them did not pass, by how they ended. low, high: where the share of all three
+    lies with a confidence of 95 %, by Clopper and Pearson.
+    """
+
+    suite: str
+    sound: int
+    fail: int
+    inconclusive: int
+    error: int
+    low: float
+    high: float
+
+    @property
+    def alarms(self) -> int:
+        return self.fail + self.inconclusive + self.error
+
+    @property
+    def above(self) -> bool:
+        """Whether its share is above the limit beyond doubt."""
+        return self.low > LIMIT
+
+
+def false_alarms(runs: Sequence[KeptRun], quarantined: Collection[str] = ()) -> list[FalseAlarms]:
+    """One for each suite, by name, and `all` at the end; none without a sound attempt. quarantined: left out."""
+    places: dict[tuple[str, str, str, str], Counter[str]] = {}
+    for run in runs:
+        for scenario, ending in run.endings.items():
+            places.setdefault((scenario, run.commit, run.lab, run.release), Counter())[ending] += 1
+    suites: dict[str, Counter[str]] = {}
+    for (scenario, *_), endings in places.items():
+        if endings[Ending.PASS] and scenario not in quarantined:
+            for suite in (scenario.partition(".")[0], _ALL):
+                suites.setdefault(suite, Counter()).update(endings)
+    return [_alarms(suite, suites[suite]) for suite in sorted(suites, key=lambda suite: (suite == _ALL, suite))]
+
+
+def _alarms(suite: str, endings: Counter[str]) -> FalseAlarms:
+    from scipy.stats import binomtest  # half a second, which other commands need not wait for
+
+    sound = endings.total()
+    interval = binomtest(sound - endings[Ending.PASS], sound).proportion_ci(0.95, method="exact")
+    bad = (endings[Ending.FAIL], endings[Ending.INCONCLUSIVE], endings[Ending.ERROR])
+    return FalseAlarms(suite, sound, *bad, float(interval.low), float(interval.high))
+
+
+def alarms_table(alarms: Sequence[FalseAlarms]) -> list[str]:
+    """Lines of Markdown."""
+    lines = ["| suite | sound attempts | red | inconclusive | lab trouble | false alarms, 95 % |"]
+    return [
+        *lines,
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {each.suite} | {each.sound} | {each.fail} | {each.inconclusive} | {each.error} "
+            f"| {each.alarms / each.sound:.1%}, {each.low:.1%} to {each.high:.1%} |"
+            for each in alarms
+        ),
+    ]
+
+
 def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
     """The generated part of the track record, in Markdown."""
     all_rates = rates(runs)
@@ -136,7 +201,12 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
         return "No attempt is kept yet.\n"
     commits = len({run.commit for run in runs})
     said = f"{flaky} of {attempts} attempts were flaky ({flaky / attempts:.1%}; limit for a scenario: {LIMIT:.0%})"
-    lines = [f"{said}, in {len(runs)} runs of {commits} commits.", ""]
+    lines = [
+        f"{said}, in {len(runs)} runs of {commits} commits.",
+        "",
+        *alarms_table(false_alarms(runs, quarantined)),
+        "",
+    ]
     lines += ["| scenario | attempts | flaky | rate | broken | quarantine |", "|---|---|---|---|---|---|"]
     lines += [_row(rate, quarantined) for rate in all_rates]
     return "\n".join([*lines, ""])
@@ -148,14 +218,15 @@ def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
     return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} | {held} |"
 
 
-def put_into(path: Path, generated: str) -> None:
-    """Replace what is between the marks on a page; SpecError where it has none."""
+def put_into(path: Path, generated: str, mark: str = MARK) -> None:
+    """Replace what is between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError where it has none."""
     text = path.read_text() if path.exists() else ""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    opening, closing = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, begin, rest = text.partition(opening)
+    _, end, after = rest.partition(closing)
     if not begin or not end:
-        raise SpecError(f"{path} has no place for attempts", f"wanted: lines with {BEGIN} and {END}")
-    write_private(path, f"{before}{BEGIN}\n\n{generated}\n{END}{after}".encode(), mode=_MODE)
+        raise SpecError(f"{path} has no place for {mark}", f"wanted: lines with {opening} and {closing}")
+    write_private(path, f"{before}{opening}\n\n{generated}\n{closing}{after}".encode(), mode=_MODE)
 
 
 def wanted(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> Iterator[Rate]:

@@ -39,12 +39,13 @@ class Event:
 class History:
     """Events of a whole run; safe to append to from several threads, on disk line by line."""
 
-    def __init__(self, path: Path | None = None, clock: Clock = SYSTEM) -> None:
+    def __init__(self, path: Path | None = None, clock: Clock = SYSTEM, *, earlier: Sequence[Event] = ()) -> None:
+        """earlier: events that the file has already, of a run that this one goes on with: time goes on after them."""
         self._path = path
         self._clock = clock
-        self._began = clock.monotonic()
+        self._began = clock.monotonic() - max((event.at_s for event in earlier), default=0.0)
         self._lock = threading.Lock()
-        self._events: list[Event] = []
+        self._events: list[Event] = list(earlier)
         self._on_stage = ""
 
     @contextmanager
@@ -94,17 +95,30 @@ class Phase(StrEnum):
     REACHED = "reached"
 
 
+class Basis(StrEnum):
+    """What a figure's limit rests on, also where the limit is not in force on the hosts of a run.
+
+    CORRECTNESS: on Ceph's promises, its settings or arithmetic: it holds on any machine. SHAPE: on a ratio of what one
+    run measured. PROFILE: on what the hosts can do, by their profile or as the lab measured it.
+    """
+
+    CORRECTNESS = "correctness"
+    SHAPE = "shape"
+    PROFILE = "profile"
+
+
 @dataclass(frozen=True)
 class Bound:
     """What a figure is held to. least, most: None for none; why: where they come from, or why there is neither.
 
-    derivation: lines that lead to them.
+    derivation: lines that lead to them. basis: every scenario of a suite gives it.
     """
 
     why: str = ""
     least: float | None = None
     most: float | None = None
     derivation: Sequence[str] = ()
+    basis: Basis | None = None
 
     @property
     def judges(self) -> bool:
@@ -155,6 +169,7 @@ class Recorder:
         """Note what was measured, and what it is held to. interval: where it lies; left out where it is exact."""
         low, high = interval or (value, value)
         of_bound = {"least": bound.least, "most": bound.most, "why": bound.why, "derivation": list(bound.derivation)}
+        of_bound |= {"basis": bound.basis.value} if bound.basis else {}
         self.record("figure", metric=metric, value=value, low=low, high=high, unit=unit, **of_bound)
 
     def limit(self, metric: str, high: float, unit: str, why: str) -> None:
@@ -164,6 +179,14 @@ class Recorder:
     def step(self, name: str, phase: Phase = Phase.REACHED, seconds: float | None = None) -> None:
         """Note where a scenario is; the report draws it over time. seconds: what the step took, at its end."""
         self.record("step", name=name, phase=phase.value, seconds=seconds)
+
+    def program(self, name: str, source: str) -> None:
+        """Note a program that shows what was found; a run keeps it as a file beside the scenario's logs."""
+        self.record("program", name=name, source=source)
+
+    def programs(self) -> dict[str, bytes]:
+        """Every noted program by its file's name."""
+        return {e.data["name"]: e.data["source"].encode() for e in self.events() if e.kind == "program"}
 
     def events(self) -> tuple[Event, ...]:
         return self.history.events(self.scenario)

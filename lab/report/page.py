@@ -12,11 +12,13 @@ from typing import Any
 import jinja2
 
 from cephlab.lab.archive.archive import Archive, Ending, Record, counted, deciding
+from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.report.series import Plot, plots
 from cephlab.lab.report.timeline import Timeline, timeline
+from cephlab.lab.report.wanted import wanted_of
 
 _VARIANT = re.compile(r"^(?P<base>[^\[]+)\[(?P<parts>[^\]]*)\]$")
 _ARCHS = {"x86_64", "aarch64"}
@@ -42,6 +44,16 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class FigureRow:
+    """A figure as shown. limit: what it is held to, or why to nothing; basis: what that rests on."""
+
+    metric: str
+    value: str
+    limit: str
+    basis: str
+
+
+@dataclass(frozen=True)
 class ScenarioRow:
     """One scenario as shown. left, width: of its bar in the timeline, in percent; more_facts: held, but not shown."""
 
@@ -54,6 +66,7 @@ class ScenarioRow:
     width: float
     course: Timeline | None = None
     plots: tuple[Plot, ...] = ()
+    figures: tuple[FigureRow, ...] = ()
 
     @property
     def mark(self) -> str:
@@ -128,6 +141,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         rows=rows,
         matrices=list(_matrices(rows)),
         limits=limits_of(archive),
+        wanted=list(wanted_of(archive)),
         predictions=_events(archive, "prediction"),
         recoveries=_events(archive, "recovery"),
         claims=_events(archive, "claim"),
@@ -228,7 +242,14 @@ def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
         width=round(max(0.3, 100 * record.seconds / end_s), 2),
         course=timeline(events),
         plots=plots(events),
+        figures=tuple(_figure(event.data) for event in events if event.kind == "figure"),
     )
+
+
+def _figure(data: Mapping[str, Any]) -> FigureRow:
+    """A figure event; archives from before figures said what their limit rests on have no basis."""
+    _, value, limit = figure_parts(data)
+    return FigureRow(str(data["metric"]), value, limit, str(data.get("basis", "")))
 
 
 def _fact(event: Event) -> Fact | None:

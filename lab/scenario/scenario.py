@@ -13,14 +13,16 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.base.clock import watched
+from cephlab.lab.base.clock import TimeLimit, watched
 from cephlab.lab.base.errors import CephTrouble, LabError, SpecError, Unavailable
-from cephlab.lab.checks import CHECKS, Outcome, Verdict, merge
+from cephlab.lab.checks import CHECKS, READ_WITNESSES, Outcome, Verdict, merge
 from cephlab.lab.checks.aftermath import aftermath
 from cephlab.lab.checks.observations import observations
+from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.watch import Watch
 from cephlab.lab.history.history import Event, Recorder
+from cephlab.lab.scenario.declared import must_see, unseen
 from cephlab.lab.scenario.topology import PLAIN, Topology
 from cephlab.lab.spec.clusterspec import Capability
 
@@ -36,15 +38,25 @@ class Tier(StrEnum):
 class Stage:
     """What a scenario works with. rng: its own, from the run's seed and its name; scratch: an empty directory.
 
-    profile: name or file of the hardware that the run is held against; empty for none.
+    profile: name or file of the hardware that the run is held against; empty for none. changes: `PLACE=VALUE` put into
+    it. limit: of its whole run.
     """
 
-    cluster: Cluster
+    raised: Cluster | None
     recorder: Recorder
     rng: random.Random
     scratch: Path
     tier: Tier = Tier.QUICK
     profile: str = ""
+    changes: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
+
+    @property
+    def cluster(self) -> Cluster:
+        """The scenario's cluster; SpecError where its topology is NOWHERE."""
+        if self.raised is None:
+            raise SpecError(f"{self.recorder.scenario} has no cluster", "its topology is NOWHERE", "give it another")
+        return self.raised
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,9 @@ class Scenario:
     """name: `suite.topic[-variant]`. goal, method: one sentence each, shown in the report.
 
     spoils: the cluster is not reused after it. only_releases: release -> why it does not apply to others; empty: it
-    applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why.
+    applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why. sees: names of
+    observations, figures and witnesses without which it shows nothing, as regular expressions of the whole name; those
+    that its source cannot leave out need not be named.
     """
 
     name: str
@@ -66,6 +80,12 @@ class Scenario:
     spoils: bool = False
     only_releases: Mapping[str, str] = field(default_factory=dict)
     expects: Mapping[str, str] = field(default_factory=dict)
+    sees: tuple[str, ...] = ()
+
+    @property
+    def must_see(self) -> tuple[str, ...]:
+        """All that it must have recorded; see lab/scenario/declared.py."""
+        return must_see(self.run, self.sees)
 
     @property
     def suite(self) -> str:
@@ -77,11 +97,18 @@ def run_scenario(scenario: Scenario, stage: Stage) -> Verdict:
 
     A LabError that the scenario raises passes through, but for a lack that comes after something wrong was seen.
     """
-    stage.recorder.record("began", goal=scenario.goal, cluster=stage.cluster.name, check=scenario.check)
-    watch = Watch(stage.cluster)
+    about = {"goal": scenario.goal, "check": scenario.check, "sees": list(scenario.must_see)}
+    stage.recorder.record("began", cluster=stage.raised.name if stage.raised is not None else "", **about)
+    if stage.raised is None:  # and so nothing to watch, and no Ceph to blame
+        with stage.recorder.history.on_stage(stage.recorder.scenario):
+            scenario.run(stage)
+        stage.recorder.record("ended")
+        return verdict_of(stage.recorder.events())
+    watch = Watch(stage.cluster, limit=stage.limit)
     try:
         with stage.recorder.history.on_stage(stage.recorder.scenario), watched(watch):
             scenario.run(stage)
+        watch.tell()
     except LabError as raised:
         error = watch.cause(raised)
         record_raised(stage.recorder, error, blame_for(error), error.what)
@@ -158,7 +185,14 @@ def _own_verdict(events: Sequence[Event]) -> Verdict:
     check = kinds["began"]["check"]
     if check not in CHECKS:
         return Verdict(Outcome.INCONCLUSIVE, f"there is no check called {check!r}")
-    return CHECKS[check](events)
+    verdict = CHECKS[check](events)
+    # A witness that nobody reads would let a load pass that never was.
+    unread = "witness" in kinds and check not in READ_WITNESSES
+    verdict = merge([verdict, witnesses(events)]) if unread else verdict
+    missing = tuple(f"nothing like {name!r}" for name in unseen(events, kinds["began"].get("sees", ())))
+    if missing and verdict.outcome is Outcome.PASS:
+        return Verdict(Outcome.INCONCLUSIVE, f"it ended without what it must have seen: {missing[0]}", missing)
+    return verdict
 
 
 def _raised(data: Mapping[str, Any], events: Sequence[Event]) -> Verdict:

@@ -96,3 +96,5 @@ class Topology:
 
 PLAIN = Topology()
 """What most scenarios want."""
+NOWHERE = Topology(native=0, foreign=0, mons=0)
+"""No cluster at all: the scenario judges what is known without one."""

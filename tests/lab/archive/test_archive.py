@@ -16,13 +16,13 @@ from cephlab.lab.archive.archive import (
     ArchiveWriter,
     Ending,
     Record,
-    altered,
     exit_code,
     file_name,
     judge,
     read_archive,
     replace_report,
 )
+from cephlab.lab.archive.sums import altered
 from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.ceph.keyring import new_key
 from cephlab.lab.history.history import History, load_events

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli import gate as command
+from cephlab.cli import track as command
 from cephlab.cli.main import app
 from cephlab.fixtures.selection import read_quarantine
 from cephlab.lab.archive.archive import Ending, Record
-from cephlab.lab.archive.attempts import BEGIN, END, KeptRun, keep, page, put_into, rates, read_kept
+from cephlab.lab.archive.attempts import KeptRun, false_alarms, keep, page, put_into, rates, read_kept
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.revision import commit_of
 from cephlab.lab.report.page import render_report
@@ -51,11 +51,33 @@ def test_one_in_a_hundred_is_within_the_limit_and_two_are_not() -> None:
     assert rates(runs("fail", "fail", *["pass"] * 98))[0].above
 
 
+def test_sound_attempts_that_did_not_pass_are_counted_by_suite_and_by_ending() -> None:
+    endings = {"demo.x": "pass", "demo.y": "pass", "other.x": "pass", "other.never": "fail"}
+    sound = [replace(RUN, name=f"r{number}", endings=endings) for number in range(20)]
+    bad = replace(RUN, name="bad", endings={"demo.x": "fail", "demo.y": "error", "other.x": "inconclusive"})
+    demo, other, together = false_alarms([*sound, bad])
+    assert (demo.suite, demo.sound, demo.fail, demo.error, demo.inconclusive) == ("demo", 42, 1, 1, 0)
+    assert (other.suite, other.sound, other.alarms, other.inconclusive) == ("other", 21, 1, 1)
+    assert (together.suite, together.sound, together.alarms) == ("all", 63, 3)
+    # Clopper and Pearson for 2 of 42: quantiles of beta(2, 41) and of beta(3, 40).
+    assert (round(demo.low, 4), round(demo.high, 4)) == (0.0058, 0.1616)
+    assert not demo.above
+
+
+def test_many_false_alarms_are_beyond_doubt() -> None:
+    (demo, _) = false_alarms(runs(*["pass"] * 30, *["fail"] * 5))
+    assert demo.above
+    assert false_alarms([]) == []
+    assert false_alarms(runs("fail", "fail")) == []
+    assert false_alarms(runs("pass", "fail"), {"demo.x"}) == []
+
+
 def test_the_page_says_what_so_few_attempts_can_show() -> None:
     text = page([*runs("pass", "pass", "pass", "fail"), replace(RUN, name="q", endings={"demo.y": "pass"})], {})
     assert text.startswith("1 of 5 attempts were flaky (20.0%; limit for a scenario: 1%), in 5 runs of 1 commits.")
     assert "| demo.x | 4 | 1 | 25.0% | 0 | **wanted** |" in text
     assert "| demo.y | 1 | 0 | 0, below 100% | 0 |  |" in text
+    assert "| demo | 5 | 1 | 0 | 0 | 20.0%, 0.5% to 71.6% |" in text
     assert "| demo.x | 4 | 1 | 25.0% | 0 | yes |" in page(runs("pass", "pass", "pass", "fail"), {"demo.x": "known"})
     assert page([], {}) == "No attempt is kept yet.\n"
 
@@ -77,9 +99,9 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
 
 def test_only_the_generated_part_of_a_page_changes(tmp_path: Path) -> None:
     path = tmp_path / "record.md"
-    path.write_text(f"# Record\n\n{BEGIN}\nold\n{END}\n\nthe rest\n")
+    path.write_text("# Record\n\n<!-- attempts -->\nold\n<!-- end of attempts -->\n\nthe rest\n")
     put_into(path, "new\n")
-    assert path.read_text() == f"# Record\n\n{BEGIN}\n\nnew\n\n{END}\n\nthe rest\n"
+    assert path.read_text() == "# Record\n\n<!-- attempts -->\n\nnew\n\n<!-- end of attempts -->\n\nthe rest\n"
     path.write_text("# Record\n")
     with pytest.raises(SpecError, match="no place for attempts"):
         put_into(path, "new\n")
@@ -115,6 +137,20 @@ def test_a_flaky_scenario_fails_the_command_until_it_is_in_quarantine(tmp_path: 
     entry = '[[quarantine]]\nscenario = "demo.x"\nrate = "1 of 2 attempts"\nreason = "osd.0 dies now and then"\n'
     (tmp_path / "quarantine.toml").write_text(entry)
     assert track(tmp_path)[0] == 0
+
+
+def test_attempts_are_kept_in_the_home_unless_a_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "checkout" / "ci"
+    checkout.mkdir(parents=True)
+    (checkout / "attempts.jsonl").write_text("")
+    monkeypatch.chdir(checkout.parent)
+    monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path / "home"))
+    run = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"))
+    done = CliRunner().invoke(app, ["track", str(run)])
+    assert done.exit_code == 0, done.output
+    assert (checkout / "attempts.jsonl").read_text() == ""
+    assert len(read_kept(tmp_path / "home" / "attempts.jsonl")) == 1
+    assert f"attempts: {tmp_path / 'home' / 'attempts.jsonl'}" in done.stderr
 
 
 def test_an_archive_of_no_commit_is_refused(tmp_path: Path) -> None:
@@ -153,4 +189,4 @@ def test_the_projects_own_files_are_read() -> None:
     held = read_quarantine(root / "suites" / "quarantine.toml")
     text = page(read_kept(root / "ci" / "attempts.jsonl"), held)
     published = (root / "docs" / "track-record.md").read_text()
-    assert text in published, "run `cephlab track --output docs/track-record.md`"
+    assert text in published, "run `cephlab track --kept ci/attempts.jsonl --output docs/track-record.md`"

@@ -11,8 +11,6 @@ import pytest
 
 from cephlab.lab.archive.archive import (
     HISTORY,
-    SIGNATURE,
-    SUMS,
     VERDICTS,
     Archive,
     Ending,
@@ -26,6 +24,7 @@ from cephlab.lab.archive.archive import (
     read_whole,
     replace_report,
 )
+from cephlab.lab.archive.sums import SIGNATURE, SUMS
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.process import run
 from cephlab.lab.report.page import render_report

@@ -4,17 +4,8 @@ import json
 from pathlib import Path
 
 from cephlab.lab.archive import archive as names
-from cephlab.lab.archive.archive import (
-    HISTORY,
-    SUMS,
-    Archive,
-    Ending,
-    Record,
-    altered,
-    file_name,
-    read_archive,
-    read_whole,
-)
+from cephlab.lab.archive.archive import HISTORY, Archive, Ending, Record, file_name, read_archive, read_whole
+from cephlab.lab.archive.sums import SIGNATURE, SUMS, altered
 from cephlab.lab.ceph.keyring import new_key
 from cephlab.lab.report.page import render_report
 from tests.lab.archive.test_archive import GOOD, SAMPLES, add, write
@@ -94,7 +85,7 @@ def test_what_was_written_last_is_sealed_with_it(tmp_path: Path) -> None:
 
 def test_files_have_the_names_that_the_page_about_archives_tells() -> None:
     page = (Path(__file__).parents[3] / "docs/archive.md").read_text()
-    told = [names.MANIFEST, names.HISTORY, names.VERDICTS, names.JUNIT, names.REPORT, names.SUMS, names.SIGNATURE]
+    told = [names.MANIFEST, names.HISTORY, names.VERDICTS, names.JUNIT, names.REPORT, SUMS, SIGNATURE]
     assert [name for name in told if f"`{name}`" not in page] == []
 
 

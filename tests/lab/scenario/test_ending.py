@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -10,10 +11,11 @@ import pytest
 
 from cephlab.lab.archive.archive import Ending, judged
 from cephlab.lab.base.errors import LabBroken, LabError, SpecError, Unavailable
-from cephlab.lab.checks import Outcome
+from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.lab.scenario.topology import NOWHERE
 
 
 def stage() -> Stage:
@@ -63,3 +65,31 @@ def test_a_scenario_does_not_speak_for_another_one() -> None:
 
     with pytest.raises(SpecError, match="another scenario"):
         run_scenario(scenario(run), stage())
+
+
+def low(stage: Stage) -> None:
+    """Sees what it must, of a load that was not there."""
+    stage.recorder.observe("size", got=len("1"), wanted=1)
+    stage.recorder.witness("writes", got=0, least=1)
+
+
+def test_a_witness_is_read_whatever_the_check() -> None:
+    for check in CHECKS:
+        verdict = run_scenario(replace(scenario(low), check=check), stage())
+        assert verdict.outcome is not Outcome.PASS, check
+    assert run_scenario(scenario(low), stage()).reason == "not exercised: writes: 0, at least 1 wanted"
+
+
+def test_a_scenario_without_a_cluster_is_judged_and_cannot_touch_one() -> None:
+    def looks(on: Stage) -> None:
+        on.recorder.observe("hosts", got=len(on.cluster.hosts), wanted=1)
+
+    def knows(on: Stage) -> None:
+        on.recorder.observe("size", got=len("1"), wanted=1)
+
+    def nowhere() -> Stage:
+        return Stage(None, History().recorder("demo.topic"), random.Random(1), Path())
+
+    assert run_scenario(replace(scenario(knows), topology=NOWHERE), nowhere()).outcome is Outcome.PASS
+    with pytest.raises(SpecError, match="has no cluster"):
+        run_scenario(replace(scenario(looks), topology=NOWHERE), nowhere())

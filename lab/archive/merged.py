@@ -1,0 +1,104 @@
+"""Makes one archive of those that the lanes of a gate wrote, in order of time."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from cephlab.lab.archive.archive import (
+    HISTORY,
+    JUNIT,
+    MANIFEST,
+    REPORT,
+    VERDICTS,
+    Archive,
+    ArchiveWriter,
+    Record,
+    judged,
+    read_archive,
+    unfinished,
+)
+from cephlab.lab.archive.sums import SUMS, files
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.history.history import Event
+from cephlab.lab.scenario.scenario import Blame, record_raised
+
+_MADE_ANEW = (MANIFEST, VERDICTS, HISTORY, JUNIT, REPORT, SUMS)
+_LISTS = ("clusters", "kept", "trouble", "unexpected_skips")
+
+
+@dataclass(frozen=True)
+class Part:
+    """An archive that becomes part of another. later_s: how much later its history began than the first one's."""
+
+    directory: Path
+    later_s: float
+
+
+def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
+    """Put the parts' events, verdicts, files and lists into an archive that is not sealed yet.
+
+    A scenario that ran in a lane which was killed gets a verdict: trouble of the lab.
+    """
+    archives = [(read_archive(part.directory), part.later_s) for part in parts]
+    events = [replace(event, at_s=event.at_s + later_s) for archive, later_s in archives for event in archive.events]
+    events.sort(key=attrgetter("at_s"))
+    (writer.directory / HISTORY).write_text("".join(event.to_json() + "\n" for event in events))
+    records = [
+        replace(record, began_s=round(record.began_s + later_s, 3))
+        for archive, later_s in archives
+        for record in archive.records
+    ]
+    lost = [name for archive, _ in archives for name in unfinished(archive)]
+    records += [_lost(writer, name, [event for event in events if event.scenario == name]) for name in lost]
+    writer.records = sorted(records, key=attrgetter("began_s"))
+    for archive, _ in archives:
+        _take_files(writer.directory, archive)
+    _merge_junit(writer.directory / JUNIT, [archive.directory / JUNIT for archive, _ in archives], lost)
+    manifests = [archive.manifest for archive, _ in archives]
+    writer.manifest |= {key: [entry for manifest in manifests for entry in manifest[key]] for key in _LISTS}
+
+
+def _lost(writer: ArchiveWriter, scenario: str, events: Sequence[Event]) -> Record:
+    error = LabBroken("the process that ran it ended without a word", "it was killed, or memory ran out")
+    recorder = writer.history.recorder(scenario)
+    record_raised(recorder, error, Blame.LAB, error.what)
+    ending, verdict = judged([*events, *recorder.history.events(scenario)])
+    began_s = round(events[0].at_s, 3) if events else 0.0
+    return Record(scenario, scenario.partition(".")[0], ending, verdict.reason, verdict.derivation, began_s=began_s)
+
+
+def _take_files(directory: Path, archive: Archive) -> None:
+    """Logs and whatever else the run kept."""
+    for path in files(archive.directory):
+        name = path.relative_to(archive.directory)
+        if str(name) not in _MADE_ANEW:
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, directory / name)
+
+
+def _merge_junit(path: Path, parts: Sequence[Path], lost: Sequence[str]) -> None:
+    """One file of all suites, with an error for each scenario that was lost."""
+    whole = ElementTree.Element("testsuites", name="cephlab")
+    for part in parts:
+        if part.exists():
+            whole.extend(ElementTree.parse(part).getroot().iter("testsuite"))
+    if lost:
+        suite = ElementTree.SubElement(
+            whole, "testsuite", name="lost", tests=str(len(lost)), errors=str(len(lost)), failures="0", skipped="0"
+        )
+        for name in lost:
+            case = ElementTree.SubElement(suite, "testcase", classname="lost", name=name, time="0")
+            ElementTree.SubElement(case, "error", message="the process that ran it ended without a word")
+    ElementTree.ElementTree(whole).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def begun(directory: Path) -> Mapping[str, Any]:
+    """What is known of a run whose lane has begun it: its manifest, without the schema's number."""
+    manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text())
+    del manifest["schema"]
+    return manifest

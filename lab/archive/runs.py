@@ -1,0 +1,211 @@
+"""Two runs beside each other: verdicts and figures; and within one run, each figure of both architectures."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cephlab.lab.archive.archive import Archive, Ending
+from cephlab.lab.checks.verdict import Outcome, Verdict
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, ratio_of_means
+
+EQUAL = 0.10
+"""Two architectures are equal in a figure where the whole interval of their ratio is within this of 1."""
+
+_WORSE = (Ending.FAIL, Ending.ERROR)
+_SWAPPED = {Arch.X86_64.value: Arch.AARCH64.value, Arch.AARCH64.value: Arch.X86_64.value}
+_ARCH = re.compile("|".join(_SWAPPED))
+
+
+@dataclass(frozen=True)
+class EndingChange:
+    """A scenario that ended otherwise. None: that run has it not."""
+
+    scenario: str
+    before: Ending | None
+    after: Ending | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class FigureRatio:
+    """One figure on two sides, in its unit, and what of the second is of the first; low, high: where that ratio lies.
+
+    Without an interval of either side, low and high are the ratio itself and exact is True. outcome: None: shown only.
+    """
+
+    scenario: str
+    metric: str
+    unit: str
+    before: float
+    after: float
+    ratio: float
+    low: float
+    high: float
+    exact: bool
+    outcome: Outcome | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class RunsCompared:
+    """conditions: what the runs do not share, in words; same: scenarios that ended alike."""
+
+    conditions: tuple[str, ...]
+    same: int
+    endings: tuple[EndingChange, ...]
+    figures: tuple[FigureRatio, ...]
+    verdict: Verdict
+
+
+def compare_runs(before: Archive, after: Archive) -> RunsCompared:
+    """What changed from one run to another. A figure by itself decides nothing: its own scenario judged it."""
+    changes = tuple(_endings(before, after))
+    names = {record.scenario for record in before.records} & {record.scenario for record in after.records}
+    same = len(names) - sum(1 for change in changes if change.scenario in names)
+    left, right = ({_key(event): event for event in _figures(run)} for run in (before, after))
+    figures = tuple(_ratio(*key, [left[key]], [right[key]]) for key in left if key in right)
+    return RunsCompared(tuple(_conditions(before, after)), same, changes, figures, _judge(changes, same))
+
+
+def _endings(before: Archive, after: Archive) -> Iterator[EndingChange]:
+    left, right = ({record.scenario: record for record in run.records} for run in (before, after))
+    for name in {**left, **right}:
+        old, new = left.get(name), right.get(name)
+        if old is None or new is None or old.ending is not new.ending:
+            said = new or old
+            ends = (old.ending if old else None, new.ending if new else None)
+            yield EndingChange(name, *ends, said.reason if said else "")
+
+
+def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
+    """Fail where something that had passed does not; inconclusive where that is not known, or nothing is in both."""
+    lost = [change for change in changes if change.before is Ending.PASS]
+    worse = [change for change in lost if change.after in _WORSE]
+    both = same + sum(1 for change in changes if change.before and change.after)
+    if worse:
+        return Verdict(Outcome.FAIL, f"{len(worse)} scenarios passed before and do not now")
+    if not both:
+        return Verdict(Outcome.INCONCLUSIVE, "no scenario is in both runs")
+    if lost:
+        return Verdict(Outcome.INCONCLUSIVE, f"{len(lost)} scenarios passed before and have no such verdict now")
+    return Verdict(Outcome.PASS, f"of {both} scenarios that are in both, none that had passed does not now")
+
+
+def _conditions(before: Archive, after: Archive) -> Iterator[str]:
+    for what, old, new in zip(_CONDITIONS, _facts(before), _facts(after), strict=True):
+        if old != new:
+            yield f"{what}: {old} before, {new} after"
+
+
+_CONDITIONS = ("commit", "release", "Ceph", "provider", "tier", "seed", "architectures", "machine")
+
+
+def _facts(run: Archive) -> tuple[str, ...]:
+    manifest, clusters = run.manifest, run.manifest["clusters"]
+    host = manifest["host"]
+
+    def each(values: Iterator[str]) -> str:
+        return ", ".join(sorted(set(values))) or "none"
+
+    return (
+        str(manifest.get("commit")),
+        str(manifest["release"]),
+        each(image["ceph_version"] for cluster in clusters for image in cluster["images"].values()),
+        each(str(cluster["provider"]) for cluster in clusters),
+        str(manifest["tier"]),
+        str(manifest["seed"]),
+        each(str(node["arch"]) for cluster in clusters for node in cluster["hosts"].values()),
+        f"{host['arch']}, {host['cores']} cores, {host['system']}",
+    )
+
+
+def parity(run: Archive) -> tuple[FigureRatio, ...]:
+    """Each figure that a run has of both architectures: before is x86_64's, after aarch64's.
+
+    A figure is of an architecture where its scenario's or its own name has it, or the name of a machine of it. Values
+    of several machines are taken together. Real machines get a verdict, emulated ones none.
+    """
+    hosts = _hosts(run)
+    named: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for event in _figures(run):
+        scenario, metric, unit = _key(event)
+        named.setdefault((scenario, _with_archs(metric, hosts), unit), []).append(event)
+    emulated = {str(host["arch"]) for host in hosts.values() if host["emulated"]}
+    return tuple(_parity(named, emulated))
+
+
+def _parity(named: Mapping[tuple[str, str, str], list[Mapping[str, Any]]], emulated: set[str]) -> Iterator[FigureRatio]:
+    for key, events in named.items():
+        scenario, metric, unit = key
+        first = _ARCH.search(f"{scenario} {metric}")
+        other = named.get((_swapped(scenario), _swapped(metric), unit))
+        if first is None or first[0] != Arch.X86_64.value or other is None:
+            continue
+        ratio = _ratio(scenario, metric, unit, events, other)
+        if emulated:
+            yield _judged(ratio, None, f"{', '.join(sorted(emulated))} is emulated: shown only")
+        elif ratio.exact:
+            yield _judged(ratio, Outcome.INCONCLUSIVE, "one value of each has no interval")
+        else:
+            yield _judged(ratio, *_within(ratio))
+
+
+def _within(ratio: FigureRatio) -> tuple[Outcome, str]:
+    if max(1 - ratio.low, ratio.high - 1) <= EQUAL:
+        return Outcome.PASS, f"equal within {EQUAL:.0%}"
+    if ratio.high < 1 - EQUAL or ratio.low > 1 + EQUAL:
+        return Outcome.FAIL, f"differs by more than {EQUAL:.0%}"
+    return Outcome.INCONCLUSIVE, "the interval holds both"
+
+
+def _judged(ratio: FigureRatio, outcome: Outcome | None, why: str) -> FigureRatio:
+    return FigureRatio(**{**vars(ratio), "outcome": outcome, "why": why})
+
+
+def _figures(run: Archive) -> list[Mapping[str, Any]]:
+    return [{**event.data, "scenario": event.scenario} for event in run.events if event.kind == "figure"]
+
+
+def _key(figure: Mapping[str, Any]) -> tuple[str, str, str]:
+    return str(figure["scenario"]), str(figure["metric"]), str(figure["unit"])
+
+
+def _ratio(
+    scenario: str, metric: str, unit: str, before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> FigureRatio:
+    """After over before: of several values by their spread, else by the intervals that they came with."""
+    old, new = ([float(figure["value"]) for figure in side] for side in (before, after))
+    mean_old, mean_new = (sum(values) / len(values) for values in (old, new))
+    value = mean_new / mean_old if mean_old else math.inf
+    if min(len(old), len(new)) >= LEAST_OF_A_MEAN:
+        spread = ratio_of_means(new, old)
+        return FigureRatio(scenario, metric, unit, mean_old, mean_new, value, spread.low, spread.high, exact=False)
+    (low_old, high_old), (low_new, high_new) = (
+        (min(float(f["low"]) for f in side), max(float(f["high"]) for f in side)) for side in (before, after)
+    )
+    exact = low_old == high_old and low_new == high_new
+    low = low_new / high_old if high_old > 0 else 0.0
+    high = high_new / low_old if low_old > 0 else math.inf
+    ends = (value, value) if exact else (low, high)
+    return FigureRatio(scenario, metric, unit, mean_old, mean_new, value, *ends, exact=exact)
+
+
+def _hosts(run: Archive) -> dict[str, Mapping[str, Any]]:
+    """Machines by name. One whose architecture differs from cluster to cluster is left out."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for cluster in run.manifest["clusters"]:
+        for name, host in cluster["hosts"].items():
+            found.setdefault(str(name), []).append(host)
+    return {name: hosts[0] for name, hosts in found.items() if len({str(host["arch"]) for host in hosts}) == 1}
+
+
+def _with_archs(metric: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
+    """A metric whose machines are replaced by their architectures."""
+    return re.sub(r"\b\w+\b", lambda word: str(hosts[word[0]]["arch"]) if word[0] in hosts else word[0], metric)
+
+
+def _swapped(text: str) -> str:
+    return _ARCH.sub(lambda found: _SWAPPED[found[0]], text)

@@ -1,0 +1,147 @@
+"""Known defects: the list, their part of the track record, and a report that a developer of Ceph can run."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from cephlab.lab.archive.archive import Archive
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.spec.specfile import TomlTable, load_model, refuse_twice
+
+SUITE = "defects"
+"""The suite whose scenarios look for them; what its passes say is told too, because it may be news."""
+
+MARK = "defects"
+"""Names the place of the list on the page of the track record."""
+
+Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+Words = Annotated[str, Field(min_length=10)]
+
+
+class Defect(TomlTable):
+    """One entry. there, gone: Ceph's versions that were tried; seen, of: in how many tries of a version that has it.
+
+    text: paragraphs of Markdown; mend: place in the source and what to change; tracker: what was found in Ceph's;
+    command: shows it without the suite; on: where else than in Ceph it lies. program: whether programs/NAME.sh shows
+    it; scenario: False where the lab cannot look for it, and `text` says why. releases: of which alone the program can
+    tell; all where empty.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]+$")]
+    title: Words
+    text: Words
+    found_by: Words
+    command: Words
+    mend: Words
+    tracker: Words
+    there: Annotated[tuple[Version, ...], Field(min_length=1)]
+    gone: tuple[Version, ...] = ()
+    seen: Annotated[int, Field(ge=1)] = 1
+    of: Annotated[int, Field(ge=1)] = 1
+    on: Literal["Ceph", "Debian's packages"] = "Ceph"
+    releases: tuple[str, ...] = ()
+    program: bool = True
+    scenario: bool = True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Defect":
+        if both := set(self.there) & set(self.gone):
+            raise ValueError(f"there, gone: got {', '.join(sorted(both))} in both; wanted: each version in one")
+        if self.seen > self.of:
+            raise ValueError(f"seen: got {self.seen} of {self.of}; wanted: at most as many as there were tries")
+        return self
+
+    def expected(self, version: str) -> tuple[str, bool]:
+        """`there`, `gone` or empty, by this version or the newest older one; and whether it was this one."""
+        known = {**dict.fromkeys(self.there, "there"), **dict.fromkeys(self.gone, "gone")}
+        older = [each for each in known if _numbers(each) <= _numbers(version)]
+        nearest = max(older, key=_numbers, default="")
+        return known.get(nearest, ""), nearest == version
+
+
+class _File(TomlTable):
+    defect: tuple[Defect, ...]
+
+    @model_validator(mode="after")
+    def _once(self) -> "_File":
+        refuse_twice("defect.name", [each.name for each in self.defect])
+        return self
+
+
+def read_defects(path: Path) -> tuple[Defect, ...]:
+    """The `[[defect]]` tables of a file; SpecError names the key that does not fit."""
+    return load_model(path, _File, what="a list of known defects", hint="see its other entries").defect
+
+
+def part(defects: Sequence[Defect]) -> str:
+    """The generated part of the track record, in Markdown."""
+    lines: list[str] = []
+    for on in dict.fromkeys(each.on for each in defects):
+        lines += [f"## Found in {on}", ""]
+        for each in defects:
+            if each.on == on:
+                lines += _entry(each)
+    return "\n".join(lines)
+
+
+def _entry(defect: Defect) -> list[str]:
+    run = f"`cephlab gate --tier full --suite {SUITE} -k {defect.name}`"
+    facts = [
+        f"In: Ceph {', '.join(defect.there)}" + (f"; not in {', '.join(defect.gone)}" if defect.gone else ""),
+        f"Found by: {defect.found_by}",
+        f"Command: {defect.command}",
+        *([f"Looked for by: {run}"] if defect.scenario else []),
+        f"The mend: {defect.mend}",
+        f"In Ceph's tracker: {defect.tracker}",
+    ]
+    return [f"### {defect.title}", "", *defect.text.strip().splitlines(), "", *_wrapped(facts), ""]
+
+
+def _wrapped(facts: Sequence[str]) -> list[str]:
+    """List items, broken at spaces outside of code where a line would get too long."""
+    lines: list[str] = []
+    for fact in facts:
+        words, line = re.findall(r"(?:`[^`]*`|[^\s`])+", fact), "-"
+        for word in words:
+            if len(line) + 1 + len(word) > _WIDTH:
+                lines.append(line)
+                line = " "
+            line = f"{line} {word}"
+        lines.append(line)
+    return lines
+
+
+_WIDTH = 118
+
+
+def developer_report(archive: Archive, name: str) -> str:
+    """What a run saw of one defect, with the program that shows it, in Markdown; SpecError where it looked for none.
+
+    It is made of the run's own history, so that it says what that run used.
+    """
+    events = archive.of(f"{SUITE}.{name}")
+    known = next((event.data for event in events if event.kind == "known_defect"), None)
+    if known is None:
+        ran = sorted({e.scenario.partition(".")[2] for e in archive.events if e.kind == "known_defect"})
+        raise SpecError(f"{archive.directory} has no defect {name!r}", f"it has: {', '.join(ran) or 'none'}")
+    record = next((each for each in archive.records if each.scenario == f"{SUITE}.{name}"), None)
+    tries = [event.data for event in events if event.kind == "defect_try"]
+    lines = [f"# {known['title']}", "", known["text"].strip(), ""]
+    lines += [f"- Ceph: {known['version']}, {known['build']}"]
+    lines += [f"- Verdict: {record.reason}"] if record is not None else []
+    lines += [f"- The mend: {known['mend']}", f"- In Ceph's tracker: {known['tracker']}", "", "## What was seen", ""]
+    lines += ["```text", *(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1)), "```", ""]
+    lines += ["## Show it", ""]
+    if known["program"]:
+        lines += [f"Save as `{name}.sh`, then `bash {name}.sh`. It says `seen` or `not seen`.", ""]
+        lines += ["```bash", *known["program"].rstrip().splitlines(), "```", ""]
+    else:
+        lines += ["```bash", f"{archive.manifest['replay']}", "```", ""]
+    return "\n".join(lines)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in version.split("."))

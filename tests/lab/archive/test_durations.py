@@ -1,0 +1,58 @@
+"""How long a scenario may take comes from its passes on the same provider and in the same tier, else from the tier."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cephlab.lab.archive.durations import Pass, Place, kept_passes, limit_of
+
+HERE = Place("interop.rbd", "quick", "local")
+
+
+def test_the_longest_pass_gives_the_limit() -> None:
+    limit = limit_of({HERE: [Pass(10, 1), Pass(40, 1), Pass(20, 1)]}, HERE, 1.0)
+    assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 120)
+    assert limit.why == "5 times the longest of 3 kept passes, 40 s, and 120 s"
+
+
+@pytest.mark.parametrize(("then", "now", "seconds"), [(1.0, 3.0, 5 * 90 + 360), (3.0, 1.0, 5 * 30 + 120)])
+def test_a_slower_emulator_gets_more_time_and_a_faster_one_no_less(then: float, now: float, seconds: float) -> None:
+    limit = limit_of({HERE: [Pass(30, then)]}, HERE, now)
+    assert limit.seconds == seconds
+    assert f"by the patience of {now:.3g} here" in limit.why
+
+
+def test_without_a_pass_the_tier_gives_it() -> None:
+    limit = limit_of({Place("interop.rbd", "full", "local"): [Pass(1, 1)]}, HERE, 2.0)
+    assert limit.seconds == 7200
+    assert limit.why == "no pass is kept: 3600 s for the quick tier times a patience of 2"
+
+
+def keep(folder: Path, name: str, verdicts: list[dict[str, Any]], **manifest: Any) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "verdicts.json").write_text(json.dumps({"verdicts": verdicts}))
+    clusters = [{"name": "c1", "provider": "local", "patience": 2.5}]
+    (folder / name / "manifest.json").write_text(json.dumps({"tier": "quick", "clusters": clusters, **manifest}))
+
+
+def verdict(ending: str, seconds: float, cluster: str | None = "c1") -> dict[str, Any]:
+    return {"scenario": "interop.rbd", "ending": ending, "seconds": seconds, "cluster": cluster}
+
+
+def test_only_passes_on_a_known_cluster_are_read(tmp_path: Path) -> None:
+    keep(tmp_path, "1", [verdict("pass", 7.0), verdict("fail", 900.0), verdict("pass", 5.0, None)])
+    keep(tmp_path, "2", [verdict("pass", 8.0)], tier="full")
+    keep(tmp_path, "3", [verdict("pass", 9.0)])
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "verdicts.json").write_text("{")
+    passes = kept_passes(tmp_path)
+    assert passes == {
+        HERE: [Pass(9.0, 2.5), Pass(7.0, 2.5)],
+        Place("interop.rbd", "full", "local"): [Pass(8.0, 2.5)],
+    }
+
+
+def test_a_folder_that_is_not_there_has_none(tmp_path: Path) -> None:
+    assert kept_passes(tmp_path / "none") == {}

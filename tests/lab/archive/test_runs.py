@@ -1,0 +1,146 @@
+"""Two runs beside each other, and the two architectures of one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cephlab.cli.main import app
+from cephlab.lab.archive.archive import Archive, Ending, Record
+from cephlab.lab.archive.runs import FigureRatio, compare_runs, parity
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.history.history import Event
+from tests.lab.archive.test_archive import ENDED, MANIFEST, began, saw, sealed
+
+
+def run(
+    endings: dict[str, Ending], figures: tuple[Event, ...] = (), *, emulated: bool = False, **manifest: Any
+) -> Archive:
+    hosts = {
+        "n0": {"arch": "x86_64", "emulated": False},
+        "n1": {"arch": "x86_64", "emulated": False},
+        "n2": {"arch": "aarch64", "emulated": emulated},
+        "n3": {"arch": "aarch64", "emulated": emulated},
+    }
+    cluster = {"provider": "ssh", "hosts": hosts, "images": {}}
+    records = tuple(Record(name, name.partition(".")[0], ending, f"why {name}") for name, ending in endings.items())
+    return Archive(Path("/a"), {**MANIFEST, "clusters": [cluster], **manifest}, records, figures)
+
+
+def figure(scenario: str, metric: str, value: float, half: float = 0.0, unit: str = "MiB/s") -> Event:
+    data = {"metric": metric, "value": value, "low": value - half, "high": value + half, "unit": unit}
+    return Event(scenario, 1.0, "figure", data)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome", "changed"),
+    [
+        ({"a.b": Ending.PASS}, {"a.b": Ending.PASS}, Outcome.PASS, 0),
+        ({"a.b": Ending.PASS}, {"a.b": Ending.FAIL}, Outcome.FAIL, 1),
+        ({"a.b": Ending.PASS}, {"a.b": Ending.ERROR}, Outcome.FAIL, 1),
+        ({"a.b": Ending.PASS, "a.c": Ending.PASS}, {"a.b": Ending.PASS}, Outcome.INCONCLUSIVE, 1),
+        ({"a.b": Ending.PASS}, {"a.b": Ending.INCONCLUSIVE}, Outcome.INCONCLUSIVE, 1),
+        ({"a.b": Ending.FAIL}, {"a.b": Ending.PASS}, Outcome.PASS, 1),
+        ({"a.b": Ending.FAIL}, {"a.b": Ending.FAIL}, Outcome.PASS, 0),
+        ({"a.b": Ending.PASS}, {"c.d": Ending.PASS}, Outcome.INCONCLUSIVE, 2),
+        ({}, {}, Outcome.INCONCLUSIVE, 0),
+    ],
+)
+def test_what_no_longer_passes_decides(
+    before: dict[str, Ending], after: dict[str, Ending], outcome: Outcome, changed: int
+) -> None:
+    compared = compare_runs(run(before), run(after))
+    assert (compared.verdict.outcome, len(compared.endings)) == (outcome, changed)
+
+
+def test_what_the_runs_do_not_share_is_said() -> None:
+    compared = compare_runs(run({}), run({}, release="tentacle", seed=8))
+    assert compared.conditions == ("release: reef before, tentacle after", "seed: 7 before, 8 after")
+
+
+def test_figures_of_both_runs_have_a_ratio_with_an_interval() -> None:
+    left = (figure("a.b", "rate", 100.0, 10.0), figure("a.b", "only before", 1.0), figure("a.b", "exact", 4.0))
+    right = (figure("a.b", "rate", 200.0, 20.0), figure("a.b", "exact", 5.0))
+    rate, exact = compare_runs(run({}, left), run({}, right)).figures
+    assert (rate.ratio, rate.exact) == (2.0, False)
+    assert rate.low == pytest.approx(180 / 110)
+    assert rate.high == pytest.approx(220 / 90)
+    assert (exact.ratio, exact.low, exact.high, exact.exact) == (1.25, 1.25, 1.25, True)
+
+
+def pair(x86_64: float, aarch64: float, half: float, *, emulated: bool = False) -> FigureRatio:
+    figures = (
+        figure("b.sum[on=aarch64]", "rate", aarch64, half),
+        figure("b.sum[on=x86_64]", "rate", x86_64, half),
+        figure("b.sum[on=x86_64]", "of one alone", 3.0),
+    )
+    (found,) = parity(run({}, figures, emulated=emulated))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("aarch64", "half", "outcome"),
+    [
+        (101.0, 2.0, Outcome.PASS),
+        (70.0, 2.0, Outcome.FAIL),
+        (140.0, 2.0, Outcome.FAIL),
+        (108.0, 4.0, Outcome.INCONCLUSIVE),
+        (100.0, 0.0, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_real_machines_get_a_verdict_by_the_interval(aarch64: float, half: float, outcome: Outcome) -> None:
+    found = pair(100.0, aarch64, half)
+    assert (found.before, found.after, found.outcome) == (100.0, aarch64, outcome)
+
+
+def test_emulated_machines_get_figures_and_no_verdict() -> None:
+    found = pair(100.0, 7.0, 2.0, emulated=True)
+    assert (found.outcome, found.why) == (None, "aarch64 is emulated: shown only")
+    assert found.ratio == pytest.approx(0.07)
+
+
+def test_machines_of_one_architecture_are_taken_together() -> None:
+    values = {"n0": 100.0, "n1": 104.0, "n2": 51.0, "n3": 51.0}
+    figures = tuple(figure("b.disk", f"{name}: sync writes", value, unit="1/s") for name, value in values.items())
+    (found,) = parity(run({}, figures))
+    assert (found.metric, found.before, found.after) == ("x86_64: sync writes", 102.0, 51.0)
+    assert found.ratio == pytest.approx(0.5)
+    assert found.low < 0.5 < found.high
+
+
+def test_both_ways_between_architectures_are_one_pair() -> None:
+    names = ("from=x86_64,to=aarch64", "from=aarch64,to=x86_64")
+    figures = tuple(
+        figure(f"b.net[{name}]", "TCP", value, 1.0) for name, value in zip(names, (10.0, 20.0), strict=True)
+    )
+    (found,) = parity(run({}, figures))
+    assert (found.scenario, found.ratio) == ("b.net[from=x86_64,to=aarch64]", 2.0)
+
+
+def archived(directory: Path, *lines: Any) -> str:
+    sealed(directory, (Ending.PASS, (began(), *lines, saw(1), ENDED)))
+    return str(directory)
+
+
+def test_the_command_compares_two_archives(tmp_path: Path) -> None:
+    shown: dict[str, Any] = {
+        "least": None,
+        "most": None,
+        "why": "",
+        "derivation": [],
+        "unit": "1/s",
+        "low": 1.0,
+        "high": 3.0,
+    }
+    one = archived(tmp_path / "a", ("figure", {"metric": "sync on x86_64", "value": 2.0, **shown}))
+    other = archived(tmp_path / "b", ("figure", {"metric": "sync on x86_64", "value": 3.0, **shown}))
+    ended = CliRunner().invoke(app, ["compare", one, other])
+    assert ended.exit_code == 0, ended.stderr
+    assert "pass: of 1 scenarios that are in both, none that had passed does not now" in ended.stdout
+    told = json.loads(CliRunner().invoke(app, ["compare", one, other, "--json"]).stdout)
+    assert [(figure["before"], figure["after"], figure["ratio"]) for figure in told["figures"]] == [(2.0, 3.0, 1.5)]
+    assert CliRunner().invoke(app, ["compare", one, "--architectures"]).exit_code == 2, "it has one architecture alone"
+    assert CliRunner().invoke(app, ["compare", one]).exit_code == 2
+    assert CliRunner().invoke(app, ["compare", one, other, "--architectures"]).exit_code == 2
