@@ -76,9 +76,15 @@ def _fits(fault: Fault, others: Sequence[Fault], layout: Layout, domains: int) -
 
 
 def thrash(
-    cluster: Cluster, recorder: Recorder, steps: Iterable[ThrashStep], *, seconds: float, pace: Pace | None = None
+    cluster: Cluster,
+    recorder: Recorder,
+    steps: Iterable[ThrashStep],
+    *,
+    seconds: float,
+    least: int = 0,
+    pace: Pace | None = None,
 ) -> int:
-    """Carry out steps until the time is over; returns how many.
+    """Carry out steps until the time is over, and at least some; returns how many. An emulated node makes steps long.
 
     NotReached when a step does not leave every PG clean within the pace's time: the cluster did not recover.
     """
@@ -86,7 +92,7 @@ def thrash(
     over = Deadline.after(seconds)
     done = 0
     for number, step in enumerate(steps):
-        if over.passed():
+        if over.passed() and done >= least:
             break
         recorder.record(EVENT, step=number, phase="began", faults=str(step))
         with ExitStack() as stack:

@@ -79,7 +79,7 @@ class FioJob:
 class Done:
     """What one direction of a job did. latency_mean_s: as the submitter saw it.
 
-    iops_stddev, iops_samples: of its rates, each over half a second.
+    iops_stddev, iops_samples: of its rates, each over half a second. latency_p99_s: None where fio does not say.
     """
 
     operations: int
@@ -90,6 +90,7 @@ class Done:
     errors: int = 0
     iops_stddev: float = 0.0
     iops_samples: int = 0
+    latency_p99_s: float | None = None
 
     @property
     def bytes_per_s(self) -> float:
@@ -165,7 +166,13 @@ def _direction(job: Mapping[str, Any], name: str) -> Done:
         errors=int(job.get("total_err", 0)),
         iops_stddev=float(side.get("iops_stddev", 0.0)),
         iops_samples=int(side.get("iops_samples", 0)),
+        latency_p99_s=float(p99) / 1e9 if (p99 := _percentiles(side).get("99.000000")) else None,
     )
+
+
+def _percentiles(side: Mapping[str, Any]) -> Mapping[str, Any]:
+    """fio's percentiles of the time to completion, in nanoseconds, by "99.000000"."""
+    return dict(side.get("clat_ns", {}).get("percentile", {}))
 
 
 @dataclass(frozen=True)

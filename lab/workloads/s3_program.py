@@ -11,27 +11,33 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
+import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 REGION = "us-east-1"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = ""
+NO_QUERY: dict[str, str] = {}
+PLAIN = "-_.~"
+"""Characters beside letters and digits that a query may have unquoted."""
 STOP = threading.Event()
 
 
-def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time) -> dict[str, str]:
-    """Headers of one request, with its signature."""
+def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time, query: str = EMPTY) -> dict[str, str]:
+    """Headers of one request, with its signature. path, query: as they are sent, the query sorted by its keys."""
     stamp, day = time.strftime("%Y%m%dT%H%M%SZ", now), time.strftime("%Y%m%d", now)
     headers = {"host": config["address"], "x-amz-content-sha256": UNSIGNED, "x-amz-date": stamp}
     names = ";".join(headers)
-    canonical = [method, path, EMPTY, *(f"{key}:{value}" for key, value in headers.items()), EMPTY, names, UNSIGNED]
+    canonical = [method, path, query, *(f"{key}:{value}" for key, value in headers.items()), EMPTY, names, UNSIGNED]
     scope = f"{day}/{REGION}/s3/aws4_request"
     digest = hashlib.sha256("\n".join(canonical).encode()).hexdigest()
     key = f"AWS4{config['secret_key']}".encode()
@@ -42,22 +48,60 @@ def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time
     return {**headers, "Authorization": f"AWS4-HMAC-SHA256 {credential}, SignedHeaders={names}, Signature={signature}"}
 
 
+class S3Answer(NamedTuple):
+    """What came back: an HTTP status, headers by their names in lower case, and the body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> str:
+        """S3's word for an error, or the status where the body has none; empty for a success."""
+        if self.status // 100 == 2:
+            return EMPTY
+        word = re.search(rb"<Code>([^<]+)</Code>", self.body)
+        return word[1].decode() if word else str(self.status)
+
+
 class S3Connection:
-    """One connection, kept open, as a client library keeps it."""
+    """One connection, kept open, as a client library keeps it.
+
+    config: address, access_key, secret_key, timeout_s, and for TLS `trusted`: certificates as PEM.
+    """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self.line = http.client.HTTPConnection(config["address"], timeout=config["timeout_s"])
+        address, timeout_s = config["address"], config["timeout_s"]
+        if config.get("trusted"):
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(cadata=config["trusted"])
+            self.line: http.client.HTTPConnection = http.client.HTTPSConnection(
+                address, timeout=timeout_s, context=context
+            )
+        else:
+            self.line = http.client.HTTPConnection(address, timeout=timeout_s)
+
+    def send(self, method: str, path: str, query: Mapping[str, str] = NO_QUERY, body: bytes | None = None) -> S3Answer:
+        """One request and its answer, of whatever status. After an OSError or HTTPException the next one reconnects."""
+        path = quote(path, safe="/-_.~")
+        text = "&".join(f"{quote(key, safe=PLAIN)}={quote(query[key], safe=PLAIN)}" for key in sorted(query))
+        headers = signed(self.config, method, path, time.gmtime(), text)
+        try:
+            self.line.request(method, f"{path}?{text}" if text else path, body=body, headers=headers)
+            answer = self.line.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException):
+            self.line.close()
+            raise
+        return S3Answer(answer.status, {key.lower(): value for key, value in answer.getheaders()}, content)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """The answer's body; OSError when it is no success."""
-        headers = signed(self.config, method, path, time.gmtime())
-        self.line.request(method, path, body=body, headers=headers)
-        answer = self.line.getresponse()
-        content = answer.read()
-        if answer.status // 100 != 2:
-            raise OSError(f"{method} {path}: {answer.status} {answer.reason} {content[:300]!r}")
-        return content
+        answer = self.send(method, path, body=body)
+        if answer.code:
+            raise OSError(f"{method} {path}: {answer.status} {answer.body[:300]!r}")
+        return answer.body
 
 
 class Work:

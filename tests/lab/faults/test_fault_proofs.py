@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.base import process
+from cephlab.lab.base.births import birth_of
 from cephlab.lab.ceph.daemon import Daemon, Wanted, states, stopped
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
@@ -176,7 +177,7 @@ def sleeper(mark: str, *, here: bool = False) -> Iterator[tuple[subprocess.Popen
         child.stdout.readline()
         try:
             daemon = Daemon("mgr.x", cast("Host", ThisMachine()), argv, wanted=Wanted.PAUSED)
-            daemon.process = process.recall({"pid": child.pid, "birth": process.birth_of(child.pid)}) if here else None
+            daemon.process = process.recall({"pid": child.pid, "birth": birth_of(child.pid)}) if here else None
             yield child, daemon
         finally:
             child.kill()

@@ -1,12 +1,16 @@
 """Schedules of faults: the same seed makes the same one, and no more nodes are struck at a time than may be."""
 
-from itertools import islice
+from itertools import islice, repeat
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.faults import FAULTS, Layout, Pace, ThrashStep, plan
+from cephlab.lab.cluster import pools
+from cephlab.lab.faults import FAULTS, Layout, Pace, ThrashStep, plan, thrash
+from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.suites.resilience.soak import minutes
 
@@ -84,3 +88,11 @@ def test_the_length_of_a_soak() -> None:
 def test_a_length_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SpecError, match="CEPHLAB_SOAK_MINUTES"):
         minutes(text, Tier.FULL)
+
+
+@pytest.mark.parametrize(("least", "done"), [(0, 0), (2, 2)])
+def test_a_soak_whose_time_is_over_does_its_least_steps(least: int, done: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "wait_clean", lambda cluster, timeout_s: None)
+    cluster: Any = SimpleNamespace(wait=lambda ready, what, timeout_s: None)
+    endless = repeat(ThrashStep((), hold_s=0.0, rest_s=0.0))
+    assert thrash(cluster, History().recorder("a.b"), endless, seconds=0.0, least=least) == done

@@ -1,0 +1,107 @@
+"""Latency over time by fio's own histograms: of each window how many operations ended, their mean and percentiles."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cephlab.lab.base.errors import LabBroken
+
+PREFIX = "latency"
+BINS = 29 * 64
+"""FIO_IO_U_PLAT_NR in fio's stat.h: groups times values of a group, since fio 3.0."""
+_BITS = 6
+"""FIO_IO_U_PLAT_BITS."""
+MEDIAN, P99 = 0.5, 0.99
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a job. began_s, ended_s: since the epoch; mean_s, p50_s, p99_s: NaN where nothing ended."""
+
+    began_s: float
+    ended_s: float
+    operations: int
+    mean_s: float = math.nan
+    p50_s: float = math.nan
+    p99_s: float = math.nan
+
+    @property
+    def rate(self) -> float:
+        """Operations a second."""
+        return self.operations / (self.ended_s - self.began_s)
+
+
+def options(base: PurePosixPath, window_s: float) -> Mapping[str, str]:
+    """fio's options that make it log a histogram of each window. base: the folder for the log."""
+    return {
+        "write_hist_log": str(base / PREFIX),
+        "log_hist_msec": str(round(window_s * 1000)),
+        "log_unix_epoch": "1",
+        "per_job_logs": "0",
+    }
+
+
+def log_of(base: PurePosixPath) -> PurePosixPath:
+    """Where fio writes it."""
+    return base / f"{PREFIX}_clat_hist.log"
+
+
+def bin_ns(index: int) -> float:
+    """The middle of a bin in nanoseconds, as `plat_idx_to_val` of fio's stat.c has it."""
+    if index < 2 << _BITS:
+        return float(index)
+    shift = (index >> _BITS) - 1
+    return float((1 << (shift + _BITS)) + (index % (1 << _BITS) + 0.5) * (1 << shift))
+
+
+_BIN_NS: NDArray[np.float64] = np.asarray([bin_ns(index) for index in range(BINS)])
+
+
+def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple[Window, ...]:
+    """The windows of a job that ran from began_s to ended_s, since the epoch; empty ones fill what fio did not log.
+
+    text: fio's log, a line a window: `time in ms, direction, block size, BINS counts`. fio ends a window with the first
+    operation after its time, so they are a little longer than window_s. LabBroken for another form.
+    """
+    made: list[Window] = []
+    last_s = began_s
+    for line in text.splitlines():
+        at_ms, counts = _parsed(line)
+        made += _empty(last_s, at_ms / 1000 - window_s, window_s)
+        last_s = made[-1].ended_s if made else began_s
+        made.append(_window(last_s, at_ms / 1000, counts))
+        last_s = at_ms / 1000
+    return (*made, *_empty(last_s, ended_s, window_s))
+
+
+def _empty(began_s: float, ended_s: float, window_s: float) -> list[Window]:
+    """Windows without an operation, where there is room for whole ones."""
+    count = math.floor((ended_s - began_s) / window_s) if ended_s > began_s else 0
+    return [Window(began_s + i * window_s, began_s + (i + 1) * window_s, 0) for i in range(count)]
+
+
+def _parsed(line: str) -> tuple[float, NDArray[np.float64]]:
+    try:
+        words = np.asarray(line.split(","), dtype=float)
+    except ValueError as error:
+        raise LabBroken("fio's histogram log has another form", line[:200]) from error
+    if len(words) < BINS + 3:
+        raise LabBroken("fio's histogram log has another form", f"{len(words)} fields, {BINS + 3} wanted: {line[:200]}")
+    return float(words[0]), words[-BINS:]
+
+
+def _window(began_s: float, ended_s: float, counts: NDArray[np.float64]) -> Window:
+    total = float(counts.sum())
+    if not total:
+        return Window(began_s, ended_s, 0)
+    mean = float(counts @ _BIN_NS) / total / 1e9
+    return Window(began_s, ended_s, round(total), mean, *_percentiles(counts, total, (MEDIAN, P99)))
+
+
+def _percentiles(counts: NDArray[np.float64], total: float, shares: Sequence[float]) -> list[float]:
+    cumulated = np.cumsum(counts)
+    return [float(_BIN_NS[int(np.searchsorted(cumulated, share * total))]) / 1e9 for share in shares]

@@ -1,0 +1,295 @@
+"""An S3 load on a host: operations in a mix, as fast as workers go or at a rate, every body checked, every time kept.
+
+It is copied to the host with the modules that it imports and runs there, so it needs nothing but Python. Its argument
+is the configuration's file. It goes through the phases that this names: `fill` puts every object once, `run` is the
+load, `final` reads every object once.
+"""
+
+import hashlib
+import http.client
+import itertools
+import json
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cephlab.lab.workloads.s3_ledger import Entry, Key, Ledger, ObjectBytes
+from cephlab.lab.workloads.s3_program import EMPTY, STOP, S3Answer, S3Connection
+
+WRONG = "WrongContent"
+"""Told in place of S3's code where an answer was a success and not what was put."""
+SHOWN = 20
+FILL, RUN, FINAL = "fill", "run", "final"
+_ABSENT = ("NoSuchKey", "404")
+_NEVER_S = 1e9
+_BREATH_S = 0.05
+_KEY = re.compile(rb"<Key>([^<]+)</Key>")
+_NEXT = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
+_UPLOAD = re.compile(rb"<UploadId>([^<]+)</UploadId>")
+
+
+class Wrong(Exception):
+    """What was answered is not what can be there."""
+
+
+class Due(NamedTuple):
+    """One operation to come. due_s: when it should begin; None for at once."""
+
+    number: int
+    kind: str
+    due_s: float | None
+
+
+class Failed(Exception):
+    """An answer that is no success; its argument is S3's code."""
+
+
+def plan(config: dict[str, Any], began_s: float) -> Iterator[Due]:
+    """The operations of the load in order, by the seed alone: kinds by their shares, due times a Poisson process."""
+    kinds, shares = zip(*sorted(config["mix"].items()), strict=True)
+    kind_of, gap_of = (random.Random(f"{config['seed']} {what}") for what in ("kinds", "gaps"))
+    rate, due_s = config["rate"], began_s
+    for number in itertools.count():
+        if rate:
+            due_s += gap_of.expovariate(rate)
+        yield Due(number, kind_of.choices(kinds, shares)[0], due_s if rate else None)
+
+
+class Load:
+    """What all workers share."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.lock = threading.Lock()
+        self.ledger = Ledger(config)
+        self.bodies = ObjectBytes(config["seed"])
+        self.rows: list[str] = []
+        self.wrong: list[str] = []
+        self.epoch_s = time.time() - time.monotonic()
+        self.local = threading.local()
+
+    def connection(self, number: int) -> S3Connection:
+        """This thread's connection to the endpoint whose turn it is."""
+        known: dict[int, S3Connection] = self.local.__dict__.setdefault("known", {})
+        if number not in known:
+            known[number] = S3Connection({**self.config, **self.config["endpoints"][number]})
+        return known[number]
+
+    def do(self, phase: str, due: Due, entry: Entry, began_s: float, *, idle: bool) -> str:
+        """One operation: ask, check, note. Its error's code, empty for none."""
+        endpoint = due.number % len(self.config["endpoints"])
+        code, moved = EMPTY, 0
+        try:
+            moved = self.kinds[entry.kind](self.connection(endpoint), entry)
+        except Failed as error:
+            code = str(error)
+        except Wrong as error:
+            code = WRONG
+            with self.lock:
+                self.wrong.append(f"{entry.kind} of {entry.key.path}: {error}")
+        except (OSError, http.client.HTTPException) as error:
+            code = type(error).__name__
+        self.ledger.end(entry, failed=bool(code))
+        self.note(phase, due, entry, (began_s, time.monotonic(), moved, code, endpoint, idle))
+        return code
+
+    def note(self, phase: str, due: Due, entry: Entry, done: tuple[float, float, int, str, int, bool]) -> None:
+        """Keep a row: phase, kind, endpoint, path, version, bytes, due, began, ended, idle, code."""
+        began_s, ended_s, moved, code, endpoint, idle = done
+        due_s = began_s if due.due_s is None else due.due_s
+        times = ",".join(f"{self.epoch_s + moment:.6f}" for moment in (due_s, began_s, ended_s))
+        where = f"{phase},{entry.kind},{endpoint},{entry.key.path},{entry.version},{moved}"
+        with self.lock:
+            self.rows.append(f"{where},{times},{int(idle)},{code}\n")
+
+    @property
+    def kinds(self) -> dict[str, Callable[[S3Connection, Entry], int]]:
+        """Operation -> what does it, and says how many bytes of bodies it moved."""
+        return {
+            "put": self.put,
+            "get": self.get,
+            "head": self.head,
+            "list": self.listed,
+            "delete": self.delete,
+            "multipart": self.multipart,
+        }
+
+    def body(self, key: Key, version: int) -> bytes:
+        return self.bodies.of(key.path, version, self.ledger.length(key, version))
+
+    def put(self, line: S3Connection, entry: Entry) -> int:
+        content = self.body(entry.key, entry.version)
+        answer = fine(line.send("PUT", entry.key.path, body=content))
+        tag = answer.headers.get("etag", EMPTY).strip('"')
+        if tag != hashlib.md5(content, usedforsecurity=False).hexdigest():
+            raise Wrong(f"ETag {tag} of version {entry.version}")
+        return len(content)
+
+    def multipart(self, line: S3Connection, entry: Entry) -> int:
+        """The object in parts; all but the last have part_bytes, and S3 wants 5 MiB or more of them."""
+        content, size, path = self.body(entry.key, entry.version), self.config["part_bytes"], entry.key.path
+        upload = found(_UPLOAD, fine(line.send("POST", path, {"uploads": EMPTY})).body)
+        told = []
+        for number, first in enumerate(range(0, max(1, len(content)), size), 1):
+            query = {"partNumber": str(number), "uploadId": upload}
+            tag = fine(line.send("PUT", path, query, content[first : first + size])).headers.get("etag", EMPTY)
+            told.append(f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>")
+        whole = f"<CompleteMultipartUpload>{''.join(told)}</CompleteMultipartUpload>".encode()
+        fine(line.send("POST", path, {"uploadId": upload}, whole))
+        return len(content)
+
+    def get(self, line: S3Connection, entry: Entry) -> int:
+        answer = line.send("GET", entry.key.path)
+        here = self.there(answer, entry, lambda version: answer.body == self.body(entry.key, version))
+        return len(answer.body) if here else 0
+
+    def head(self, line: S3Connection, entry: Entry) -> int:
+        answer = line.send("HEAD", entry.key.path)
+        length = int(answer.headers.get("content-length", -1))
+        self.there(answer, entry, lambda version: self.ledger.length(entry.key, version) == length)
+        return 0
+
+    def there(self, answer: S3Answer, entry: Entry, fits: Callable[[int], bool]) -> bool:
+        """Whether there is an object; Wrong where neither that nor its content can be."""
+        possible = self.ledger.possible(entry)
+        if answer.code in _ABSENT:
+            if not any(self.ledger.absent(entry.key, version) for version in possible):
+                raise Wrong(f"nothing is there, where version {min(possible)} or later is")
+            return False
+        fine(answer)
+        if not any(fits(version) for version in possible if not self.ledger.absent(entry.key, version)):
+            raise Wrong(f"{len(answer.body)} bytes, {answer.body[:60]!r}, are no version of {sorted(possible)}")
+        return True
+
+    def listed(self, line: S3Connection, entry: Entry) -> int:
+        """All pages of a bucket: what is there meanwhile must be listed, what is not must not."""
+        bucket = entry.key.bucket
+        before = self.ledger.settled(bucket)
+        names: list[str] = []
+        query = {"list-type": "2", "max-keys": str(self.config["page"])}
+        while True:
+            body = fine(line.send("GET", f"/{bucket}", query)).body
+            names += [name.decode() for name in _KEY.findall(body)]
+            token = _NEXT.search(body)
+            if token is None:
+                break
+            query["continuation-token"] = token[1].decode()
+        after = self.ledger.settled(bucket)
+        steady = {name: here for name, here in before.items() if after.get(name) == here}
+        if len(set(names)) != len(names):
+            raise Wrong(f"{len(names) - len(set(names))} names are listed twice")
+        odd = sorted(name for name, (_, present) in steady.items() if present != (name in names))
+        if odd:
+            raise Wrong(f"{len(odd)} names are listed or left out against what is there, {odd[:3]}")
+        return 0
+
+    def delete(self, line: S3Connection, entry: Entry) -> int:
+        fine(line.send("DELETE", entry.key.path))
+        return 0
+
+
+def fine(answer: S3Answer) -> S3Answer:
+    """The answer; Failed, with S3's code, where it is no success."""
+    if answer.code:
+        raise Failed(answer.code)
+    if b"<Error>" in answer.body[:200]:
+        # S3 may answer a completion by 200 and an error.
+        raise Failed(answer._replace(status=500).code)
+    return answer
+
+
+def found(pattern: "re.Pattern[bytes]", body: bytes) -> str:
+    """What a pattern's group finds in an answer; Wrong where it is not there."""
+    match = pattern.search(body)
+    if match is None:
+        raise Wrong(f"the answer lacks what {pattern.pattern!r} finds: {body[:200]!r}")
+    return match[1].decode()
+
+
+def worker(load: Load, todo: Iterator[Due], number: int) -> None:
+    """Take the next operation, wait until it is due, do it; until told to stop."""
+    rng = random.Random(f"{load.config['seed']} keys {number}")
+    while not STOP.is_set():
+        with load.lock:
+            due = next(todo)
+        early_s = due.due_s - time.monotonic() if due.due_s is not None else 0.0
+        if early_s > 0 and STOP.wait(early_s):
+            return
+        entry = load.ledger.begin(due.kind, rng)
+        if load.do(RUN, due, entry, time.monotonic(), idle=early_s > 0) and due.due_s is None:
+            # A port that nobody listens on refuses thousands of times a second.
+            STOP.wait(_BREATH_S)
+
+
+def each_once(load: Load, phase: str, kind: str) -> None:
+    """Put or get every object once."""
+    keys = iter(list(enumerate(load.ledger.keys)))
+
+    def share() -> None:
+        while not STOP.is_set():
+            with load.lock:
+                number, key = next(keys, (0, None))
+            if key is None:
+                return
+            load.do(phase, Due(number, kind, None), load.ledger.take(key, kind), time.monotonic(), idle=False)
+
+    together([share] * load.config["workers"])
+
+
+def together(works: list[Callable[[], None]]) -> None:
+    """Do all of them, each in a thread of its own."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def run(load: Load) -> None:
+    """The load itself, for as long as it should be or until a signal."""
+    todo = plan(load.config, time.monotonic())
+    timer = threading.Timer(load.config["runtime_s"] or _NEVER_S, STOP.set)
+    timer.daemon = True
+    timer.start()
+    print("the load has begun", flush=True)
+    together([partial(worker, load, todo, number) for number in range(load.config["workers"])])
+    timer.cancel()
+    STOP.clear()
+
+
+def main() -> int:
+    """Go through the phases, and leave rows and a report."""
+    config = json.loads(Path(sys.argv[1]).read_text())
+    load = Load(config)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: STOP.set())
+    spent: dict[str, tuple[float, float]] = {}
+    for phase in config["phases"]:
+        if phase == RUN:
+            # Several clients may begin at one moment.
+            STOP.wait(max(0.0, config["begin_at"] - time.time()))
+        began_s, cpu_s = time.monotonic(), time.process_time()
+        if phase == FILL:
+            for bucket in load.ledger.buckets:
+                S3Connection({**config, **config["endpoints"][0]}).ask("PUT", f"/{bucket}")
+            each_once(load, FILL, config["fill_by"])
+        elif phase == RUN:
+            run(load)
+        else:
+            each_once(load, FINAL, "get")
+        spent[phase] = (time.monotonic() - began_s, time.process_time() - cpu_s)
+    Path(config["log"]).write_text("".join(load.rows))
+    report = {"spent": spent, "wrong": load.wrong[:SHOWN], "wrongs": len(load.wrong)}
+    Path(config["output"]).write_text(json.dumps(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""fio's histograms over time: bins as fio numbers them, windows with and without operations."""
+
+import math
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.workloads.fiolatency import BINS, bin_ns, log_of, options, windows
+
+
+def line(at_ms: int, counts: Mapping[int, int]) -> str:
+    """As fio 3.39 writes one."""
+    return ", ".join(map(str, (at_ms, 1, 4096, *(counts.get(place, 0) for place in range(BINS))))) + "\n"
+
+
+@pytest.mark.parametrize(("index", "nanoseconds"), [(0, 0), (127, 127), (128, 129), (191, 255), (192, 258), (256, 516)])
+def test_a_bin_means_the_middle_of_its_range(index: int, nanoseconds: float) -> None:
+    """128 to 129 ns share bin 128, 256 to 259 share bin 192: by hand from fio's stat.c."""
+    assert bin_ns(index) == nanoseconds
+
+
+def test_bins_rise_and_end_beyond_ten_seconds() -> None:
+    middles = [bin_ns(index) for index in range(BINS)]
+    assert middles == sorted(middles)
+    assert middles[-1] > 10e9
+
+
+def test_a_window_has_its_rate_mean_and_percentiles() -> None:
+    (window,) = windows(line(102_000, {100: 98, 127: 2}), 100.0, 102.0, 2.0)
+    assert (window.began_s, window.ended_s, window.operations, window.rate) == (100.0, 102.0, 100, 50.0)
+    assert window.mean_s == pytest.approx((98 * 100 + 2 * 127) / 100 / 1e9)
+    assert (window.p50_s, window.p99_s) == pytest.approx((100e-9, 127e-9))
+
+
+def test_windows_that_last_a_little_longer_follow_each_other() -> None:
+    text = "".join(line(100_000 + number * 530, {50: 10}) for number in range(1, 21))
+    made = windows(text, 100.0, 110.6, 0.5)
+    assert [each.operations for each in made] == [10] * 20
+    assert all(each.rate == pytest.approx(10 / 0.53) for each in made)
+
+
+def test_time_without_operations_is_windows_without_operations() -> None:
+    """fio logs nothing while nothing ends: a client that stops would be one that is not looked at."""
+    made = windows(line(101_000, {50: 10}) + line(106_000, {50: 10}), 100.0, 110.0, 1.0)
+    assert [each.operations for each in made] == [10, 0, 0, 0, 0, 10, 0, 0, 0, 0]
+    assert math.isnan(made[1].mean_s)
+    assert made[-1].ended_s == 110.0
+
+
+def test_a_job_that_did_nothing_has_empty_windows() -> None:
+    assert [each.operations for each in windows("", 100.0, 103.0, 1.0)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("text", ["1, 2, 3\n", "fio: a warning\n"])
+def test_another_form_is_refused(text: str) -> None:
+    with pytest.raises(LabBroken, match="another form"):
+        windows(text, 0.0, 1.0, 1.0)
+
+
+def test_fio_is_told_where_and_how_often() -> None:
+    base = PurePosixPath("/n/fio/job")
+    assert options(base, 1.5)["log_hist_msec"] == "1500"
+    assert str(log_of(base)).startswith(options(base, 1.5)["write_hist_log"])

@@ -1,0 +1,198 @@
+"""The S3 load: what follows from its seed, what it finds wrong, when its times count, and what it says of itself."""
+
+import json
+import random
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.workloads import s3_load_program, s3load
+from cephlab.lab.workloads.s3_ledger import BLOCK_BYTES, Ledger, ObjectBytes
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN, WRONG, Due, each_once, plan
+from cephlab.lab.workloads.s3load import S3Load, S3Result, merged, parse
+from tests.fake_s3 import CONFIG, FakeGateway, FakeTime, load_of
+
+ALL = {"get": 5.0, "put": 3.0, "head": 1.0, "list": 1.0, "delete": 1.0, "multipart": 1.0}
+
+
+def result_of(load: s3_load_program.Load, seconds: float = 6.0, cpu_s: float = 0.5) -> S3Result:
+    report = {"spent": {RUN: (seconds, cpu_s)}, "wrong": load.wrong, "wrongs": len(load.wrong)}
+    return parse(json.dumps(report).encode(), "".join(load.rows))
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, gateway: FakeGateway, **config: Any) -> S3Result:
+    """Fill, run, read all."""
+    load = load_of(monkeypatch, gateway, **config)
+    each_once(load, FILL, load.config["fill_by"])
+    s3_load_program.run(load)
+    each_once(load, FINAL, "get")
+    return result_of(load)
+
+
+def test_bodies_follow_from_seed_name_version_and_length() -> None:
+    bodies = ObjectBytes(7)
+    assert bodies.of("/b/o", 3, 20_000) == ObjectBytes(7).of("/b/o", 3, 20_000)
+    assert bodies.of("/b/o", 3, 20_000).startswith(b"/b/o 3 20000\n")
+    assert [len(bodies.of("/b/o", 1, length)) for length in (0, 1, BLOCK_BYTES, 3 * BLOCK_BYTES)] == [
+        0,
+        1,
+        BLOCK_BYTES,
+        3 * BLOCK_BYTES,
+    ]
+    others = (bodies.of("/b/o", 4, 500), bodies.of("/b/p", 3, 500), ObjectBytes(8).of("/b/o", 3, 500))
+    assert len({bodies.of("/b/o", 3, 500), *others}) == 4
+
+
+def test_parts_of_a_body_never_look_alike() -> None:
+    body = ObjectBytes(7).of("/b/o", 1, 4 * s3load.PART_BYTES)
+    parts = {body[first : first + s3load.PART_BYTES] for first in range(0, len(body), s3load.PART_BYTES)}
+    assert len(parts) == 4
+
+
+def test_lengths_have_their_ranges_and_weights() -> None:
+    ledger = Ledger({**CONFIG, "sizes": ((10, 20, 1.0), (1000, 1000, 3.0))})
+    lengths = [ledger.length(ledger.keys[0], version) for version in range(400)]
+    small = [length for length in lengths if length <= 20]
+    assert 60 < len(small) < 140
+    assert {length for length in lengths if length > 20} == {1000}
+    assert len(set(small)) > 5
+    assert lengths == [ledger.length(ledger.keys[0], version) for version in range(400)]
+
+
+def test_an_open_load_is_a_poisson_process_of_its_seed() -> None:
+    def first(seed: int) -> list[Due]:
+        planned = plan({**CONFIG, "mix": {"get": 9.0, "put": 1.0}, "rate": 50.0, "seed": seed}, 100.0)
+        return [next(planned) for _ in range(2000)]
+
+    dues = first(7)
+    assert dues == first(7) != first(8)
+    assert dues[-1].due_s == pytest.approx(100 + 2000 / 50, rel=0.1)
+    gaps = [later.due_s - sooner.due_s for sooner, later in pairwise(dues)]  # type: ignore[operator]
+    assert sum(gap > 1 / 50 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.05)  # e**-1 of a Poisson process
+    assert sum(due.kind == "put" for due in dues) == pytest.approx(200, abs=60)
+
+
+def test_every_operation_of_a_sound_gateway_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = ran(monkeypatch, FakeGateway(FakeTime()), mix=ALL)
+    assert (result.wrong, result.errors) == ((), {})
+    assert {each.kind for each in result.of(RUN)} == set(ALL)
+    assert [len(result.of(phase)) for phase in (FILL, FINAL)] == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("defect", "words"),
+    [({"drops": 1}, "are no version of"), ({"stale": True}, "are no version of")],
+    ids=["a part of an upload is dropped", "an old version is kept"],
+)
+def test_a_gateway_that_loses_something_is_found(
+    monkeypatch: pytest.MonkeyPatch, defect: dict[str, Any], words: str
+) -> None:
+    result = ran(monkeypatch, FakeGateway(FakeTime(), **defect), mix=ALL)
+    assert WRONG in result.errors
+    assert any(words in line for line in result.wrong)
+
+
+def test_an_object_that_is_gone_and_one_that_came_back_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = FakeGateway(FakeTime())
+    load = load_of(monkeypatch, gateway)
+    each_once(load, FILL, "put")
+    (path, content), *_ = gateway.objects.items()
+    del gateway.objects[path]
+    gateway.objects["/b0/strange"] = content
+    each_once(load, FINAL, "get")
+    assert load.wrong == [f"get of {path}: nothing is there, where version 1 or later is"]
+    load.do(RUN, Due(0, "list", None), load.ledger.begin("list", random.Random(1)), 0.0, idle=False)
+    assert "names are listed or left out" in load.wrong[1]
+
+
+def test_errors_are_counted_by_their_code_and_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = FakeGateway(FakeTime())
+    load = load_of(monkeypatch, gateway, mix={"put": 1.0, "get": 1.0})
+    each_once(load, FILL, "put")
+    gateway.codes = ["SlowDown", "SlowDown", "ServiceUnavailable"]
+    s3_load_program.run(load)
+    result = result_of(load)
+    assert result.errors == {"SlowDown": 2, "ServiceUnavailable": 1}
+    assert len(result.of(RUN)) > 50
+    assert result.wrong == ()
+
+
+def test_a_write_that_failed_may_be_there_or_not() -> None:
+    ledger = Ledger({**CONFIG, "filled": True})
+    key = ledger.keys[0]
+    write = ledger.take(key, "put")
+    assert ledger.take(key, "delete").kind == "get"  # nobody else writes it meanwhile
+    ledger.end(write, failed=True)
+    assert ledger.possible(ledger.take(key, "get")) == {1, 2}
+    assert key.name not in ledger.settled(key.bucket)
+    ledger.end(ledger.take(key, "put"), failed=False)
+    assert ledger.possible(ledger.take(key, "get")) == {2, 3}
+
+
+def pair(monkeypatch: pytest.MonkeyPatch) -> tuple[float, float]:
+    """p90 of a closed and of an open load whose gateway stands for 2 of 6 s."""
+    closed = ran(monkeypatch, FakeGateway(FakeTime(), stands=(2.0, 4.0)))
+    opened = ran(monkeypatch, FakeGateway(FakeTime(), stands=(2.0, 4.0)), rate=25.0)
+    return closed.percentile_s(90), opened.percentile_s(90)
+
+
+def test_who_asks_nothing_while_a_gateway_stands_does_not_feel_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed_s, opened_s = pair(monkeypatch)
+    assert closed_s == pytest.approx(0.005)
+    assert 1.0 < opened_s < 2.1
+
+
+def test_a_client_that_counts_from_the_send_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = s3_load_program.Load.note
+
+    def from_the_send(load: Any, phase: str, due: Due, entry: Any, done: Any) -> None:
+        sound(load, phase, due._replace(due_s=None), entry, done)
+
+    monkeypatch.setattr(s3_load_program.Load, "note", from_the_send)
+    closed_s, opened_s = pair(monkeypatch)
+    assert opened_s < 3 * closed_s  # object.stopped wants three times as much
+
+
+def rows(*times: tuple[float, float, float, bool]) -> str:
+    return "".join(f"run,get,0,/b/o,1,9,{due},{began},{ended},{int(idle)},\n" for due, began, ended, idle in times)
+
+
+REPORT = json.dumps({"spent": {RUN: (10.0, 9.5)}, "wrong": [], "wrongs": 0}).encode()
+
+
+def test_a_client_that_is_slow_itself_says_so() -> None:
+    result = parse(REPORT, rows((1, 1.01, 2, True), (2, 2.2, 3, True), (3, 5, 6, False)))
+    assert result.punctual == 0.5  # the third one waited for a worker, which was waiting for an answer
+    assert (result.busy, result.client_bound) == (0.95, True)
+    assert result.percentile_s(100) == 3
+
+
+def test_times_of_several_clients_are_put_together_and_not_averaged() -> None:
+    one = parse(REPORT, rows(*[(0, 0, 1, False)] * 99))
+    other = parse(REPORT, rows((0, 0, 100, False)))
+    both = merged([one, other])
+    assert (both.percentile_s(50), both.percentile_s(100)) == (1, 100)
+    assert len(both.operations) == 100
+
+
+def test_nothing_done_has_no_percentile() -> None:
+    with pytest.raises(LabBroken, match="without an operation"):
+        parse(REPORT, "").percentile_s(50)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"mix": {"copy": 1.0}}, "the mix"),
+        ({"mix": {}}, "the mix"),
+        ({"mix": {"get": 0.0}}, "the mix"),
+        ({"sizes": ((9, 8, 1.0),)}, "sizes"),
+        ({"sizes": ()}, "sizes"),
+        ({"phases": (RUN, FILL)}, "phases"),
+    ],
+)
+def test_what_makes_no_load_is_refused(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        S3Load(**wrong)
