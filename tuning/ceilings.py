@@ -1,7 +1,7 @@
 """Ceilings: the most operations a second that each resource of a profile allows, whatever the others do."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from cephlab.tuning import daemons, devices, imbalance, placement
 from cephlab.tuning.derivation import DerivationStep
@@ -87,6 +87,31 @@ def _made(
     yield Ceiling(name, seconds, step, servers.copies, servers.uneven, path_s, servers.batches)
 
 
+def mixed(parts: Sequence[tuple[float, Sequence[Ceiling]]]) -> tuple[Ceiling, ...]:
+    """Ceilings of operations of several kinds in fixed shares: each resource is kept busy by the sum of its parts."""
+    if len(parts) == 1:
+        return tuple(parts[0][1])
+    named: dict[str, list[tuple[float, Ceiling]]] = {}
+    for share, limits in parts:
+        for ceiling in limits:
+            named.setdefault(ceiling.name, []).append((share, ceiling))
+    return tuple(sorted(map(_mixed, named.values()), key=lambda ceiling: (ceiling.ops, ceiling.name)))
+
+
+def _mixed(parts: list[tuple[float, Ceiling]]) -> Ceiling:
+    seconds = sum(share * ceiling.seconds for share, ceiling in parts)
+    busiest = sum(share * ceiling.busiest_s for share, ceiling in parts)
+    how = " + ".join(f"{share:.2f} x {show(ceiling.busiest_s, Measure.TIME)}" for share, ceiling in parts)
+    first = parts[0][1]
+    return replace(
+        first,
+        seconds=seconds,
+        uneven=busiest / seconds,
+        path_s=sum(share * ceiling.path_s for share, ceiling in parts),
+        step=DerivationStep(f"ceiling of {first.name}", f"1 / ({how})", f"{1 / busiest:,.0f} ops/s", UTILISATION_LAW),
+    )
+
+
 def last_of(beside: int) -> float:
     """Wait for the last of so many parallel shards, as a share of the sum of their waits.
 
@@ -126,6 +151,13 @@ def _cpu(load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:
         f"{machine.cores} cores x {machine.core_speed.value:.2f} points / ({' + '.join(parts)} point-ms)",
         _Servers(copies=load.count, path_s=path / machine.points * load.count),
     )
+    if machine.osd_threads:
+        # Threads are pinned to different cores first, and a thread alone on its core is faster.
+        held = min(machine.points, machine.osd_threads * daemons.thread_speed(machine))
+        osds = led + copied + (before * work.reread.cpu if work.reread else 0.0)
+        how = f"{machine.osd_threads} threads, {held:.0f} points / {osds * 1e3:.3f} point-ms"
+        # What an operation waits for is in the machine's CPU already.
+        yield from _made(f"{load.name}: CPU of its OSDs", osds / held, how, _Servers(copies=load.count, path_s=0.0))
 
 
 def _pools(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterator[Ceiling]:

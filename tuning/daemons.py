@@ -31,6 +31,8 @@ generator's own."""
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
 """Threads that commit everything that waits at once. They limit throughput, but no queue forms there."""
 
+MESSENGER = "msgr-worker"
+
 
 @dataclass(frozen=True)
 class ThreadPool:

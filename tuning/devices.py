@@ -15,8 +15,6 @@ from cephlab.tuning.workload import STRIPE_UNIT, Flow, Shape
 
 SMALL_BYTES = 4096.0
 EXTENT_BYTES = 4.0 * (1 << 20)
-_META_READS = 1.0
-"""Assumed: an object's metadata that is not in memory takes one read from RocksDB's device."""
 
 DEFERRED_BYTES = 64 * 1024
 """bluestore_prefer_deferred_size_hdd: a smaller write to a rotating disk is acknowledged from the log alone."""
@@ -58,7 +56,8 @@ def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
 def _read(disks: Disks, work: OperationWork) -> Visit:
     shape, missed = work.shape, 1 - work.shape.hit_ratio
     if disks.role is DiskRole.METADATA:
-        return _part(disks, work, missed * _META_READS, missed * _META_READS * SMALL_BYTES)
+        count = missed * work.metadata_reads
+        return _part(disks, work, count, count * SMALL_BYTES)
     count = missed * max(1.0, shape.shard_bytes / EXTENT_BYTES)
     return _part(disks, work, count, missed * shape.shard_bytes)
 

@@ -27,10 +27,10 @@ class Limit:
 
 
 def throughput_limit(made: Prediction, factor: float) -> Limit:
-    """At least the predicted operations a second over `factor`, the model's error (2.0: within a factor of two)."""
+    """At least the predicted operations a second over `factor`: as a rule `made.trust.factor`."""
     low = made.ops / factor
-    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:g}"
-    derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:g}", f"at least {low:,.0f} ops/s")
+    why = f"{made.profile} should do {made.ops:,.0f}, limit: {made.bottleneck}; the model is trusted to {factor:.3g}"
+    derivation = _allowed(made.derivation, f"{made.ops:,.0f} / {factor:.3g}", f"at least {low:,.0f} ops/s")
     return Limit(f"throughput of {made.shape}", "ops/s", why, low=low, derivation=derivation)
 
 
@@ -38,7 +38,7 @@ def latency_limit(made: Prediction, factor: float) -> Limit:
     """At most the predicted mean seconds times `factor`."""
     high = made.latency_s * factor
     why = f"{made.profile} should take {made.latency_s * 1e3:.3g} ms with {made.shape.in_flight} in flight"
-    derivation = _allowed(made.derivation, f"{made.latency_s:.6f} x {factor:g}", f"at most {high:.6f} s")
+    derivation = _allowed(made.derivation, f"{made.latency_s:.6f} x {factor:.3g}", f"at most {high:.6f} s")
     return Limit(f"mean latency of {made.shape}", "s", why, high=high, derivation=derivation)
 
 
@@ -46,7 +46,7 @@ def recovery_limit(made: Recovery, factor: float) -> Limit:
     """At most the predicted seconds times `factor`."""
     high = made.seconds * factor
     why = f"copying should take {made.seconds:,.0f} s, limited by {made.limit}"
-    derivation = _allowed(made.derivation, f"{made.seconds:,.0f} x {factor:g}", f"at most {high:,.0f} s")
+    derivation = _allowed(made.derivation, f"{made.seconds:,.0f} x {factor:.3g}", f"at most {high:,.0f} s")
     return Limit("time to recover", "s", why, high=high, derivation=derivation)
 
 
@@ -67,8 +67,8 @@ def trusted_factor(ratios: Sequence[float], least: float = 1.25) -> float:
 def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], find: Callable[[str], Profile]) -> float:
     """The factor by which predictions from these demands may be off, for some kinds of figures. find: profile by name.
 
-    It is the worst of all published figures, or what the model promises if that is more. Figures of other releases are
-    predicted with shipped demands.
+    It is the worst of all published figures, or 2 if that is more. It serves what has no test beds to leave out, such
+    as recovery; rates and latencies have `Prediction.trust`.
     """
     validation = validate(with_shipped(demands), load_references(), find)
     return trusted_factor(

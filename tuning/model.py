@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.telemetry.demand import Demand
-from cephlab.tuning import devices, imbalance, mva, placement
-from cephlab.tuning.ceilings import Ceiling, ceilings
+from cephlab.tuning import calibrate, devices, imbalance, mva, placement
+from cephlab.tuning.ceilings import Ceiling, ceilings, mixed
+from cephlab.tuning.constants import Constants, current
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Profile
+from cephlab.tuning.trust import Trust, trust_in
 from cephlab.tuning.units import Measure, show
-from cephlab.tuning.unloaded import alone
+from cephlab.tuning.unloaded import Alone, alone
 from cephlab.tuning.work import OperationWork, with_reread, work_for
 from cephlab.tuning.workload import Shape
 
@@ -19,7 +21,7 @@ class Prediction:
     """What a profile should deliver. utilisation: resource -> share in use at `ops`, of the busiest of equal ones.
 
     ops: operations a second with the shape's load; latency_s: mean; ceiling: the most at any load; unloaded_s: latency
-    of a single operation.
+    of a single operation; trust: how far `ops` and `latency_s` may be off.
     """
 
     profile: str
@@ -32,6 +34,7 @@ class Prediction:
     unloaded_s: float
     derivation: Derivation
     unknown: tuple[str, ...]
+    trust: Trust
 
     @property
     def bytes_s(self) -> float:
@@ -43,27 +46,35 @@ class Prediction:
         return self.ceilings[0].ops
 
 
-def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Prediction:
-    """Predict throughput and latency of a shape on a profile; SpecError without a fitting demand, disks or gateway."""
-    loads = placement.loads(profile, shape)
-    work = with_reread(demands, work_for(demands, shape))
-    limits = ceilings(profile, work)
-    unloaded = alone(profile, work)
+def predict(
+    demands: Sequence[Demand],
+    profile: Profile,
+    shape: Shape,
+    constants: Constants | None = None,
+    *,
+    release: str = "",
+) -> Prediction:
+    """Predict throughput and latency of a shape on a profile; SpecError without a fitting demand, disks or gateway.
+
+    constants: None: those that ship. release: of Ceph on the cluster; empty: that of the demands.
+    """
+    known = current() if constants is None else constants
+    usable = calibrate.demands(demands, known)
+    parts = [(share, _part(usable, profile, part, known, release)) for share, part in shape.parts]
+    limits = mixed([(share, part.limits) for share, part in parts])
+    alone_s = sum(share * part.unloaded.seconds for share, part in parts)
     stations = _stations(limits)
-    point = mva.solve(stations, unloaded.seconds, shape.in_flight)
+    point = mva.solve(stations, alone_s, shape.in_flight)
     batches = [ceiling.ops for ceiling in limits if ceiling.batches]
     # A batch thread forms no queue (see Ceiling), but no more than its ceiling gets through it.
     ops = min([point.throughput, *batches])
     latency = shape.in_flight / ops
     bottleneck = _bottleneck(limits, ops)
     steps = [
-        *work.derivation.steps,
-        *placement.steps(loads, shape),
-        imbalance.step(profile, shape),
-        *(step for machine in profile.nodes for step in devices.span_steps(machine, shape)),
+        *(step for _, part in parts for step in part.steps(profile)),
         *(ceiling.step for ceiling in limits),
-        unloaded.step,
-        *_queues(limits, stations, unloaded.seconds, point, shape),
+        *(part.unloaded.step for _, part in parts),
+        *_queues(limits, stations, alone_s, point, shape),
         DerivationStep(
             "predicted",
             f"the least of the queues and the threads that work in batches; limit: {bottleneck}",
@@ -81,10 +92,35 @@ def predict(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Predic
         bottleneck=bottleneck,
         ceilings=limits,
         utilisation={ceiling.name: ops * ceiling.busiest_s for ceiling in limits},
-        unloaded_s=unloaded.seconds,
+        unloaded_s=alone_s,
         derivation=Derivation(tuple(steps)),
-        unknown=_unknown(profile, work),
+        unknown=tuple(dict.fromkeys(line for _, part in parts for line in _unknown(profile, part.work))),
+        trust=trust_in(profile, shape),
     )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One plain operation of a shape: its price, its place, its ceilings and its latency alone."""
+
+    work: OperationWork
+    loads: tuple[placement.MachineLoad, ...]
+    limits: tuple[Ceiling, ...]
+    unloaded: Alone
+
+    def steps(self, profile: Profile) -> Iterator[DerivationStep]:
+        shape = self.work.shape
+        yield from self.work.derivation.steps
+        yield from placement.steps(self.loads, shape)
+        yield imbalance.step(profile, shape)
+        yield from (step for machine in profile.nodes for step in devices.span_steps(machine, shape))
+
+
+def _part(demands: Sequence[Demand], profile: Profile, shape: Shape, constants: Constants, release: str) -> _Part:
+    hardware = calibrate.hardware(profile, shape.flow, constants)
+    work = calibrate.loaded(with_reread(demands, work_for(demands, shape)), constants, release)
+    lone = calibrate.lone(work, constants)
+    return _Part(work, placement.loads(hardware, shape), ceilings(hardware, work), alone(hardware, lone))
 
 
 def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:

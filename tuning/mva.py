@@ -11,10 +11,11 @@ BOUNDS = "asymptotic bounds X <= min(N / R(1), 1 / Dmax) (Denning and Buzen 1978
 DEMAND = "service demand D = visits x service time; an operation waits through all of it (Denning and Buzen 1978)"
 FORK = "the last of k waits like each other takes up to 1 + 1/2 ... + 1/k of one (Nelson and Tantawi 1988)"
 
-EXACT_POPULATION = 2000
+EXACT_POPULATION = 200
 """Operations in flight up to which the recursion is carried out; beyond it Schweitzer's fixed point takes no longer."""
 
-_HALVINGS = 100
+_HALVINGS = 54
+"""As many bits as a float's fraction has, and some."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,11 @@ def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point
     most = 1 / tightest if tightest else float("inf")
     queues = [0.0] * len(stations)
     throughput, waits = 0.0, [0.0] * len(stations)
+    demands, waited = [s.seconds for s in stations], [s.waits * s.copies for s in stations]
     for n in range(1, min(population, EXACT_POPULATION) + 1):
-        waits = [s.waits * s.copies * queue for s, queue in zip(stations, queues, strict=True)]
+        waits = [wait * queue for wait, queue in zip(waited, queues, strict=True)]
         throughput = min(n / (alone_s + sum(waits)), most)
-        queues = [throughput * s.seconds * (1 + queue) for s, queue in zip(stations, queues, strict=True)]
+        queues = [throughput * seconds * (1 + queue) for seconds, queue in zip(demands, queues, strict=True)]
     if population > EXACT_POPULATION:
         more, waits = _many(stations, alone_s, population)
         # More in flight never does less. The fixed point is an approximation and may lie below the exact recursion.
@@ -76,9 +78,10 @@ def solve(stations: Sequence[Station], alone_s: float, population: int) -> Point
 def _many(stations: Sequence[Station], alone_s: float, population: int) -> tuple[float, list[float]]:
     """(throughput, waits) of Schweitzer's fixed point, between the asymptotic bounds."""
     less = (population - 1) / population
+    parts = [(s.waits * s.copies * less, s.seconds) for s in stations]
 
     def waits(rate: float) -> list[float]:
-        return [s.waits * s.copies * less * _queue(rate * s.seconds, less) for s in stations]
+        return [waited * _queue(rate * seconds, less) for waited, seconds in parts]
 
     low, high = 0.0, bound(stations, alone_s, population)
     for _ in range(_HALVINGS):

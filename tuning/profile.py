@@ -109,7 +109,8 @@ class MachineClass:
 
     thread_speed: points of one thread while the others rest; None: derived from core_speed (tuning/daemons.py).
     bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;
-    None: they share `bandwidth`. power_loaded, power_idle: of one machine at its plug.
+    None: they share `bandwidth`. power_loaded, power_idle: of one machine at its plug. osd_threads: processor threads
+    that its OSDs are held to, by pinning or containers; None: all.
     """
 
     name: Name
@@ -128,6 +129,7 @@ class MachineClass:
     ec_encode: RateFigure | None = None
     power_loaded: PowerFigure | None = None
     power_idle: PowerFigure | None = None
+    osd_threads: Count | None = None
 
     @property
     def points(self) -> float:

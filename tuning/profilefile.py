@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model, refuse_twice
+from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
+from cephlab.tuning.changes import changed
 from cephlab.tuning.profile import Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
+from cephlab.tuning.requirements import Requirement
 from cephlab.tuning.units import Measure
 
 SHIPPED = Path(__file__).with_name("profiles")
@@ -36,6 +40,7 @@ class _Profile(TomlTable):
     max_backfills: Count = 1
     pgs: Count | None = None
     missing: tuple[Text, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
 
     @model_validator(mode="after")
     def _sound(self) -> _Profile:
@@ -53,22 +58,41 @@ class _Profile(TomlTable):
                 raise ValueError(f"clients.{number}: gateways: {client.name} is a client; gateways are on nodes")
         if bool(self.clients) == self.clients_on_nodes:
             raise ValueError("clients: either [[clients]] or clients_on_nodes = true, and not both")
+        refuse_twice("requirements.name", [requirement.name for requirement in self.requirements])
         return self
 
     def build(self) -> Profile:
         values = {**vars(self), **vars(self.network)}
-        del values["network"]
+        del values["network"], values["requirements"]
         return Profile(**values)
 
 
-def load_profile(path: Path) -> Profile:
-    """Read one profile file; SpecError names file, key, got and wanted."""
-    read = load_model(path, _Profile, what="a profile", hint=_HINT)
+@dataclass(frozen=True)
+class Hardware:
+    """A profile's file as read: the machines, and what they are wanted for. path: of the file."""
+
+    path: Path
+    profile: Profile
+    requirements: tuple[Requirement, ...]
+
+
+def load_hardware(path: Path, changes: Sequence[str] = ()) -> Hardware:
+    """Read one profile file; SpecError names file, key, got and wanted.
+
+    changes: `PLACE=VALUE`, put in place of what the file has; the profile's name says them.
+    """
+    read = as_model(changed(load_toml(path, _HINT), changes), _Profile, source=path, what="a profile", hint=_HINT)
     if read.name != path.stem:
         raise SpecError(
             f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT
         )
-    return read.build()
+    built = read.build()
+    return Hardware(path, replace(built, name=", ".join((built.name, *changes))), read.requirements)
+
+
+def load_profile(path: Path) -> Profile:
+    """The machines of one profile file; see `load_hardware`."""
+    return load_hardware(path).profile
 
 
 def profile_files(own: Path) -> dict[str, Path]:
@@ -76,18 +100,23 @@ def profile_files(own: Path) -> dict[str, Path]:
     return {path.stem: path for folder in (SHIPPED, own) for path in sorted(folder.glob("*.toml"))}
 
 
-def find_profile(name: str, own: Path) -> Profile:
-    """A profile by name or by path (something with a / or .toml); SpecError when there is none.
+def find_hardware(name: str, own: Path, changes: Sequence[str] = ()) -> Hardware:
+    """A profile's file by name or by path (something with a / or .toml); SpecError when there is none.
 
-    own: the folder of the user's profiles, which `cephlab probe` writes to.
+    own: the folder of the user's profiles, which `cephlab probe` writes to. changes: see `load_hardware`.
     """
     if "/" in name or name.endswith(".toml"):
-        return load_profile(Path(name))
+        return load_hardware(Path(name), changes)
     known = profile_files(own)
     if name not in known:
         hint = "`cephlab probe` makes it" if name == THIS_MACHINE else "choose one of these, or give the path of a file"
         raise SpecError(f"no profile is named '{name}'", f"known: {', '.join(sorted(known))}", hint)
-    return load_profile(known[name])
+    return load_hardware(known[name], changes)
+
+
+def find_profile(name: str, own: Path, changes: Sequence[str] = ()) -> Profile:
+    """The machines of a profile; see `find_hardware`."""
+    return find_hardware(name, own, changes).profile
 
 
 _UNIT = {
@@ -121,6 +150,15 @@ def to_toml(profile: Profile) -> str:
             for disks in machine.disks:
                 lines += ["", f"[[{kind}.disks]]", *_plain(disks)]
     return "\n".join(lines) + "\n"
+
+
+def own_copy(source: Path, name: str) -> str:
+    """The text of a profile's file with another name; SpecError for what cannot name a profile."""
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError:
+        raise SpecError(f"{name!r} cannot name a profile", "wanted: a-z, 0-9 and -", "choose another name") from None
+    return re.sub(r"^name\s*=.*$", f"name = {_text(name)}", source.read_text(), count=1, flags=re.MULTILINE)
 
 
 def _plain(thing: object) -> Iterator[str]:

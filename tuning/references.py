@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, KNOWN_RELEASES
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, load_model
-from cephlab.tuning.units import Measure, parse
+from cephlab.tuning.profile import DiskRole, MachineClass, Profile
+from cephlab.tuning.units import UNITS, Measure, parse, scale_of
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 
 SHIPPED = Path(__file__).with_name("references")
@@ -36,6 +38,26 @@ class FigureKind(StrEnum):
     @property
     def is_rate(self) -> bool:
         return self in (FigureKind.THROUGHPUT, FigureKind.BANDWIDTH)
+
+
+_MEASURED = {
+    FigureKind.THROUGHPUT: Measure.OPS,
+    FigureKind.BANDWIDTH: Measure.RATE,
+    FigureKind.LATENCY: Measure.TIME,
+    FigureKind.ALONE: Measure.TIME,
+    FigureKind.RECOVERY: Measure.TIME,
+}
+"""What the model predicts for a kind. A share of CPU has no unit, and other kinds are only listed."""
+
+
+def known_release(name: str) -> str:
+    """The name, where it is a release of Ceph; ValueError otherwise."""
+    if name not in KNOWN_RELEASES:
+        raise ValueError(f"got {name!r}, wanted one of {', '.join(KNOWN_RELEASES)}")
+    return name
+
+
+ReleaseName = Annotated[str, AfterValidator(known_release)]
 
 
 class _Load(TomlTable):
@@ -84,10 +106,38 @@ class Rebuild(TomlTable):
         return parse(self.bytes, Measure.BYTES)
 
 
+class Machines(TomlTable):
+    """How the cluster of one figure differs from its profile. disks: data disks of each node; clients: load machines.
+
+    osd_threads: processor threads of a node that its OSDs were held to.
+    """
+
+    nodes: Count | None = None
+    disks: Count | None = None
+    osd_threads: Count | None = None
+    clients: Count | None = None
+
+    def of(self, profile: Profile) -> Profile:
+        """The profile with these machines. All kinds of nodes, disks and clients are changed alike."""
+        nodes = tuple(self._node(node) for node in profile.nodes)
+        if self.clients is None:
+            return replace(profile, nodes=nodes)
+        return replace(profile, nodes=nodes, clients=tuple(replace(c, count=self.clients) for c in profile.clients))
+
+    def _node(self, node: MachineClass) -> MachineClass:
+        disks = tuple(
+            replace(disks, count=self.disks or disks.count) if disks.role is DiskRole.DATA else disks
+            for disks in node.disks
+        )
+        threads = self.osd_threads or node.osd_threads
+        return replace(node, count=self.nodes or node.count, disks=disks, osd_threads=threads)
+
+
 class Published(TomlTable):
     """One figure. unit: as written; where: place in the source and conditions.
 
-    load or recovery: what the model predicts to compare with; beyond: why it cannot speak to the figure.
+    load or recovery: what the model predicts to compare with; beyond: why it cannot speak to the figure. release,
+    profile: where they are not those of the publication; on: what was changed about the machines.
     """
 
     name: Text
@@ -99,12 +149,33 @@ class Published(TomlTable):
     recovery: Rebuild | None = None
     beyond: str = ""
     note: str = ""
+    release: ReleaseName | None = None
+    profile: str = ""
+    on: Machines | None = None
 
     @model_validator(mode="after")
     def _one_way(self) -> Published:
         if sum((self.load is not None, self.recovery is not None, bool(self.beyond))) != 1:
             raise ValueError(f"{self.name}: exactly one of load, recovery and beyond")
         return self
+
+    @model_validator(mode="after")
+    def _fits(self) -> Published:
+        measure = _MEASURED.get(self.kind)
+        if measure and scale_of(self.unit, measure) is None:
+            wanted = ", ".join(UNITS[measure])
+            raise ValueError(f"{self.name}: unit: got {self.unit!r}, wanted for {self.kind}: one of {wanted}")
+        if self.load and self.kind is FigureKind.CPU and self.unit != "share":
+            raise ValueError(f"{self.name}: unit: got {self.unit!r}, wanted for {self.kind}: share")
+        if not self.beyond and self.value <= 0:
+            raise ValueError(f"{self.name}: value: got {self.value:g}, wanted: above 0")
+        return self
+
+    @property
+    def scale(self) -> float:
+        """How many of the model's own unit (ops/s, bytes/s, s, share) `unit` is."""
+        measure = _MEASURED.get(self.kind)
+        return (scale_of(self.unit, measure) if measure else None) or 1.0
 
     @property
     def shape(self) -> Shape | None:
@@ -135,7 +206,7 @@ class Publication:
 class _Reference(TomlTable):
     title: Text
     profile: Text
-    release: Annotated[str, StringConstraints(pattern=r"^[a-z]+$")] = DEFAULT_RELEASE
+    release: ReleaseName = DEFAULT_RELEASE
     lost: tuple[Text, ...] = ()
     figures: Annotated[tuple[Published, ...], Field(min_length=1)]
 
@@ -143,7 +214,26 @@ class _Reference(TomlTable):
 def load_reference(path: Path) -> Publication:
     """Read one reference file; SpecError names file, key, got and wanted."""
     read = load_model(path, _Reference, what="a reference", hint="docs/model.md shows a whole one")
-    return Publication(name=path.stem, **vars(read))
+    values = {**vars(read), "profile": beside(path, read.profile)}
+    figures = tuple(f.model_copy(update={"profile": beside(path, f.profile)}) for f in read.figures)
+    return Publication(name=path.stem, **{**values, "figures": figures})
+
+
+def of_profile(references: Iterable[Publication], profile: str) -> tuple[Publication, ...]:
+    """Publications with only those figures that are of a profile's own cluster, as it is described."""
+    own = (
+        replace(
+            reference,
+            figures=tuple(f for f in reference.figures if not f.on and (f.profile or reference.profile) == profile),
+        )
+        for reference in references
+    )
+    return tuple(reference for reference in own if reference.figures)
+
+
+def beside(path: Path, profile: str) -> str:
+    """The name of a profile, or the path of its file, which is relative to the file that names it."""
+    return str(path.parent / profile) if "/" in profile or profile.endswith(".toml") else profile
 
 
 def load_references(folder: Path = SHIPPED) -> tuple[Publication, ...]:

@@ -14,6 +14,8 @@ class Measure(StrEnum):
     OPS = "ops/s"
     SPEED = "points"
     POWER = "W"
+    OBJECTS = "objects"
+    WORK = "ops/s/W"
 
 
 UNITS: dict[Measure, dict[str, float]] = {
@@ -23,13 +25,16 @@ UNITS: dict[Measure, dict[str, float]] = {
         "MB": 1e6,
         "GB": 1e9,
         "TB": 1e12,
+        "PB": 1e15,
         "KiB": 2.0**10,
         "MiB": 2.0**20,
         "GiB": 2.0**30,
         "TiB": 2.0**40,
+        "PiB": 2.0**50,
     },
     Measure.RATE: {
         "B/s": 1,
+        "bytes/s": 1,
         "MB/s": 1e6,
         "GB/s": 1e9,
         "MiB/s": 2.0**20,
@@ -37,14 +42,29 @@ UNITS: dict[Measure, dict[str, float]] = {
         "Mb/s": 1e6 / 8,
         "Gb/s": 1e9 / 8,
     },
-    Measure.TIME: {"s": 1, "ms": 1e-3, "us": 1e-6},
+    Measure.TIME: {"s": 1, "ms": 1e-3, "us": 1e-6, "min": 60, "h": 3600},
     Measure.OPS: {"IOPS": 1, "ops/s": 1},
     Measure.SPEED: {"points": 1},
     Measure.POWER: {"W": 1},
+    Measure.OBJECTS: {"objects": 1},
+    Measure.WORK: {"ops/s/W": 1},
 }
 """Unit -> how many of the kind's own unit it is."""
 
-_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z/]+)")
+
+def scale_of(unit: str, kind: Measure) -> float | None:
+    """How many of the kind's own unit a unit is, in any of its common spellings; None where it is none of the kind."""
+    if unit in UNITS[kind]:
+        return UNITS[kind][unit]
+    word = unit.replace("bits", "bit").replace("bps", "b/s").replace("Bps", "B/s").replace("µ", "u").replace("μ", "u")
+    word = re.sub(r"bit(?=/|$)", "b", word.replace("/sec", "/s"))
+    if kind is Measure.OPS:
+        prefixed = re.fullmatch(r"([kKM]?)\s*(IOPS|iops|ops/s|op/s)", word)
+        return {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}[prefixed[1]] if prefixed else None
+    return UNITS[kind].get(word)
+
+
+_FIGURE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµμ/]+|[kKM] [A-Za-z/]+)")
 
 
 def parse(text: str, kind: Measure) -> float:
@@ -53,7 +73,7 @@ def parse(text: str, kind: Measure) -> float:
     match = _FIGURE.fullmatch(text.strip())
     if not match:
         raise ValueError(f'a figure above 0 with its unit, such as "10 {next(iter(UNITS[kind]))}"; units: {known}')
-    scale = UNITS[kind].get(match[2])
+    scale = scale_of(match[2], kind)
     if scale is None:
         raise ValueError(f"one of the units {known}")
     value = float(match[1]) * scale
@@ -71,6 +91,8 @@ _STEPS: dict[Measure, tuple[tuple[str, float], ...]] = {
     Measure.OPS: (("k ops/s", 1e3), ("ops/s", 1)),
     Measure.SPEED: (("points", 1),),
     Measure.POWER: (("W", 1),),
+    Measure.OBJECTS: (("billion objects", 1e9), ("million objects", 1e6), ("objects", 1)),
+    Measure.WORK: (("ops/s/W", 1),),
 }
 
 

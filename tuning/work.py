@@ -58,7 +58,8 @@ class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
     doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe must be read before
-    it is written (see `with_reread`); None: nothing is read, or it was not measured.
+    it is written (see `with_reread`); None: nothing is read, or it was not measured. metadata_reads: of RocksDB's
+    device for each shard read. release: of the Ceph that it was measured with.
     """
 
     shape: Shape
@@ -69,6 +70,8 @@ class OperationWork:
     derivation: Derivation
     doubts: tuple[str, ...] = ()
     reread: Price | None = None
+    metadata_reads: float = 1.0
+    release: str = ""
 
 
 def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
@@ -93,6 +96,7 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
         gateway=merged[Role.GATEWAY] if any(Role.GATEWAY in demand.costs for demand in chosen) else None,
         derivation=derivation,
         doubts=doubts,
+        release=chosen[0].release,
     )
 
 

@@ -1,7 +1,7 @@
 """Workload shapes: which operation a cluster does, for how many clients, and how many at a time."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cephlab.lab.base.errors import SpecError
@@ -28,6 +28,9 @@ FLOWS = {
     "put": Flow.WRITE,
 }
 _OBJECT = {"get", "put"}
+_MIX = re.compile(r"randrw([1-9][0-9])")
+OPERATIONS = (*FLOWS, "randrw70")
+"""What can be asked for; the number of a mix is its share of reads in per cent."""
 
 STRIPE_UNIT = 4096
 """osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""
@@ -35,11 +38,12 @@ STRIPE_UNIT = 4096
 
 @dataclass(frozen=True)
 class Shape:
-    """One kind of operation under a steady load; SpecError for an operation that is not in FLOWS.
+    """One kind of operation under a steady load; SpecError for an operation that is not in OPERATIONS.
 
-    block_bytes: of one operation. replicas, or k and m of an erasure code. clients: load generators (processes), each
-    with `depth` operations in flight. hit_ratio: share of reads that an OSD answers from its own memory.
-    span: share of each disk that holds the data in use.
+    operation: of FLOWS, or `randrw70`: a mix of 70 % random reads and 30 % random writes, see `parts`. block_bytes: of
+    one operation. replicas, or k and m of an erasure code. clients: load generators (processes), each with `depth`
+    operations in flight. hit_ratio: share of reads that an OSD answers from its own memory. span: share of each disk
+    that holds the data in use.
     """
 
     operation: str
@@ -53,13 +57,24 @@ class Shape:
     span: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.operation not in FLOWS:
+        if self.operation not in FLOWS and not _MIX.fullmatch(self.operation):
+            wanted = ", ".join(OPERATIONS)
             raise SpecError(
-                "the operation is not known to the model", f"got {self.operation!r}, wanted one of {', '.join(FLOWS)}"
+                "the operation is not known to the model", f"got {self.operation!r}, wanted one of {wanted}"
             )
 
     @property
+    def parts(self) -> tuple[tuple[float, "Shape"], ...]:
+        """(share, shape) of the plain operations that make it up: itself, or the reads and writes of a mix."""
+        mix = _MIX.fullmatch(self.operation)
+        if not mix:
+            return ((1.0, self),)
+        reads = int(mix[1]) / 100
+        return (reads, replace(self, operation="randread")), (1 - reads, replace(self, operation="randwrite"))
+
+    @property
     def flow(self) -> Flow:
+        """Of a plain operation; a mix has `parts`."""
         return FLOWS[self.operation]
 
     @property

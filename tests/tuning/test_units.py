@@ -15,11 +15,22 @@ from cephlab.tuning.units import UNITS, Measure, parse, show
         ("5 MB", Measure.BYTES, 5e6),
         ("5 GB", Measure.BYTES, 5e9),
         ("5 TB", Measure.BYTES, 5e12),
+        ("5 PB", Measure.BYTES, 5e15),
         ("5 KiB", Measure.BYTES, 5 * 1024),
         ("5 MiB", Measure.BYTES, 5 * 1024**2),
         ("5 GiB", Measure.BYTES, 5 * 1024**3),
         ("5 TiB", Measure.BYTES, 5 * 1024**4),
+        ("5 PiB", Measure.BYTES, 5 * 1024**5),
         ("5 B/s", Measure.RATE, 5),
+        ("5 bytes/s", Measure.RATE, 5),
+        ("100 Gbit/s", Measure.RATE, 12.5e9),
+        ("100 Gbps", Measure.RATE, 12.5e9),
+        ("8 Mbit/sec", Measure.RATE, 1e6),
+        ("5 GBps", Measure.RATE, 5e9),
+        ("540k IOPS", Measure.OPS, 540e3),
+        ("540kIOPS", Measure.OPS, 540e3),
+        ("1.25M iops", Measure.OPS, 1.25e6),
+        ("20 µs", Measure.TIME, 20e-6),
         ("5 MB/s", Measure.RATE, 5e6),
         ("5 GB/s", Measure.RATE, 5e9),
         ("5 MiB/s", Measure.RATE, 5 * 1024**2),
@@ -29,10 +40,14 @@ from cephlab.tuning.units import UNITS, Measure, parse, show
         ("5 s", Measure.TIME, 5),
         ("5 ms", Measure.TIME, 5e-3),
         ("5 us", Measure.TIME, 5e-6),
+        ("5 min", Measure.TIME, 300),
+        ("5 h", Measure.TIME, 18_000),
         ("5 IOPS", Measure.OPS, 5),
         ("5 ops/s", Measure.OPS, 5),
         ("5 points", Measure.SPEED, 5),
         ("5 W", Measure.POWER, 5),
+        ("5 objects", Measure.OBJECTS, 5),
+        ("5 ops/s/W", Measure.WORK, 5),
         ("  2.5ms ", Measure.TIME, 2.5e-3),
         ("0.5 s", Measure.TIME, 0.5),
     ],
@@ -42,18 +57,19 @@ def test_a_figure_is_worth_its_unit(text: str, kind: Measure, value: float) -> N
 
 
 def test_every_unit_is_tried_above() -> None:
-    assert sum(len(units) for units in UNITS.values()) == 23
-    assert [kind.value for kind in Measure] == ["bytes", "bytes/s", "s", "ops/s", "points", "W"]
+    assert sum(len(units) for units in UNITS.values()) == 30
+    assert [kind.value for kind in Measure] == ["bytes", "bytes/s", "s", "ops/s", "points", "W", "objects", "ops/s/W"]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("5", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
-        ("-5 s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
-        ("5 s s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us'),
-        ("5 h", "one of the units s, ms, us"),
-        ("5 GB", "one of the units s, ms, us"),
+        ("5", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
+        ("-5 s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
+        ("5 s s", 'a figure above 0 with its unit, such as "10 s"; units: s, ms, us, min, h'),
+        ("5 d", "one of the units s, ms, us, min, h"),
+        ("5 GB", "one of the units s, ms, us, min, h"),
+        ("5 kIOPS", "one of the units s, ms, us, min, h"),
         ("0 s", "a figure above 0"),
         ("9" * 400 + " s", "a figure that is not infinite"),
     ],
@@ -88,6 +104,8 @@ def test_what_is_no_figure_is_refused(text: str, said: str) -> None:
         (150, Measure.OPS, "150 ops/s"),
         (2.5, Measure.SPEED, "2.5 points"),
         (200, Measure.POWER, "200 W"),
+        (8.8e9, Measure.OBJECTS, "8.8 billion objects"),
+        (222, Measure.WORK, "222 ops/s/W"),
     ],
 )
 def test_a_figure_is_shown_with_the_largest_unit_that_fits(value: float, kind: Measure, text: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.cli.predict import assumption_lines
+from cephlab.cli.validatemodel import assumption_lines
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand, Interval, Role
@@ -17,6 +17,7 @@ from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind, load_reference, load_references
 from cephlab.tuning.scaling import Scalability, fit
+from cephlab.tuning.trust import shipped
 from cephlab.tuning.validate import RATES, geometric_error, validate
 from cephlab.tuning.workload import Shape, parse_block, parse_ec
 from tests.model_parts import demand, disks, machine, profile
@@ -71,10 +72,12 @@ def _reference(folder: Path, text: str = REFERENCE) -> Path:
 def test_shipped_references_name_profiles_that_are_shipped(tmp_path: Path) -> None:
     found = load_references()
 
-    assert {one.name for one in found} == {"ampere-altra", "rhcs-10b", "incerta", "pve-epyc", "kunpeng920"}
+    papers = {"ampere-altra", "rhcs-10b", "incerta", "pve-epyc", "kunpeng920"}
+    assert {one.name for one in found} == papers | {"mako-epyc", "rhcs-p4500", "ibm-r760", "micron-9200"}
     for one in found:
-        assert find_profile(one.profile, tmp_path).name == one.profile
-        assert one.lost
+        names = {one.profile, *(figure.profile for figure in one.figures if figure.profile)}
+        assert {find_profile(name, tmp_path).name for name in names} == names
+        assert bool(one.lost) == (one.name in papers)
         assert all(figure.where for figure in one.figures)
 
 
@@ -190,6 +193,7 @@ def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, beco
     assert wanted in caught.value.detail
 
 
+@pytest.mark.shipped_constants
 def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> None:
     demands, origin = find_every_demand(tmp_path)
     found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path))
@@ -202,13 +206,15 @@ def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> N
     assert found.meets(RATES)
 
 
+@pytest.mark.shipped_constants
 def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     demands, _ = find_every_demand(tmp_path)
     found = validate(demands, load_references(), lambda name: find_profile(name, tmp_path), sensitivity=True)
-    page = PAGE.read_text()
+    page, left_out = PAGE.read_text(), {(miss.bed, miss.figure): miss.ratio for miss in shipped()[0]}
 
     for one in found.of(RATES):
-        assert re.search(rf"^\| {one.reference} \| {one.figure.name} \| .* \| {one.ratio:.2f} \| ", page, re.MULTILINE)
+        ratios = rf"{one.ratio:.2f} \| {left_out[one.reference, one.figure.name]:.2f}"
+        assert re.search(rf"^\| {one.reference} \| {one.figure.name} \| .* \| {ratios} \| ", page, re.MULTILINE)
     assert f"Geometric mean error {found.error(RATES):.2f} over {len(found.of(RATES))} of" in page
     firm = [one for one in found.of(RATES) if not one.rests]
     assert f"{len(firm)} of the {len(found.of(RATES))} rest on no assumption: geometric mean error" in page

@@ -1,0 +1,44 @@
+"""What would be enough: the least change of each kind, and what limits next."""
+
+from dataclasses import replace
+from typing import Any
+
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.tuning.enough import KINDS_OF, enough
+from cephlab.tuning.held import held
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import Requirement
+from tests.tuning.test_requirements import ALTRA, demands, find, load, outcomes, trust
+
+
+def changes_for(requirement: Requirement, on: Profile) -> dict[str, Any]:
+    def judged(other: Profile) -> tuple[bool, str]:
+        answers = held(requirement, other, demands(), trust())
+        return all(answer.outcome is Outcome.PASS for answer in answers), answers[0].limited_by
+
+    return {change.kind: change for change in enough(on, judged, KINDS_OF[requirement.kind])}
+
+
+def test_the_least_number_of_nodes_is_said_and_one_less_is_not_enough() -> None:
+    wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="9 GB/s")
+    found = changes_for(wanted, find(ALTRA))
+    assert found["nodes"].met
+    count = int(found["nodes"].words.split("-> ")[1].split()[0])
+    [altra] = find(ALTRA).nodes
+    for nodes, outcome in ((count, Outcome.PASS), (count - 1, Outcome.INCONCLUSIVE)):
+        assert outcomes(wanted, replace(find(ALTRA), nodes=(replace(altra, count=nodes),))) == [outcome]
+    assert found["nodes"].limited_by
+    assert not found["cores"].met
+    assert "network" in found["cores"].limited_by
+    assert str(found["cores"]).startswith("no cores alone: ")
+
+
+def test_each_kind_of_change_grows_what_it_says() -> None:
+    wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="20 GB/s")
+    found = changes_for(wanted, find(ALTRA))
+    assert found.keys() == {"nodes", "cores", "disks", "network", "clients", "nodes and clients"}
+    assert found["nodes and clients"].met
+    assert "machines, load: 6 machines -> " in found["nodes and clients"].words
+    assert found["network"].words.startswith("altra: 50 Gb/s -> ")
+    assert found["disks"].words == "altra: 3 cd8 -> 192 cd8"
+    assert found["clients"].words == "load: 6 machines -> 384 machines"

@@ -1,0 +1,105 @@
+"""How far a prediction is trusted: kinds of load, intervals of few test beds, and what was never validated."""
+
+import math
+
+import pytest
+
+from cephlab.tuning import trust
+from cephlab.tuning.profile import DiskKind
+from cephlab.tuning.trust import LoadKind, Miss, Range, Trust, coverage, factor_for, kind_of, trust_in
+from cephlab.tuning.workload import Shape
+from tests.model_parts import disks, machine, profile
+
+READ = LoadKind.SMALL_READ
+
+
+def _misses(*ratios: float, kind: LoadKind = READ) -> list[Miss]:
+    """One figure of each of so many test beds."""
+    return [Miss(f"bed {number}", kind, "figure", ratio) for number, ratio in enumerate(ratios)]
+
+
+@pytest.mark.parametrize(
+    ("operation", "block_bytes", "in_flight", "kind"),
+    [
+        ("randread", 4096, 100, LoadKind.SMALL_READ),
+        ("randwrite", 64 << 10, 100, LoadKind.SMALL_WRITE),
+        ("randrw70", 4096, 100, LoadKind.MIX),
+        ("seq", 4 << 20, 100, LoadKind.LARGE_READ),
+        ("write", (64 << 10) + 1, 100, LoadKind.LARGE_WRITE),
+        ("get", 4096, 100, LoadKind.OBJECT_READ),
+        ("put", 4 << 20, 100, LoadKind.OBJECT_WRITE),
+        ("get", 4096, 1, LoadKind.ALONE),
+    ],
+)
+def test_a_load_has_a_kind(operation: str, block_bytes: int, in_flight: int, kind: LoadKind) -> None:
+    assert kind_of(Shape(operation, block_bytes, in_flight, 1)) is kind
+
+
+def test_the_factor_is_students_t_times_the_scatter_of_the_test_beds() -> None:
+    error = math.log(1.2)
+    factor, beds = factor_for(READ, _misses(1.2, 1 / 1.2, 1.2))
+
+    # All test beds are off alike: the scatter is that error; t of 5 degrees of freedom at 95 % is 2.015.
+    assert beds == 3
+    assert math.log(factor) == pytest.approx(2.015 * error, rel=1e-3)
+
+
+def test_a_kind_of_few_test_beds_borrows_from_the_others() -> None:
+    others = _misses(*[1.5] * 10, kind=LoadKind.LARGE_READ)
+    exact = _misses(1.0001)
+
+    lonely, beds = factor_for(READ, [*others, *exact])
+    assert beds == 1
+    assert 1.5 < lonely < factor_for(LoadKind.SMALL_WRITE, others)[0]
+    assert factor_for(LoadKind.SMALL_WRITE, others)[1] == 0
+
+
+def test_many_figures_of_one_test_bed_weigh_as_one() -> None:
+    crowd = [Miss("crowd", READ, f"figure {number}", 2.0) for number in range(50)]
+    quiet = [Miss(f"bed {number}", READ, "figure", 1.01) for number in range(9)]
+    alike = [Miss("crowd", READ, "figure", 2.0), *quiet]
+
+    assert factor_for(READ, [*crowd, *quiet]) == pytest.approx(factor_for(READ, alike))
+
+
+def test_coverage_is_judged_by_the_other_test_beds() -> None:
+    # Two agree within a tenth. Their interval does not hold the third, six times off; one with its own error would.
+    assert coverage(_misses(1.1, 1 / 1.1, 6.0)) == pytest.approx(2 / 3)
+    assert math.log(6.0) < math.log(factor_for(READ, _misses(1.1, 1 / 1.1, 6.0))[0])
+    assert coverage(_misses(1.1, 1.1, 1.1)) == 1.0
+    assert coverage([]) == 0.0
+
+
+def test_an_interval_is_around_the_prediction() -> None:
+    known = Trust(READ, 2.0, 3)
+
+    assert known.around(100.0) == (50.0, 200.0)
+    assert str(known) == "90 % within 2.00 times, from 3 test bed(s) of small reads left out"
+
+
+def test_what_was_never_validated_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    span = Range((4096, 16384), (10, 100), (100, 1000), ("nvme",), (False,))
+    monkeypatch.setattr(trust, "shipped", lambda: (tuple(_misses(1.2, 0.9)), {READ: span}))
+    trust._factors.cache_clear()
+    small = profile(machine(disk=(disks(kind=DiskKind.HDD),)))
+    near = profile(machine(disk=(disks(count=10),)))
+
+    assert trust_in(near, Shape("randread", 4096, 10, 10)).outside == ()
+    assert trust_in(near, Shape("randread", 32768, 10, 5)).outside == ()
+    assert trust_in(small, Shape("randread", 65536, 1, 10, k=2, m=1)).outside == (
+        "Outside what was validated: blocks of 65,536 B; small reads were validated from 4,096 to 16,384.",
+        "Outside what was validated: 3 OSDs; small reads were validated from 10 to 100.",
+        "Outside what was validated: 10 in flight; small reads were validated from 100 to 1,000.",
+        "Outside what was validated: hdd; small reads were validated on nvme.",
+        "Outside what was validated: small reads with an erasure code.",
+    )
+    assert trust_in(near, Shape("put", 4096, 10, 10)).outside == ("Never validated: objects written.",)
+    trust._factors.cache_clear()
+
+
+def test_the_shipped_intervals_hold_what_was_left_out() -> None:
+    misses = trust.shipped()[0]
+
+    assert len({miss.bed for miss in misses}) == 7
+    assert 0.85 <= coverage(misses) <= 1.0
+    assert all(1.0 < factor_for(kind, misses)[0] < 4.0 for kind in LoadKind)

@@ -1,0 +1,126 @@
+"""Calibration: carries costs of the lab and figures of data sheets over to a loaded cluster, by the free constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cephlab.lab.spec.clusterspec import number_of
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.constants import Constants
+from cephlab.tuning.daemons import BATCHING, MESSENGER, SMT_GAIN, thread_speed
+from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass, Profile
+from cephlab.tuning.work import OperationWork, Price
+from cephlab.tuning.workload import Flow
+
+ANCHOR = 6.43
+"""Points of the CPU that the shipped demands were measured on: costs there are the measured ones at any exponent."""
+
+_FIRST = 15
+"""Octopus: the first release whose costs are taken to fall step by step. Older ones store data in other ways."""
+
+LARGE_BYTES = 64 * 1024
+"""A block of this size costs half for being an operation and half for its bytes: 4 KiB and 4 MiB of the shipped set."""
+
+SMALL_BYTES = 16 * 1024
+"""Up to here a demand was measured with many connections, which one operation alone does not pay for."""
+
+
+def speed(points: float, constants: Constants) -> float:
+    """The speed of Ceph on a CPU of so many points, on the same scale."""
+    return float(ANCHOR * (points / ANCHOR) ** constants.speed_exponent)
+
+
+def demands(measured: Sequence[Demand], constants: Constants) -> list[Demand]:
+    """Demands on the scale of `speed`. A demand without a core speed stays one, and is refused later."""
+    return [
+        replace(demand, core_speed=speed(demand.core_speed, constants)) if demand.core_speed > 0 else demand
+        for demand in measured
+    ]
+
+
+def hardware(profile: Profile, flow: Flow, constants: Constants) -> Profile:
+    """The profile with what a loaded cluster gets of its figures, for reads or for writes."""
+    share = constants.link_share
+    nodes = tuple(_machine(machine, share * _meeting(flow, constants), constants) for machine in profile.nodes)
+    clients = tuple(_machine(machine, share, constants) for machine in profile.clients)
+    uplink = profile.uplink.times(share) if profile.uplink else None
+    return replace(profile, nodes=nodes, clients=clients, uplink=uplink)
+
+
+def _meeting(flow: Flow, constants: Constants) -> float:
+    """Copies and shards of a write meet at the ports of nodes; a read's answers leave them."""
+    return constants.incast if flow is Flow.WRITE else 1.0
+
+
+def _machine(machine: MachineClass, share: float, constants: Constants) -> MachineClass:
+    """Speeds are scaled thread by thread: what a core gains by its second thread is not Ceph's doing."""
+    fast = speed(thread_speed(machine), constants)
+    gain = SMT_GAIN if machine.threads_per_core > 1 else 1.0
+    core = speed(machine.core_speed.value / gain, constants) * gain
+
+    def link(figure: Figure | None) -> Figure | None:
+        return figure.times(share) if figure else None
+
+    return replace(
+        machine,
+        core_speed=replace(machine.core_speed, value=core),
+        thread_speed=replace(machine.core_speed, value=fast),
+        bandwidth=machine.bandwidth.times(share),
+        cluster_bandwidth=link(machine.cluster_bandwidth),
+        disks=tuple(_disks(disks, constants) for disks in machine.disks),
+    )
+
+
+def _disks(disks: Disks, constants: Constants) -> Disks:
+    if disks.kind.rotates:
+        return disks
+    iops = disks.write_iops.times(constants.flash_iops) if disks.write_iops else None
+    log_only = disks.role is DiskRole.METADATA
+    share = 1.0 if log_only else constants.flash_bandwidth
+    return replace(disks, write_iops=iops, seq_write=disks.seq_write.times(share) if disks.seq_write else None)
+
+
+def loaded(work: OperationWork, constants: Constants, release: str = "") -> OperationWork:
+    """The price of an operation while the cluster is full. release: of Ceph there; empty: of the demands."""
+    size = work.shape.block_bytes
+    osd = constants.osd_cpu * constants.byte_cpu ** (size / (size + LARGE_BYTES))
+    osd *= constants.release_step ** steps(work.release, release)
+    return replace(
+        work,
+        primary=_osd(work.primary, osd, constants),
+        replica=_osd(work.replica, osd, constants),
+        reread=_osd(work.reread, constants.osd_cpu, constants) if work.reread else None,
+        gateway=work.gateway.times(constants.gateway_cpu) if work.gateway else None,
+        metadata_reads=constants.metadata_reads,
+    )
+
+
+def steps(measured: str, wanted: str) -> int:
+    """Releases from the one wanted to the one measured; 0 where one of them is not known or older than Octopus."""
+    numbers = [number_of(name) or 0 for name in (measured, wanted)]
+    return numbers[0] - numbers[1] if min(numbers) >= _FIRST else 0
+
+
+def _osd(price: Price, factor: float, constants: Constants) -> Price:
+    """CPU by `factor`; devices as they were. The threads that work in batches cost less, the more waits for them."""
+    together = {**dict.fromkeys(BATCHING, constants.kv_batch), MESSENGER: constants.messenger_batch}
+    threads = {name: points * factor * together.get(name, 1.0) for name, points in price.threads.items()}
+    return replace(price, cpu=price.cpu * factor, threads=threads)
+
+
+def lone(work: OperationWork, constants: Constants) -> OperationWork:
+    """The price of an operation that has the cluster to itself, from that of a full one."""
+    factor = constants.alone_cpu if work.shape.block_bytes <= SMALL_BYTES else 1.0
+    return replace(
+        work,
+        client=_lone(work.client, factor),
+        primary=_lone(work.primary, factor),
+        replica=_lone(work.replica, factor),
+        gateway=_lone(work.gateway, factor) if work.gateway else None,
+        reread=_lone(work.reread, factor) if work.reread else None,
+    )
+
+
+def _lone(price: Price, factor: float) -> Price:
+    return replace(price, cpu=price.cpu * factor, threads={n: p * factor for n, p in price.threads.items()})

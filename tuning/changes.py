@@ -1,0 +1,81 @@
+"""Another machine without another file: `PLACE=VALUE` put into the tables of a profile before they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from cephlab.lab.base.errors import SpecError
+
+_HINT = "such as nodes.count=6, nodes.NAME.cores=64 or nodes.disks.count=8; docs/requirements.md"
+_RANGE = re.compile(r"(?P<place>[^=]+)=(?P<first>[0-9]+)\.\.(?P<last>[0-9]+)")
+MOST_POINTS = 64
+
+
+def changed(raw: dict[str, Any], changes: Sequence[str]) -> dict[str, Any]:
+    """A copy of a file's tables with each change; SpecError where a place is not one. Values are checked as a file's.
+
+    PLACE is the key with the tables above it. Of several tables in a list the name of one stands behind the list's.
+    """
+    made = deepcopy(raw)
+    for change in changes:
+        place, equals, value = change.partition("=")
+        if not (place.strip() and equals and value.strip()):
+            raise SpecError("--set needs PLACE=VALUE", f"got {change!r}", _HINT)
+        *tables, key = place.strip().split(".")
+        table = _table(made, tables, change)
+        table[key] = _value(value.strip(), change)
+    return made
+
+
+def _table(raw: dict[str, Any], tables: Sequence[str], change: str) -> dict[str, Any]:
+    """The table that a change is made in."""
+    here: Any = raw
+    for name in tables:
+        if isinstance(here, list):
+            chosen = [table for table in here if table.get("name") == name]
+            if chosen:
+                here = chosen[0]
+                continue
+            here = _only(here, change)
+        here = here.get(name) if isinstance(here, dict) else None
+        if here is None:
+            raise SpecError(f"--set: the profile has no {name!r} there", f"got {change!r}", _HINT)
+    table = _only(here, change) if isinstance(here, list) else here
+    if "value" in table and "source" in table:
+        raise SpecError("--set takes a whole figure", f"got {change!r}", 'such as nodes.bandwidth="100 Gb/s"')
+    return table if isinstance(table, dict) else {}
+
+
+def _only(tables: list[Any], change: str) -> Any:
+    """The one table of a list."""
+    if len(tables) != 1:
+        names = ", ".join(str(table.get("name")) for table in tables)
+        raise SpecError("--set has to say which one", f"got {change!r}, wanted: the name of one of {names}", _HINT)
+    return tables[0]
+
+
+def _value(text: str, change: str) -> Any:
+    """A number, a word, or for a number with its unit a figure of a profile."""
+    if re.fullmatch(r"[0-9]+", text):
+        return int(text)
+    if text in ("true", "false"):
+        return text == "true"
+    if re.match(r"[0-9]", text):
+        return {"value": text, "source": f"--set {change}"}
+    return text
+
+
+def sweep_of(text: str) -> tuple[str, range] | None:
+    """(place, values) of `nodes.count=3..12`; None where it is none. SpecError for one without points or too many."""
+    match = _RANGE.fullmatch(text.strip())
+    if not match:
+        return None
+    values = range(int(match["first"]), int(match["last"]) + 1)
+    if not 1 <= len(values) <= MOST_POINTS:
+        raise SpecError(
+            f"--sweep: {text!r} has {len(values)} points", f"wanted: 1 to {MOST_POINTS}", "such as nodes.count=3..12"
+        )
+    return match["place"], values

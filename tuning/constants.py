@@ -1,0 +1,126 @@
+"""The model's free constants: what no lab of two cores can measure, each with a range, a prior and its source."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, with_config
+
+from cephlab.lab.base.errors import SpecError
+
+FITTED = Path(__file__).with_name("constants.json")
+"""Their values, and the errors of each test bed left out: `cephlab validate-model --fit FILE` writes such a file."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What is known of a constant before any publication. spread: standard deviation of its logarithm.
+
+    A spread of 0 holds it: the publications at hand cannot tell it.
+    """
+
+    value: float
+    spread: float
+    low: float
+    high: float
+    source: str
+
+
+def _free(value: float, spread: float, low: float, high: float, source: str) -> float:
+    made: float = field(default=value, metadata={"prior": Prior(value, spread, low, high, source)})
+    return made
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Constants:
+    """Factors without a unit. Their defaults are the priors' values."""
+
+    speed_exponent: float = _free(
+        0.6, 0.4, 0.1, 1.0, "Ceph's path is bound by memory, system calls and locks: its speed grows less than SPECrate"
+    )
+    osd_cpu: float = _free(
+        1.0, 0.25, 0.5, 1.6, "the lab's disks are memory and cost CPU; its virtual CPUs share cores with others"
+    )
+    byte_cpu: float = _free(
+        1.3,
+        0.3,
+        1.0,
+        3.0,
+        "copies of large blocks share memory bandwidth when all cores are busy: STREAM, core by core",
+    )
+    gateway_cpu: float = _free(1.3, 0.35, 0.7, 3.0, "real clients sign, list and, with TLS, encrypt; the lab's do not")
+    kv_batch: float = _free(
+        0.5, 0.4, 0.1, 1.0, "measured: 69 us an operation with 3 in a batch, 26 us with 29; more wait on a cluster"
+    )
+    messenger_batch: float = _free(
+        0.7, 0.3, 0.35, 1.0, "measured: 32 connections cost the messengers 2.3 times one; busy ones take more at a time"
+    )
+    release_step: float = _free(
+        1.08, 0.06, 0.9, 1.3, "CPU of an image's operation over that of the next release, Octopus to Tentacle"
+    )
+    alone_cpu: float = _free(
+        0.7, 0.0, 0.3, 1.5, "measured: one connection costs 1 / 1.71 (read) and 1 / 1.34 (write) of 32; wake-ups add"
+    )
+    link_share: float = _free(
+        0.9, 0.08, 0.6, 1.0, "flows on bonded and switched links collide: ECMP and LACP hash them"
+    )
+    incast: float = _free(
+        0.8, 0.2, 0.5, 1.0, "of that share, what many senders to one receiver get: copies and shards meet at a port"
+    )
+    flash_iops: float = _free(
+        1.5, 0.0, 1.0, 4.0, "data sheets rate random writes of a full disk; logs are sequential, and test disks new"
+    )
+    flash_bandwidth: float = _free(
+        0.6, 0.3, 0.25, 1.0, "data sheets rate sequential writes; objects are random, so the disk also moves old data"
+    )
+    metadata_reads: float = _free(0.3, 0.0, 0.05, 1.0, "share of reads whose metadata is not in BlueStore's cache")
+
+
+def priors() -> dict[str, Prior]:
+    """Constant -> its prior."""
+    return {item.name: item.metadata["prior"] for item in fields(Constants)}
+
+
+NEUTRAL = Constants(**dict.fromkeys(priors(), 1.0))
+"""With these, a prediction is of the measured costs and the rated figures alone."""
+
+
+class _Fitted(BaseModel):
+    values: Constants
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def load_json(path: Path, model: type[_Model]) -> _Model:
+    """A part of the constants' file; SpecError where it does not fit."""
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path.name} is not the model's constants", str(error)) from error
+
+
+@cache
+def current() -> Constants:
+    """The fitted values that ship; SpecError where one is out of its range."""
+    made = load_json(FITTED, _Fitted).values
+    for name, prior in priors().items():
+        value = getattr(made, name)
+        if not prior.low <= value <= prior.high:
+            wanted = f"wanted {prior.low:g} to {prior.high:g}"
+            raise SpecError(f"{FITTED.name}: {name} is out of its range", f"got {value:g}, {wanted}")
+    return made
+
+
+def log_distance(constants: Constants) -> list[float]:
+    """How far each constant is from its prior, in standard deviations of its logarithm."""
+    return [
+        math.log(getattr(constants, name) / prior.value) / prior.spread
+        for name, prior in priors().items()
+        if prior.spread
+    ]

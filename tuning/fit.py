@@ -1,0 +1,188 @@
+"""The fit of the free constants to all publications, and the error of each test bed when it is left out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import numpy
+from scipy import optimize
+
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.constants import Constants, log_distance, priors
+from cephlab.tuning.demandsets import of_release
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.references import FigureKind, Publication, Published
+from cephlab.tuning.trust import LoadKind, Miss, coverage, kind_of
+from cephlab.tuning.validate import predicted_value
+
+SCALE = 0.25
+"""Log error beyond which the loss grows with the error and no longer with its square (scipy's soft_l1)."""
+
+BED_WEIGHT = 6.0
+"""A test bed counts as so many independent figures, however many it has: those of one bed share hardware and setup."""
+
+_STEP = 0.02
+_ENOUGH = 1e-4
+_ROUNDS = 25
+
+
+@dataclass(frozen=True)
+class Case:
+    """A published figure with the cluster that it is of."""
+
+    bed: str
+    figure: Published
+    profile: Profile
+    demands: tuple[Demand, ...]
+    release: str
+
+    def ratio(self, constants: Constants) -> float:
+        """Predicted over published, as a rate: of a latency the inverse."""
+        shape = self.figure.shape
+        assert shape is not None
+        made = predict(self.demands, self.profile, shape, constants, release=self.release)
+        ratio = predicted_value(made, self.figure) / self.figure.value
+        return ratio if self.figure.kind.is_rate else 1 / ratio
+
+
+def cases(
+    demands: Sequence[Demand], references: Sequence[Publication], profile_of: Callable[[str], Profile]
+) -> tuple[Case, ...]:
+    """Every rate that the model can predict, and latencies of loads that no rate was published for."""
+    made = []
+    for reference in references:
+        rates = {figure.shape for figure in reference.figures if figure.kind.is_rate}
+        for figure in reference.figures:
+            alone = figure.kind is FigureKind.LATENCY and figure.shape not in rates
+            if figure.shape and (figure.kind.is_rate or alone):
+                profile = profile_of(figure.profile or reference.profile)
+                release = figure.release or reference.release
+                hardware = figure.on.of(profile) if figure.on else profile
+                made.append(Case(reference.name, figure, hardware, of_release(demands, release), release))
+    return tuple(made)
+
+
+def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
+    """The constants that describe the figures best: least log errors, with a robust loss and the priors as penalties.
+
+    Each test bed weighs the same. start: to begin with; None: the priors.
+    """
+    free = {name: prior for name, prior in priors().items() if prior.spread}
+    begun = start or Constants()
+    number = Counter(case.bed for case in figures)
+    weights = numpy.array([math.sqrt(BED_WEIGHT / number[case.bed]) for case in figures])
+
+    def at(point: Iterable[float]) -> Constants:
+        return replace(begun, **dict(zip(free, (math.exp(value) for value in point), strict=True)))
+
+    def residuals(point: Iterable[float]) -> Any:
+        constants = at(point)
+        errors = numpy.array([math.log(case.ratio(constants)) for case in figures]) / SCALE
+        # The square of this is soft_l1's loss. It is applied here, as priors are plain squares.
+        robust = numpy.sign(errors) * numpy.sqrt(2 * (numpy.sqrt(1 + errors**2) - 1)) * weights
+        return numpy.concatenate([robust, log_distance(constants)])
+
+    low, high = ([math.log(getattr(prior, end)) for prior in free.values()] for end in ("low", "high"))
+    first = [
+        min(max(math.log(getattr(begun, name)), least + _ENOUGH), most - _ENOUGH)
+        for name, least, most in zip(free, low, high, strict=True)
+    ]
+    found = optimize.least_squares(
+        residuals,
+        first,
+        bounds=(low, high),
+        diff_step=[_STEP] * len(free),
+        xtol=_ENOUGH,
+        ftol=_ENOUGH,
+        max_nfev=_ROUNDS,
+    )
+    return at(found.x.tolist())
+
+
+def left_out(figures: Sequence[Case], start: Constants, tell: Callable[[str], None] = lambda line: None) -> list[Miss]:
+    """The errors of each test bed, predicted with constants that were fitted to all others. tell: of each, in words."""
+    misses = []
+    for bed in sorted({case.bed for case in figures}):
+        constants = fit([case for case in figures if case.bed != bed], start)
+        own = [miss(case, constants) for case in figures if case.bed == bed]
+        misses += own
+        tell(f"{bed} left out: {bed_errors(own)[bed]:.2f}")
+    return misses
+
+
+def miss(case: Case, constants: Constants) -> Miss:
+    """The error of one figure."""
+    shape = case.figure.shape
+    assert shape is not None
+    return Miss(case.bed, kind_of(shape), case.figure.name, case.ratio(constants))
+
+
+def bed_errors(misses: Iterable[Miss]) -> dict[str, float]:
+    """Test bed -> geometric mean of how far its rates are off, as a factor of 1 or more."""
+    logs: dict[str, list[float]] = {}
+    for known in misses:
+        if known.kind is not LoadKind.ALONE:
+            logs.setdefault(known.bed, []).append(abs(math.log(known.ratio)))
+    return {bed: math.exp(sum(values) / len(values)) for bed, values in logs.items()}
+
+
+def kind_errors(misses: Sequence[Miss]) -> dict[LoadKind, float]:
+    """Kind of load -> median over test beds of the error of that kind."""
+    errors: dict[LoadKind, list[float]] = {}
+    for bed in sorted({known.bed for known in misses}):
+        for kind in LoadKind:
+            logs = [abs(math.log(known.ratio)) for known in misses if known.bed == bed and known.kind is kind]
+            if logs:
+                errors.setdefault(kind, []).append(math.exp(sum(logs) / len(logs)))
+    return {kind: median(values) for kind, values in errors.items()}
+
+
+def validated(figures: Sequence[Case]) -> dict[LoadKind, dict[str, list[Any]]]:
+    """Kind of load -> the ranges that its figures span, as `trust.Range` has them."""
+    of_kind: dict[LoadKind, list[Case]] = {}
+    for case in figures:
+        if case.figure.shape:
+            of_kind.setdefault(kind_of(case.figure.shape), []).append(case)
+    return {kind: _spans(known) for kind, known in of_kind.items()}
+
+
+def _spans(known: Sequence[Case]) -> dict[str, list[Any]]:
+    shapes = [case.figure.shape for case in known if case.figure.shape]
+    disks = {disks.kind.value for case in known for node in case.profile.nodes for disks in node.data_disks}
+    osds = [case.profile.osds for case in known]
+    return {
+        "block_bytes": [min(shape.block_bytes for shape in shapes), max(shape.block_bytes for shape in shapes)],
+        "osds": [min(osds), max(osds)],
+        "in_flight": [min(shape.in_flight for shape in shapes), max(shape.in_flight for shape in shapes)],
+        "disks": sorted(disks),
+        "coded": sorted({bool(shape.k) for shape in shapes}),
+    }
+
+
+def as_file(figures: Sequence[Case], constants: Constants, misses: Sequence[Miss]) -> Mapping[str, Any]:
+    """What `constants.FITTED` holds, as JSON values."""
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for known in misses:
+        table.setdefault(known.bed, {}).setdefault(known.kind.value, {})[known.figure] = round(known.ratio, 4)
+    return {
+        "made_by": "cephlab validate-model --fit FILE",
+        "publications": sorted({case.bed for case in figures}),
+        "figures": len(figures),
+        "fitted_error": {bed: round(error, 3) for bed, error in errors_with(figures, constants).items()},
+        "left_out_error": {bed: round(error, 3) for bed, error in bed_errors(misses).items()},
+        "coverage": round(coverage(misses), 3),
+        "values": {name: round(getattr(constants, name), 4) for name in priors()},
+        "validated": {kind.value: spans for kind, spans in validated(figures).items()},
+        "left_out": table,
+    }
+
+
+def errors_with(figures: Sequence[Case], constants: Constants) -> dict[str, float]:
+    """As `bed_errors`, with given constants."""
+    return bed_errors([miss(case, constants) for case in figures])

@@ -1,0 +1,289 @@
+"""Holds requirements against a profile: for each limit what the model predicts, its interval, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning import imbalance, placement
+from cephlab.tuning.limits import supported_factor, trusted_factor
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import MachineClass, Profile
+from cephlab.tuning.profilefile import Hardware
+from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.references import FigureKind
+from cephlab.tuning.requirements import (
+    Amount,
+    CapacityRequirement,
+    LoadRequirement,
+    ObjectsRequirement,
+    PowerRequirement,
+    RecoveryRequirement,
+    Requirement,
+)
+from cephlab.tuning.trust import trust_in as trusted_load
+from cephlab.tuning.units import Measure, show
+from cephlab.tuning.workload import OPERATIONS
+
+OBJECT_RATIOS = (275e9 * 318 / 10_000 / 8.8e9,)
+"""Objects where metadata spilled, by the formula below over published (references/rhcs-10b.toml): the only ones."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Factors by which predictions may be off: of times to recover, numbers of objects. Loads have their own."""
+
+    recovery: float
+    objects: float
+
+
+def trust_in(demands: Sequence[Demand], find: Callable[[str], Profile]) -> Trust:
+    """The model's error of what has no test beds to leave out, from publications; of a load see `load_factor`."""
+    return Trust(
+        supported_factor(demands, (FigureKind.RECOVERY,), find),
+        trusted_factor(OBJECT_RATIOS),
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One limit beside its prediction, both in the unit of `kind`. low, high: where the true figure lies.
+
+    limited_by: what would have to be larger; steps: the arithmetic.
+    """
+
+    metric: str
+    kind: Measure
+    value: float
+    low: float
+    high: float
+    limited_by: str
+    least: float | None = None
+    most: float | None = None
+    steps: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Pass where the whole interval is inside the limit, fail where it is outside, else inconclusive."""
+        if (self.least is not None and self.high < self.least) or (self.most is not None and self.low > self.most):
+            return Outcome.FAIL
+        if (self.least is not None and self.low < self.least) or (self.most is not None and self.high > self.most):
+            return Outcome.INCONCLUSIVE
+        return Outcome.PASS
+
+    @property
+    def required(self) -> str:
+        """The limit, for a reader."""
+        if self.least is not None:
+            return f"at least {words(self.least, self.kind)}"
+        return f"at most {words(self.most or 0.0, self.kind)}"
+
+    @property
+    def predicted(self) -> str:
+        """The prediction with its interval, for a reader."""
+        value, low, high = (words(each, self.kind) for each in (self.value, self.low, self.high))
+        return value if low == high else f"{value} ({low} to {high})"
+
+
+def words(value: float, kind: Measure) -> str:
+    """A figure for a reader, in the unit that is used for such an amount: terabytes, hours, minutes."""
+    if kind is Measure.BYTES:
+        return f"{value / 1e12:,.4g} TB"
+    if kind is Measure.TIME and value >= 120:
+        return f"{value / 3600:,.3g} h" if value >= 7200 else f"{value / 60:,.3g} min"
+    return show(value, kind)
+
+
+def _least(answer: Answer, limit: Amount) -> Answer:
+    return replace(answer, least=limit.value)
+
+
+def _most(answer: Answer, limit: Amount) -> Answer:
+    return replace(answer, most=limit.value)
+
+
+def held(requirement: Requirement, profile: Profile, demands: Sequence[Demand], trust: Trust) -> tuple[Answer, ...]:
+    """One answer for each limit; SpecError where the model cannot express the requirement on that profile."""
+    match requirement:
+        case LoadRequirement():
+            return _load(requirement, profile, demands)
+        case RecoveryRequirement():
+            return (_recovery(requirement, profile, trust),)
+        case CapacityRequirement():
+            return (_capacity(requirement, profile),)
+        case ObjectsRequirement():
+            return (_objects(requirement, profile, trust),)
+        case PowerRequirement():
+            watts = power(profile)
+            steps = (f"power: the sum of power_loaded of {profile.node_count} nodes: {watts:,.0f} W",)
+            answer = Answer("power of all nodes under load", Measure.POWER, watts, watts, watts, "nodes", steps=steps)
+            return (_most(answer, requirement.at_most),)
+
+
+def refuse_inexpressible(hardware: Hardware, demands: Sequence[Demand]) -> None:
+    """SpecError, with file and key, for the first requirement that the model has no words for on that hardware."""
+    for number, requirement in enumerate(hardware.requirements):
+        try:
+            held(requirement, hardware.profile, demands, Trust(1, 1))
+        except SpecError as error:
+            raise SpecError(
+                f"{hardware.path}: the model cannot express the requirement {requirement.name}",
+                f"requirements.{number}: {error.what}: {error.detail}",
+                error.hint or "docs/requirements.md says what it can express",
+            ) from None
+
+
+MARKOV_P99 = 100.0
+"""Markov's inequality: at most 1 in 100 operations takes 100 times the mean or more."""
+
+
+def load_factor(wanted: LoadRequirement, profile: Profile) -> float:
+    """How far the rate and the mean latency of a load may be off: of reads and writes together, as of a mix."""
+    shapes = wanted.shapes
+    flows = {shape.flow for _, shape in shapes}
+    if len(flows) > 1 and not shapes[0][1].through_gateway:
+        return trusted_load(profile, replace(shapes[0][1], operation=OPERATIONS[-1])).factor
+    return max(trusted_load(profile, shape).factor for _, shape in shapes)
+
+
+def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) -> tuple[Answer, ...]:
+    """A mix is predicted as if its operations took turns, which is slower than side by side: 1 / sum(share / rate)."""
+    made = [(share, predict(demands, profile, shape)) for share, shape in wanted.shapes]
+    ops = 1 / sum(share / each.ops for share, each in made)
+    slowest = max(made, key=lambda pair: pair[0] / pair[1].ops)[1]
+    mean_s, factor = wanted.clients * wanted.depth / ops, load_factor(wanted, profile)
+    steps = tuple(line for _, each in made for line in each.derivation.lines())
+    if len(made) > 1:
+        shares = " + ".join(f"{share:g} / {each.ops:,.0f}" for share, each in made)
+        steps += (f"mix, by turns: 1 / ({shares}) = {ops:,.0f} ops/s",)
+
+    def rate(metric: str, kind: Measure, value: float) -> Answer:
+        low, high = value / factor, value * factor
+        return Answer(metric, kind, value, low, high, slowest.bottleneck, steps=steps)
+
+    def waits(metric: str, low: float, high: float) -> Answer:
+        return Answer(metric, Measure.TIME, mean_s, low, high, slowest.bottleneck, steps=steps)
+
+    answers: list[Answer] = []
+    if wanted.at_least:
+        unit = wanted.bs if wanted.at_least.kind is Measure.RATE else 1
+        answers.append(_least(rate("throughput", wanted.at_least.kind, ops * unit), wanted.at_least))
+    if wanted.mean_at_most:
+        mean = waits("mean latency", mean_s / factor, mean_s * factor)
+        answers.append(_most(mean, wanted.mean_at_most))
+    if wanted.p99_at_most:
+        # The model has means only. A 99th percentile below the mean is not to be expected; its upper end is Markov's.
+        p99 = waits("99th percentile (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
+        answers.append(_most(p99, wanted.p99_at_most))
+    if wanted.per_watt_at_least:
+        answers.append(_least(rate("work per watt", Measure.WORK, ops / power(profile)), wanted.per_watt_at_least))
+    return tuple(answers)
+
+
+def power(profile: Profile) -> float:
+    """Watts of all nodes under load; SpecError where a kind of node has no figure."""
+    without = [machine.name for machine in profile.nodes if machine.power_loaded is None]
+    if without:
+        raise SpecError(
+            f"{profile.name} does not know its power",
+            f"power_loaded of {', '.join(without)}: missing, wanted: a figure such as 350 W with its source",
+        )
+    return sum(machine.count * machine.power_loaded.value for machine in profile.nodes if machine.power_loaded)
+
+
+def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> Answer:
+    heaviest = max(machine.weight for machine in profile.nodes)
+    data_bytes = wanted.bytes.value if wanted.bytes else (wanted.fill or 0.0) * heaviest
+    lost, share = wanted.nodes_lost, wanted.share
+    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=share, k=wanted.protection.k)
+    low, high = made.seconds / trust.recovery, made.seconds * trust.recovery
+    steps = tuple(made.derivation.lines())
+    answer = Answer("time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=steps)
+    return _most(answer, wanted.at_most)
+
+
+_WHOLE_BYTES = 1 << 22
+"""Of a write that fills its stripes, whatever k is: small objects take more room, as each shard is rounded up."""
+
+
+def _capacity(wanted: CapacityRequirement, profile: Profile) -> Answer:
+    """Each machine takes its share of the shards (placement); the first that is at `fill` ends it.
+
+    low: its fullest disk comes before the mean of its disks, as placement groups are uneven.
+    """
+    shape = wanted.protection.shape("write", _WHOLE_BYTES * (wanted.protection.k or 1))
+    rooms = [
+        (
+            wanted.fill * load.machine.weight / ((load.primary + load.replica) * shape.shard_bytes / shape.block_bytes),
+            load,
+        )
+        for load in placement.loads(profile, shape)
+        if load.machine.osds
+    ]
+    room, first = min(rooms, key=lambda pair: pair[0])
+    uneven = imbalance.busiest(profile, shape)
+    shards = first.primary + first.replica
+    steps = (
+        f"usable: {wanted.fill:g} x {show(first.machine.weight, Measure.BYTES)} of {first.machine.name} / "
+        f"({shards:.4g} shards x {shape.shard_bytes / shape.block_bytes:.4g} of the payload) = "
+        f"{show(room, Measure.BYTES)}; the fullest disk has {uneven:.4f} times the mean   [{placement.SOURCE}]",
+    )
+    answer = Answer(
+        "usable capacity", Measure.BYTES, room, room / uneven, room, f"disks of {first.machine.name}", steps=steps
+    )
+    return _least(answer, wanted.at_least)
+
+
+LEVEL_BYTES, LEVEL_FACTOR = float(1 << 30), 8
+"""max_bytes_for_level_base and its multiplier in Reef's bluestore_rocksdb_options."""
+
+
+def whole_levels(db_bytes: float) -> float:
+    """Bytes of the RocksDB levels that fit whole, each LEVEL_FACTOR times the one before; all where not one does."""
+    fitting, level = 0.0, LEVEL_BYTES
+    while fitting + level <= db_bytes:
+        fitting, level = fitting + level, level * LEVEL_FACTOR
+    return fitting or db_bytes
+
+
+def _objects(wanted: ObjectsRequirement, profile: Profile, trust: Trust) -> Answer:
+    """Metadata lies in proportion to the data; the machine whose OSDs are full first ends it."""
+    machines = [machine for machine in profile.nodes if machine.osds]
+    bare = [machine.name for machine in machines if not machine.metadata_disks]
+    if bare:
+        raise SpecError(
+            f"{profile.name} has no disks for metadata alone",
+            f"disks with role metadata of {', '.join(bare)}: missing, wanted: some, else nothing can spill",
+        )
+
+    def count(usable: Callable[[float], float]) -> tuple[float, MachineClass]:
+        each = [
+            (
+                usable(_db_bytes(machine)) * machine.osds / (wanted.metadata.value * machine.weight / profile.weight),
+                machine,
+            )
+            for machine in machines
+        ]
+        return min(each, key=lambda pair: pair[0])
+
+    known = wanted.db.value if wanted.db else None
+    high, first = count(lambda db_bytes: min(known or db_bytes, db_bytes))
+    low, _ = count(lambda db_bytes: min(known or whole_levels(db_bytes), db_bytes))
+    db_bytes = _db_bytes(first)
+    steps = (
+        f"metadata: {profile.osds} OSDs x {show(known or whole_levels(db_bytes), Measure.BYTES)} to "
+        f"{show(known or db_bytes, Measure.BYTES)} of {show(db_bytes, Measure.BYTES)} / {wanted.metadata} an object "
+        f"[{wanted.metadata.source}] = {low:,.0f} to {high:,.0f} objects",
+    )
+    ends = low / trust.objects, high * trust.objects
+    limited_by = f"metadata disks of {first.name}"
+    answer = Answer("objects before metadata spills", Measure.OBJECTS, low, *ends, limited_by, steps=steps)
+    return _least(answer, wanted.at_least)
+
+
+def _db_bytes(machine: MachineClass) -> float:
+    """Metadata disk of one OSD."""
+    return sum(disks.count * disks.size.value for disks in machine.metadata_disks) / machine.osds

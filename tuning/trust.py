@@ -1,0 +1,192 @@
+"""Trust: how far a prediction may be off, by the errors of test beds that were left out of the model's fit.
+
+This is where a limit or a verdict gets the range of a prediction: `trust_in(profile, shape)`, or `Prediction.trust`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from pydantic import BaseModel
+from scipy import stats
+
+from cephlab.tuning.constants import FITTED, load_json
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.workload import Flow, Shape
+
+SHARE = 0.90
+"""The interval that is printed holds this share of what is later measured."""
+
+BORROWED = 2.0
+"""Test beds that the scatter of all kinds counts as, beside those of the kind itself: few beds, little known."""
+
+SMALL_BYTES = 64 * 1024
+"""The largest block that counts as small: beyond it bytes cost more than the operation."""
+
+_FAR = 2.0
+"""A figure this many times beyond the validated ones is called outside."""
+
+
+class LoadKind(StrEnum):
+    """Kinds of load whose errors are alike."""
+
+    ALONE = "one operation at a time"
+    SMALL_READ = "small reads"
+    SMALL_WRITE = "small writes"
+    MIX = "mixed reads and writes"
+    LARGE_READ = "large reads"
+    LARGE_WRITE = "large writes"
+    OBJECT_READ = "objects read"
+    OBJECT_WRITE = "objects written"
+
+
+def kind_of(shape: Shape) -> LoadKind:
+    """The kind of a load."""
+    if shape.in_flight == 1:
+        return LoadKind.ALONE
+    if len(shape.parts) > 1:
+        return LoadKind.MIX
+    reads, large = shape.flow is Flow.READ, shape.block_bytes > SMALL_BYTES
+    if shape.through_gateway:
+        return LoadKind.OBJECT_READ if reads else LoadKind.OBJECT_WRITE
+    if reads:
+        return LoadKind.LARGE_READ if large else LoadKind.SMALL_READ
+    return LoadKind.LARGE_WRITE if large else LoadKind.SMALL_WRITE
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A published figure of a test bed that was left out. ratio: predicted over published rate."""
+
+    bed: str
+    kind: LoadKind
+    figure: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Trust:
+    """factor: with 90 % the true rate lies between the predicted one over it and times it; a latency likewise.
+
+    beds: test beds of this kind that were left out to learn it. outside: sentences on what was never validated.
+    """
+
+    kind: LoadKind
+    factor: float
+    beds: int
+    outside: tuple[str, ...] = ()
+
+    def around(self, predicted: float) -> tuple[float, float]:
+        """(low, high) of a predicted rate or latency, in its own unit."""
+        return predicted / self.factor, predicted * self.factor
+
+    def __str__(self) -> str:
+        return f"90 % within {self.factor:.2f} times, from {self.beds} test bed(s) of {self.kind} left out"
+
+
+@dataclass(frozen=True)
+class Range:
+    """What was validated of one kind. disks: kinds of them; codes: whether with erasure codes, with copies."""
+
+    block_bytes: tuple[float, float]
+    osds: tuple[float, float]
+    in_flight: tuple[float, float]
+    disks: tuple[str, ...]
+    coded: tuple[bool, ...]
+
+
+def factor_for(kind: LoadKind, misses: Sequence[Miss]) -> tuple[float, int]:
+    """(factor, test beds) of a kind: Student's t times the scatter of log errors, each test bed weighing the same.
+
+    Scatter of the kind and of all kinds are pooled by their numbers of test beds, as few beds say little.
+    """
+    own = _scatter([miss for miss in misses if miss.kind is kind])
+    every = _scatter(misses)
+    beds = len(own)
+    pooled = (sum(own.values()) + BORROWED * _mean(every.values())) / (beds + BORROWED)
+    t = float(stats.t.ppf((1 + SHARE) / 2, beds + BORROWED))
+    return math.exp(t * math.sqrt(pooled)), beds
+
+
+def _scatter(misses: Iterable[Miss]) -> dict[str, float]:
+    """Mean square of the log errors, by test bed."""
+    squares: dict[str, list[float]] = {}
+    for miss in misses:
+        squares.setdefault(miss.bed, []).append(math.log(miss.ratio) ** 2)
+    return {bed: _mean(values) for bed, values in squares.items()}
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = list(values)
+    return sum(known) / len(known)
+
+
+def coverage(misses: Sequence[Miss]) -> float:
+    """Share of the published figures within the interval learned from the OTHER test beds, each bed weighing the same.
+
+    0 without misses.
+    """
+    held: dict[str, list[float]] = {}
+    for miss in misses:
+        others = [other for other in misses if other.bed != miss.bed]
+        factor = factor_for(miss.kind, others)[0] if others else 1.0
+        held.setdefault(miss.bed, []).append(float(abs(math.log(miss.ratio)) <= math.log(factor)))
+    return _mean(_mean(values) for values in held.values()) if held else 0.0
+
+
+def trust_in(profile: Profile, shape: Shape) -> Trust:
+    """How far a prediction of this load on this profile may be off, and what about it was never validated."""
+    ranges = shipped()[1]
+    kind = kind_of(shape)
+    factor, beds = _factors(kind)
+    known = ranges.get(kind)
+    if known is None:
+        return Trust(kind, factor, beds, (f"Never validated: {kind}.",))
+    return Trust(kind, factor, beds, tuple(_outside(kind, known, profile, shape)))
+
+
+@cache
+def _factors(kind: LoadKind) -> tuple[float, int]:
+    return factor_for(kind, shipped()[0])
+
+
+def _outside(kind: LoadKind, known: Range, profile: Profile, shape: Shape) -> Iterable[str]:
+    values = {
+        "blocks of {} B": (shape.block_bytes, known.block_bytes),
+        "{} OSDs": (profile.osds, known.osds),
+        "{} in flight": (shape.in_flight, known.in_flight),
+    }
+    for words, (value, (low, high)) in values.items():
+        if not low / _FAR <= value <= high * _FAR:
+            what = words.format(f"{value:,.0f}")
+            yield f"Outside what was validated: {what}; {kind} were validated from {low:,.0f} to {high:,.0f}."
+    disks = sorted({disks.kind.value for node in profile.nodes for disks in node.data_disks} - set(known.disks))
+    if disks:
+        yield f"Outside what was validated: {', '.join(disks)}; {kind} were validated on {', '.join(known.disks)}."
+    if bool(shape.k) not in known.coded:
+        protection = "an erasure code" if shape.k else "copies"
+        yield f"Outside what was validated: {kind} with {protection}."
+
+
+class _Fitted(BaseModel):
+    """The part of the constants' file that says how far they are trusted."""
+
+    left_out: dict[str, dict[LoadKind, dict[str, float]]]
+    validated: dict[LoadKind, Range]
+
+
+@cache
+def shipped() -> tuple[tuple[Miss, ...], Mapping[LoadKind, Range]]:
+    """(left-out errors, what was validated) that ship beside the constants; SpecError where the file has neither."""
+    read = load_json(FITTED, _Fitted)
+    misses = tuple(
+        Miss(bed, kind, figure, ratio)
+        for bed, kinds in read.left_out.items()
+        for kind, figures in kinds.items()
+        for figure, ratio in figures.items()
+    )
+    return misses, read.validated
