@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.completion import CLUSTERS
 from cephlab.cli.frame import framed
-from cephlab.cli.output import Output, pairs, table
+from cephlab.cli.output import Output, coloured, console, pairs, table, toned
 from cephlab.cli.request import nodes_text
 from cephlab.cli.world import World
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import CleanupFailed, DaemonDied, LabError, SpecError
+from cephlab.lab.base.runs import belongs
 
 if TYPE_CHECKING:
     from cephlab.lab.base.runs import Run
@@ -20,35 +23,72 @@ if TYPE_CHECKING:
     from cephlab.lab.ceph.status import Status
     from cephlab.lab.cluster.own import OwnCluster
 
-NameArgument = Annotated[str, typer.Argument(help="Name of the cluster, as `cephlab ls` shows it.", metavar="NAME")]
+NameArgument = Annotated[
+    str, typer.Argument(help="Name of the cluster, as `cephlab ls` shows it.", metavar="NAME", autocompletion=CLUSTERS)
+]
 
 _GIB = 1 << 30
+_WATCH_S = 2.0
+_STATES = ("HEALTH_OK", "HEALTH_WARN", "HEALTH_ERR", "running", "paused", "stopped", "died")
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+_UNKNOWN = dict.fromkeys(("name", "provider", "release", "nodes", "state", "health", "why"), "") | {"age_s": None}
+_BRIEFLY = {"rados_mon_op_timeout": "5", "client_mount_timeout": "5"}
+"""Seconds that a list waits for a cluster that does not answer."""
 
 
 @framed
 def ls(out: Output, world: World) -> None:
-    """List the clusters of this home."""
+    """List the clusters of this home.
+
+    Example: cephlab ls
+    """
     out.note(f"home: {world.home.path}")
     rows = [row_of(world, run) for run in world.runs.all()]
-    columns = ("name", "provider", "release", "nodes", "state", "age")
-    shown = [[*(str(row[column]) for column in columns[:-1]), age_text(row["age_s"])] for row in rows]
-    out.result(table(columns, shown) if rows else "no clusters", {"home": str(world.home.path), "clusters": rows})
+    rows += [{**_UNKNOWN, "name": path.name, "state": belongs(path)} for path in world.runs.others()]
+    columns = ("name", "provider", "release", "nodes", "state", "health", "age")
+    shown = [
+        [*(row[key] for key in columns[:4]), toned(row["state"]), toned(row["health"]), age_text(row["age_s"])]
+        for row in rows
+    ]
+    value = {"home": str(world.home.path), "clusters": rows}
+    out.result(table(columns, shown, wrapped=("nodes", "state")) if rows else "no clusters", value)
 
 
 def row_of(world: World, run: Run) -> dict[str, Any]:
-    """One line of `ls`. state: running, degraded, dead, in use, abandoned or unreachable; age_s: seconds or None."""
+    """One line of `ls`.
+
+    state: running, degraded, dead, in use, abandoned or unreachable; health: Ceph's word, or unknown; age_s: seconds or
+    None.
+    """
     owner = run.owner()
     age = max(0, round(time.time() - owner["at"])) if "at" in owner else None
-    row = {"name": run.id, "provider": owner.get("provider", ""), "release": "", "nodes": "", "age_s": age, "why": ""}
+    row = {**_UNKNOWN, "name": run.id, "provider": owner.get("provider", ""), "age_s": age}
     if not run.kept:
         return {**row, "state": "abandoned" if run.abandoned() else "in use"}
     try:
         cluster = world.cluster(run.id)
         known = {**row, "release": cluster.spec.release, "nodes": nodes_text(cluster.spec)}
-        return {**known, "state": state_of([daemon.alive() for daemon in cluster.daemons.values()])}
+        state = state_of([daemon.alive() for daemon in cluster.daemons.values()])
+        return {**known, "state": state, "health": health_of(cluster)}
     except LabError as error:
         return {**row, "state": "unreachable", "why": error.what}
+
+
+def health_of(cluster: OwnCluster) -> str:
+    """HEALTH_OK, HEALTH_WARN or HEALTH_ERR; unknown where nobody answers within seconds."""
+    client = None
+    try:
+        if not _quorum(cluster) or any(daemon_state(daemon) == "paused" for daemon in cluster.daemons.values()):
+            return "unknown"
+        client = cluster.new_client(cluster.deployer.client_host().name, options=_BRIEFLY)
+        return str(client.mon("status")["health"]["status"])
+    except LabError:
+        return "unknown"
+    finally:
+        if client is not None:
+            client.close()
 
 
 def state_of(alive: list[bool]) -> str:
@@ -69,11 +109,23 @@ def age_text(seconds: int | None) -> str:
 
 
 @framed
-def status(out: Output, world: World, name: NameArgument) -> int:
-    """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive."""
+def status(
+    out: Output,
+    world: World,
+    name: NameArgument,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until ^C or the cluster's end.")
+    ] = False,
+) -> int:
+    """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive.
+
+    Example: cephlab status demo
+    """
     cluster = world.cluster(name)
+    if watch and out.as_json:
+        raise SpecError("--json and --watch cannot be given together", hint="leave one of them out")
     try:
-        return report(out, cluster)
+        return watch_status(out, cluster) if watch else report(out, cluster)
     finally:
         cluster.close_clients()
 
@@ -89,7 +141,7 @@ def report(out: Output, cluster: OwnCluster) -> int:
     value = {**as_value(cluster, known), "died": [d.name for d in cluster.daemons.values() if not d.alive()]}
     if died is not None and out.as_json:
         value["error"] = {"what": died.what, "detail": died.detail, "hint": died.hint}
-    out.result(as_text(cluster, known), value)
+    out.result(coloured(as_text(cluster, known), _STATES), value)
     if died is not None:
         if not out.as_json:
             out.error(died)
@@ -97,14 +149,42 @@ def report(out: Output, cluster: OwnCluster) -> int:
     return 0 if known is not None and known.ok else 1
 
 
+def watch_status(out: Output, cluster: OwnCluster) -> int:
+    """Show the status every two seconds, in place on a terminal; returns the code of the last one."""
+    from rich.live import Live
+
+    printer = console(error=False)
+    known = None
+    try:
+        with Live(console=printer, auto_refresh=False) as live:
+            while cluster.run.directory.exists():
+                known = ask(cluster)
+                live.update(
+                    coloured(f"{time.strftime('%T')}  ^C ends\n{as_text(cluster, known)}", _STATES), refresh=True
+                )
+                SYSTEM.sleep(_WATCH_S)
+    except KeyboardInterrupt:
+        return 0 if known is not None and known.ok else 1
+    except LabError:
+        if cluster.run.directory.exists():
+            raise
+    out.note(f"{cluster.name} is gone")
+    return 1
+
+
 def ask(cluster: OwnCluster) -> Status | None:
     """Ceph's own view; None without asking when too few monitors live to give one."""
     from cephlab.lab.ceph.status import parse_status
 
-    mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
-    if 2 * sum(mon.alive() for mon in mons) <= len(mons):
+    if not _quorum(cluster):
         return None
     return parse_status(cluster.client.mon("status"))
+
+
+def _quorum(cluster: OwnCluster) -> bool:
+    """Whether enough monitors live to answer."""
+    mons = [daemon for daemon in cluster.daemons.values() if daemon.kind == "mon"]
+    return 2 * sum(mon.alive() for mon in mons) > len(mons)
 
 
 def as_value(cluster: OwnCluster, known: Status | None) -> dict[str, Any]:
@@ -173,7 +253,10 @@ def daemon_state(daemon: Daemon) -> str:
 
 @framed
 def down(out: Output, world: World, name: NameArgument) -> None:
-    """Remove a cluster with all its data, in any state."""
+    """Remove a cluster with all its data, in any state.
+
+    Example: cephlab down demo
+    """
     from cephlab.lab.cluster.prune import Fate, fate_of, remove
 
     run = world.runs.get(name)
@@ -195,7 +278,10 @@ def prune(
     everything: Annotated[bool, typer.Option("--all", help="Remove kept clusters too.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
-    """Remove what killed runs left behind: processes, containers, directories, half-built images."""
+    """Remove what killed runs left behind: processes, containers, directories, half-built images.
+
+    Example: cephlab prune --dry-run
+    """
     from cephlab.lab.cluster.prune import stray_copies, survey, sweep
 
     out.note(f"home: {world.home.path}")

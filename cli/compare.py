@@ -1,4 +1,4 @@
-"""`cephlab compare`: two measurements, demand by demand, with intervals and a verdict."""
+"""`cephlab compare`: two runs, two measurements, or the two architectures of one run, with intervals and a verdict."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from cephlab.lab.checks.regression import RULE
 from cephlab.lab.checks.verdict import Outcome
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cephlab.lab.archive.runs import FigureRatio
     from cephlab.lab.telemetry.compare import Compared
     from cephlab.lab.telemetry.demandfile import Measurement
 
@@ -24,11 +27,121 @@ _SidePath = Annotated[Path, typer.Argument(help="Demand file, or a run's archive
 
 
 @framed
-def compare(out: Output, before: _SidePath, after: _SidePath) -> int:
-    """Say what became dearer from the first to the second; ends with 1 on a regression, 6 when it cannot tell."""
-    from cephlab.lab.telemetry.compare import compare as compare_all
+def compare(
+    out: Output,
+    before: _SidePath,
+    after: Annotated[
+        Path | None, typer.Argument(help="The other one; with --architectures it is left out.", show_default=False)
+    ] = None,
+    architectures: Annotated[
+        bool, typer.Option("--architectures", help="Of one run: each figure of x86_64 beside that of aarch64.")
+    ] = False,
+) -> int:
+    """Say what changed from the first to the second: of two runs verdicts, figures and costs, of demand files costs.
 
-    return conclude(out, compare_all(measurements(before), measurements(after)))
+    Ends with 1 where something became worse or dearer, 6 where it cannot tell.
+
+    Example: cephlab compare before.json after.json
+    """
+    if architectures == (after is not None):
+        what = "--architectures compares within one run" if architectures else "there is nothing to compare it with"
+        raise SpecError(
+            what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or add the option to one"
+        )
+    if after is None:
+        return _architectures(out, before)
+    if before.is_dir() and after.is_dir():
+        return _runs(out, before, after)
+    return _costs(out, before, after)
+
+
+def _costs(out: Output, before: Path, after: Path) -> int:
+    """The demands of two files, or of a file and an archive."""
+    from cephlab.lab.telemetry.compare import compare as compare_all
+    from cephlab.lab.telemetry.describe import operation_text
+
+    earlier, later = measurements(before), measurements(after)
+    if not {each.demand.operation for each in earlier} & {each.demand.operation for each in later}:
+        sides = ((before, earlier), (after, later))
+        detail = "\n".join(
+            f"{path}: {', '.join(operation_text(m.demand.operation) for m in side)}" for path, side in sides
+        )
+        raise SpecError("the two have no operation in common", detail, "measure the same operations on both sides")
+    return conclude(out, compare_all(earlier, later))
+
+
+def _runs(out: Output, before: Path, after: Path) -> int:
+    """Two archives: verdicts and figures, and costs where both have measured some."""
+    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.runs import compare_runs
+    from cephlab.lab.checks.verdict import merge
+    from cephlab.lab.telemetry.compare import compare as compare_all
+    from cephlab.lab.telemetry.compare import overall
+    from cephlab.lab.telemetry.demandfile import measured_in
+
+    runs = [read_whole(path) for path in (before, after)]
+    compared = compare_runs(*runs)
+    measured = [measured_in(run.events) for run in runs]
+    costs = compare_all(*measured) if all(measured) else []
+    verdict = merge([compared.verdict, *([overall(costs)] if costs else [])])
+    if out.as_json:
+        told = {**asdict(compared), "outcome": verdict.outcome, "reason": verdict.reason}
+        out.json({**told, "operations": list(map(asdict, costs))})
+        return CODES[verdict.outcome]
+    for line in compared.conditions:
+        out.result(f"not the same: {line}", None)
+    heads = ("scenario", "before", "after", "why")
+    rows = [[c.scenario, _ended(c.before), _ended(c.after), c.reason] for c in compared.endings]
+    out.result(table(heads, rows, title=f"verdicts that changed ({compared.same} did not)"), None)
+    out.result(_figure_table(compared.figures, ("before", "after")), None)
+    for operation in costs:
+        show(out, operation)
+    out.result(f"{verdict.outcome}: {verdict.reason}", None)
+    return CODES[verdict.outcome]
+
+
+def _architectures(out: Output, directory: Path) -> int:
+    """One archive: each figure that it has of both architectures. What is emulated is shown and not judged."""
+    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.runs import parity
+
+    figures = parity(read_whole(directory))
+    if not figures:
+        raise SpecError(
+            f"{directory} has no figure of both architectures",
+            "its scenarios noted none, or of one architecture alone",
+            "run a suite that does: `--suite baseline`",
+        )
+    outcomes = {figure.outcome for figure in figures}
+    worst = next((o for o in (Outcome.FAIL, Outcome.INCONCLUSIVE) if o in outcomes), Outcome.PASS)
+    judged = sum(1 for figure in figures if figure.outcome is not None)
+    said = f"{worst}: {judged} of {len(figures)} figures were judged" if judged else "nothing was judged"
+    if out.as_json:
+        out.json({"outcome": worst if judged else None, "figures": list(map(asdict, figures))})
+    else:
+        out.result(_figure_table(figures, ("x86_64", "aarch64")), None)
+        out.result(f"{said}; a ratio is aarch64 over x86_64", None)
+    return CODES[worst]
+
+
+def _ended(ending: object) -> str:
+    return "not run" if ending is None else str(ending)
+
+
+def _figure_table(figures: Sequence[FigureRatio], sides: tuple[str, str]) -> Table:
+    rows = [
+        [
+            f"{figure.scenario}: {figure.metric}",
+            f"{figure.before:.4g} {figure.unit}".strip(),
+            f"{figure.after:.4g} {figure.unit}".strip(),
+            f"{figure.ratio:.3f}",
+            "none" if figure.exact else f"{figure.low:.3f} to {figure.high:.3f}",
+            ": ".join(filter(None, ("" if figure.outcome is None else figure.outcome.value, figure.why)))
+            or "shown only",
+        ]
+        for figure in figures
+    ]
+    return table(("figure", *sides, "ratio", "interval", "verdict"), rows)
 
 
 def conclude(out: Output, compared: Sequence[Compared]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,10 +15,11 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabError, SpecError
 from cephlab.lab.base.process import run_attached
 
 if TYPE_CHECKING:
+    from cephlab.lab.base.runs import Run
     from cephlab.lab.ceph.daemon import Daemon
     from cephlab.lab.cluster.cluster import Cluster
     from cephlab.lab.providers.host import Host
@@ -25,6 +28,9 @@ PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "allow
 """Everything after the fixed arguments is passed on untouched, options too."""
 
 _FOLLOW_S = 0.3
+_OUTPUT = " output"
+_COMPLETED = ("ceph", "rados", "radosgw-admin", "rbd")
+"""Programs whose completion Debian's packages of Ceph bring."""
 _LINES = 40
 
 
@@ -33,11 +39,14 @@ def ceph(
     world: World,
     name: NameArgument,
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="What to pass to `ceph`, options too.", metavar="ARGS...")
+        list[str] | None, typer.Argument(help="What to pass to `ceph`, options too.", metavar="ARGS")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Add `--format json`; give it before NAME.")] = False,
 ) -> int:
-    """Run the image's own `ceph` on a native node; its streams and its exit code are yours."""
+    """Run the image's own `ceph` on a native node; its streams and its exit code are yours.
+
+    Example: cephlab ceph demo osd tree
+    """
     cluster = world.cluster(name)
     host = cluster.deployer.client_host()
     wanted = [*(["--format", "json"] if as_json else []), *(arguments or [])]
@@ -50,11 +59,14 @@ def shell(
     name: NameArgument,
     node: Annotated[str, typer.Argument(help="Name of the node, as `cephlab status` shows it.", metavar="NODE")],
     command: Annotated[
-        list[str] | None, typer.Argument(help="A command to run instead of a shell.", metavar="[-- CMD...]")
+        list[str] | None, typer.Argument(help="A command to run instead of a shell.", metavar="-- CMD")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Errors as JSON; give it before NAME.")] = False,
 ) -> int:
-    """Open a shell on a node, or run one command there; ends with its exit code."""
+    """Open a shell on a node, or run one command there; ends with its exit code.
+
+    Example: cephlab shell demo n0 -- rados lspools
+    """
     cluster = world.cluster(name)
     if node not in cluster.hosts:
         raise SpecError(f"{name} has no node {node!r}", f"nodes: {', '.join(cluster.hosts)}")
@@ -66,14 +78,24 @@ def shell(
 
 
 def shell_argv(cluster: Cluster, host: Host) -> list[str]:
-    """bash with a prompt that names cluster and node; plain bash where standard input is no terminal."""
+    """bash with a prompt that names cluster and node, and Ceph's own completion where the image has it.
+
+    Plain bash where standard input is no terminal.
+    """
     if not sys.stdin.isatty():
         return ["bash"]
     start = host.directory / "shell.rc"
     emulated = " emulated" if host.emulated else ""
     prompt = f"[{cluster.name} {host.name} {host.arch}{emulated}] \\w \\$ "
-    host.push(f"PS1='{prompt}'\ncd '{host.directory}'\n".encode(), start)
+    host.push(f"PS1='{prompt}'\ncd '{host.directory}'\n{completions(host)}".encode(), start)
     return ["bash", "--noprofile", "--rcfile", str(start), "-i"]
+
+
+def completions(host: Host) -> str:
+    """Lines for bash that load the completion of Ceph's programs from the image."""
+    folder = host.root / "usr/share/bash-completion/completions"
+    programs = " ".join(_COMPLETED)
+    return f"for name in {programs}; do if [ -r '{folder}'/$name ]; then . '{folder}'/$name; fi; done\n"
 
 
 def attach(host: Host, argv: list[str]) -> int:
@@ -85,42 +107,77 @@ def attach(host: Host, argv: list[str]) -> int:
     return run_attached(host.interactive(argv, env={"CEPH_CONF": str(conf_path(host))}, terminal=terminal))
 
 
+@dataclass(frozen=True)
+class LogSource:
+    """A file of a daemon that lines are shown from. name: `osd.0`, or `osd.0 output` for what it prints beside it."""
+
+    name: str
+    host: Host
+    path: PurePosixPath
+
+    def tail(self, lines: int) -> list[str]:
+        """Its last lines; none where it does not exist."""
+        from cephlab.lab.ceph.offline import last_lines
+
+        return list(last_lines(self.host, self.path, lines))
+
+    def content(self) -> bytes:
+        return self.host.read(self.path) if self.host.exists(self.path) else b""
+
+
+def log_sources(daemons: Iterable[Daemon]) -> list[LogSource]:
+    """The log of each daemon, and its output."""
+    return [
+        LogSource(name, daemon.host, path)
+        for daemon in daemons
+        for name, path in ((daemon.name, daemon.log), (f"{daemon.name}{_OUTPUT}", daemon.output))
+    ]
+
+
 @framed
 def logs(
     out: Output,
     world: World,
     name: NameArgument,
-    daemon: Annotated[str | None, typer.Argument(help="For example osd.0; all when left out.")] = None,
+    daemon: Annotated[
+        str | None, typer.Argument(help="For example osd.0; all when left out.", metavar="DAEMON")
+    ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines from the end of each log.")] = _LINES,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is appended, until ^C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is appended, until ^C or the cluster's end.")
+    ] = False,
 ) -> None:
-    """Show the ends of the daemons' logs."""
+    """Show the ends of the daemons' logs, and of what they printed beside them.
+
+    Example: cephlab logs demo osd.0 -n 20 -f
+    """
     cluster = world.cluster(name)
     chosen = [cluster.daemon(daemon)] if daemon else list(cluster.daemons.values())
     if out.as_json and follow:
         raise SpecError("--json and --follow cannot be given together", hint="leave one of them out")
-    text = {logged.name: logged.log_tail(lines) for logged in chosen}
-    heads = len(chosen) > 1
-    shown = "\n".join(f"==> {key} <==\n{tail}" if heads else tail for key, tail in text.items())
-    out.result(shown, {"logs": {key: tail.splitlines() for key, tail in text.items()}})
+    sources = log_sources(chosen)
+    tails = {source.name: source.tail(lines) for source in sources}
+    shown = {label: tail for label, tail in tails.items() if tail or not label.endswith(_OUTPUT)}
+    heads = len(shown) > 1
+    text = "\n".join("\n".join([f"==> {label} <==", *tail] if heads else tail) for label, tail in shown.items())
+    out.result(text or "no lines yet", {"logs": shown})
     if follow:
-        follow_logs(chosen, heads=heads)
+        out.note(follow_logs(sources, cluster.run, heads=len(sources) > 1))
 
 
-def follow_logs(daemons: Iterable[Daemon], *, heads: bool) -> None:
-    """Print what is appended to the logs, until somebody interrupts."""
-    seen = {daemon.name: len(_content(daemon)) for daemon in daemons}
+def follow_logs(sources: Iterable[LogSource], run: Run, *, heads: bool) -> str:
+    """Print what is appended to the logs until the run is gone or somebody interrupts; returns why it ended."""
+    seen = {source.name: len(source.content()) for source in sources}
     try:
-        while True:
-            for daemon in daemons:
-                content = _content(daemon)
-                for line in content[seen[daemon.name] :].decode(errors="replace").splitlines():
-                    print(f"{daemon.name}: {line}" if heads else line, flush=True)
-                seen[daemon.name] = len(content)
+        while run.directory.exists():
+            for source in sources:
+                content = source.content()
+                for line in content[seen[source.name] :].decode(errors="replace").splitlines():
+                    print(f"{source.name}: {line}" if heads else line, flush=True)
+                seen[source.name] = len(content)
             SYSTEM.sleep(_FOLLOW_S)
     except KeyboardInterrupt:
-        return
-
-
-def _content(daemon: Daemon) -> bytes:
-    return daemon.host.read(daemon.log) if daemon.host.exists(daemon.log) else b""
+        return "stopped following"
+    except (LabError, OSError) as error:  # its hosts go before its directory does
+        return f"{run.id} can no longer be read: {error}"
+    return f"{run.id} is gone"

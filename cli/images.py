@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.completion import RELEASES, words
+from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
@@ -20,11 +22,16 @@ if TYPE_CHECKING:
 
     from cephlab.lab.images.image import Image
 
-app = typer.Typer(help="Build, list and remove images of Ceph releases.", no_args_is_help=True)
+app = typer.Typer(name="image", cls=Group, help="Build, list and remove images of Ceph releases.", no_args_is_help=True)
 
 _SHORT = 12
 
-ArchOption = Annotated[list[str] | None, typer.Option(help="Architecture; repeatable. Default: all that it is for.")]
+ArchOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Architecture; repeatable. Default: all that it is for.", autocompletion=words("x86_64", "aarch64")
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,14 @@ class PackageOptions:
         return self.lock is not None and (self.refresh or not self.lock.exists())
 
 
-@app.command("build")
+@app.command("build", cls=Command)
 @framed
 def build(
     out: Output,
     world: World,
-    release: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.")],
+    release: Annotated[
+        str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.", autocompletion=RELEASES)
+    ],
     arch: ArchOption = None,
     roles: Annotated[
         list[str] | None, typer.Option(help="Role set of the image, e.g. database; repeatable. Default: ceph.")
@@ -60,7 +69,10 @@ def build(
     *,
     packages: PackageOptions,
 ) -> None:
-    """Build an image, unless the cache has it."""
+    """Build an image, unless the cache has it.
+
+    Example: cephlab image build reef --arch aarch64
+    """
     from cephlab.lab.images.lock import Lock, read_lock, write_lock
 
     store = world.images_of(packages.snapshot)
@@ -83,7 +95,7 @@ def build(
     out.result("\n".join(image.key for image in images), {"images": [as_value(image) for image in images]})
 
 
-@app.command("kernel")
+@app.command("kernel", cls=Command)
 @framed
 def kernel(
     out: Output,
@@ -91,7 +103,10 @@ def kernel(
     name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.")],
     arch: ArchOption = None,
 ) -> None:
-    """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it."""
+    """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it.
+
+    Example: cephlab image kernel pages64k
+    """
     from cephlab.lab.images.kernels import KernelStore
 
     store = KernelStore(world.home)
@@ -106,24 +121,30 @@ def kernel(
     out.result("\n".join(shown), {"kernels": values})
 
 
-@app.command("ls")
+@app.command("ls", cls=Command)
 @framed
 def ls(out: Output, world: World) -> None:
-    """List the images in the cache."""
+    """List the images in the cache.
+
+    Example: cephlab image ls
+    """
     images = world.images.list()
     rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
     shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
     out.result(shown, {"images": [as_value(image) for image in images]})
 
 
-@app.command("diff")
+@app.command("diff", cls=Command)
 @framed
 def diff(
     out: Output,
     world: World,
     lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.")],
 ) -> None:
-    """Show which packages of the images in the cache differ from a lock."""
+    """Show which packages of the images in the cache differ from a lock.
+
+    Example: cephlab image diff reef.lock
+    """
     from cephlab.lab.images.lock import read_lock
 
     held = read_lock(lock)
@@ -139,14 +160,17 @@ def diff(
     out.result("\n".join(lines), {"images": [as_value(image) | {"changes": rows} for image, rows in differences]})
 
 
-@app.command("rm")
+@app.command("rm", cls=Command)
 @framed
 def rm(
     out: Output,
     world: World,
     which: Annotated[str, typer.Argument(help="A key, its beginning, or a release.", metavar="KEY|RELEASE")],
 ) -> None:
-    """Remove images from the cache and from engines; those of running clusters stay."""
+    """Remove images from the cache and from engines; those of running clusters stay.
+
+    Example: cephlab image rm reef
+    """
     from cephlab.lab.cluster.prune import forget_copies
     from cephlab.lab.images.cache import refuse_used
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +11,11 @@ import psutil
 import typer
 
 from cephlab.cli.frame import framed
-from cephlab.cli.output import Output, table
+from cephlab.cli.output import Output, table, toned
 from cephlab.cli.request import parse_bytes
 from cephlab.cli.world import World
 from cephlab.lab.base import probe as measure
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.base.runs import write_private
 from cephlab.lab.spec.arch import host_arch
@@ -22,26 +23,49 @@ from cephlab.tuning.profile import DiskKind, DiskRole, Disks, Figure, MachineCla
 from cephlab.tuning.units import Measure
 
 if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.text import Text
+
+    from cephlab.lab.cluster.doctor import Need
     from cephlab.lab.cluster.rates import Rates
+
+
+_REMEDY = "what it is for, and its remedy"
 
 
 @framed
 def doctor(out: Output, world: World) -> int:
-    """Show each need of a lab: present, or missing with its remedy."""
-    from cephlab.lab.cluster.doctor import needs
+    """Show each need of a lab: present, or missing with its remedy. Ends with 3 where no lab can run.
+
+    Example: cephlab doctor
+    """
+    from cephlab.lab.cluster.doctor import lacking, needs
 
     needed = needs(world.home)
-    rows = [
-        ["ok" if need.present else "missing", need.name, need.detail, need.remedy or "-", need.unlocks]
+    lacks = lacking(needed)
+    out.result(_needs_page(needed), {"needs": [asdict(need) for need in needed], "ready": not lacks})
+    if lacks and not out.as_json:
+        detail = "\n".join(f"{need.name}: {need.detail}" for need in lacks)
+        raise LabBroken("no lab can run here", detail, "follow the remedies above, then run `cephlab doctor` again")
+    return LabBroken.exit_code if lacks else 0
+
+
+def _needs_page(needed: Sequence[Need]) -> Group:
+    """What is there and what is missing, and below them what each missing thing is for and its remedy."""
+    from rich.console import Group
+    from rich.text import Text
+
+    rows: list[list[str | Text]] = [
+        [toned("ok" if need.present else "missing"), need.name, need.detail if need.detail != "ready" else need.unlocks]
         for need in needed
     ]
-    ready = any(need.present for need in needed if need.name.startswith("provider "))
-    value = {"needs": [asdict(need) for need in needed], "ready": ready}
-    out.result(table(("", "need", "found", "remedy", "unlocks"), rows), value)
-    if not ready and not out.as_json:
-        hint = "follow the remedies above, then run `cephlab doctor` again"
-        raise SpecError("no provider can run a lab here", hint=hint)
-    return 0 if ready else SpecError.exit_code
+    missing: list[list[str | Text]] = [
+        [need.name, f"{need.unlocks}\n{need.remedy}"] for need in needed if not need.present
+    ]
+    parts = [table(("", "need", "found"), rows, wrapped=("found",))]
+    if missing:
+        parts.append(table(("missing", _REMEDY), missing, wrapped=(_REMEDY,)))
+    return Group(parts[0], *(part for more in parts[1:] for part in (Text(), more)))
 
 
 _LEAST_BYTES = 64 << 20
@@ -73,7 +97,10 @@ def probe(
     disk: DiskOptions,
     peer: Annotated[str, typer.Option("--peer", help="Another machine, running `iperf3 -s`.")] = "",
 ) -> None:
-    """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`."""
+    """Measure core speed, memory, checksums, disk and network, and write the profile `this-machine`.
+
+    Example: cephlab probe --disk /var/tmp --kind nvme
+    """
     from cephlab.tuning.profilefile import THIS_MACHINE, to_toml
 
     if disk.kind not in [kind.value for kind in DiskKind]:

@@ -6,7 +6,25 @@ from typing import Annotated
 
 import typer
 
-from cephlab.cli import clusters, compare, enter, gate, images, machine, measure, predict, tune, up
+from cephlab.cli import (
+    archives,
+    clusters,
+    compare,
+    enter,
+    gate,
+    images,
+    machine,
+    measure,
+    predict,
+    profiles,
+    report,
+    spec,
+    track,
+    tune,
+    up,
+    validatemodel,
+)
+from cephlab.cli.conventions import Command, Group, wrong_use
 from cephlab.cli.output import Output
 from cephlab.lab.base.errors import SpecError
 
@@ -14,6 +32,7 @@ NAME = "cephlab"
 
 app = typer.Typer(
     name=NAME,
+    cls=Group,
     help="Raise real Ceph clusters of mixed architecture, test them, and judge them by limits that scale.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -25,28 +44,41 @@ MACHINE = "This machine"
 CLUSTERS = "Clusters"
 VERDICTS = "Verdicts"
 
-app.command(rich_help_panel=MACHINE)(machine.doctor)
-app.command(rich_help_panel=MACHINE)(machine.probe)
-app.add_typer(images.app, name="image", rich_help_panel=MACHINE)
-app.add_typer(tune.app, name="tune", rich_help_panel=MACHINE)
-app.command(rich_help_panel=CLUSTERS)(up.up)
-app.command(rich_help_panel=CLUSTERS)(clusters.ls)
-app.command(rich_help_panel=CLUSTERS)(clusters.status)
-app.command(rich_help_panel=CLUSTERS, context_settings=enter.PASS_THROUGH)(enter.ceph)
-app.command(rich_help_panel=CLUSTERS, context_settings=enter.PASS_THROUGH)(enter.shell)
-app.command(rich_help_panel=CLUSTERS)(enter.logs)
-app.command(rich_help_panel=CLUSTERS)(clusters.down)
-app.command(rich_help_panel=CLUSTERS)(clusters.prune)
-app.command(rich_help_panel=VERDICTS)(measure.measure)
-app.command(rich_help_panel=VERDICTS)(predict.predict)
-app.command(rich_help_panel=VERDICTS)(predict.explain)
-app.command("validate-model", rich_help_panel=VERDICTS)(predict.validate_model)
-app.command(rich_help_panel=VERDICTS)(compare.compare)
-app.command(rich_help_panel=VERDICTS)(gate.gate)
-app.command("judge", rich_help_panel=VERDICTS)(gate.judge_again)
-app.command(rich_help_panel=VERDICTS)(gate.report)
-app.command(rich_help_panel=VERDICTS)(gate.summary)
-app.command(rich_help_panel=VERDICTS)(gate.track)
+COMMANDS = (
+    (MACHINE, "doctor", machine.doctor),
+    (MACHINE, "probe", machine.probe),
+    (CLUSTERS, "up", up.up),
+    (CLUSTERS, "ls", clusters.ls),
+    (CLUSTERS, "status", clusters.status),
+    (CLUSTERS, "ceph", enter.ceph),
+    (CLUSTERS, "shell", enter.shell),
+    (CLUSTERS, "logs", enter.logs),
+    (CLUSTERS, "down", clusters.down),
+    (CLUSTERS, "prune", clusters.prune),
+    (VERDICTS, "measure", measure.measure),
+    (VERDICTS, "predict", predict.predict),
+    (VERDICTS, "explain", predict.explain),
+    (VERDICTS, "validate-model", validatemodel.validate_model),
+    (VERDICTS, "compare", compare.compare),
+    (VERDICTS, "gate", gate.gate),
+    (VERDICTS, "judge", report.judge_again),
+    (VERDICTS, "report", report.report),
+    (VERDICTS, "summary", report.summary),
+    (VERDICTS, "track", track.track),
+)
+PASSING_ON = ("ceph", "shell")
+
+for panel, name, command in COMMANDS:
+    settings = enter.PASS_THROUGH if name in PASSING_ON else None
+    app.command(name, cls=Command, rich_help_panel=panel, context_settings=settings)(command)
+for panel, group in (
+    (MACHINE, images.app),
+    (MACHINE, tune.app),
+    (CLUSTERS, spec.app),
+    (VERDICTS, archives.app),
+    (VERDICTS, profiles.app),
+):
+    app.add_typer(group, cls=Group, rich_help_panel=panel)
 
 
 def _version(wanted: bool) -> None:
@@ -68,15 +100,21 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; ends the process with its exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(run(given) if "--json" in given else app(args=given, prog_name=NAME))
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command, and report wrong usage as JSON too. Returns the exit code."""
+    """Run the command, and report wrong use as every other error. Returns the exit code."""
     try:
         return app(args=arguments, prog_name=NAME, standalone_mode=False) or 0
     except typer.TyperException as error:
-        wrong = SpecError(error.format_message(), "", f"`{NAME} --help` lists the commands")
-        Output(as_json=True).error(wrong)
+        if _asks_for_help(error):
+            return SpecError.exit_code
+        wrong = wrong_use(error, NAME)
+        Output(as_json="--json" in arguments).error(wrong)
         return wrong.exit_code
+
+
+def _asks_for_help(error: typer.TyperException) -> bool:
+    """Whether a command that has commands was called without one; its help has been shown by now."""
+    return type(error).__name__ == "NoArgsIsHelpError"

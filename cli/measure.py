@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.compare import conclude
+from cephlab.cli.completion import RELEASES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     MAX_CLIENTS,
@@ -65,10 +66,14 @@ class MeasuredLoad:
 class MeasuredCluster:
     """The cluster that it is measured on."""
 
-    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64"
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=words("x86_64", "aarch64"))] = (
+        "x86_64"
+    )
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 3
     ec: Annotated[str | None, typer.Option(help="K+M: erasure-coded instead, on K+M OSDs.", metavar="K+M")] = None
-    release: Annotated[str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef")] = None
+    release: Annotated[
+        str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
+    ] = None
     lab: Annotated[
         str, typer.Option(help="auto (local or container), or any provider by its name; see docs/regression.md.")
     ] = "auto"
@@ -105,7 +110,10 @@ class Afterwards:
 
 @framed
 def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredCluster, then: Afterwards) -> int:
-    """Raise a cluster, load it with one operation, and say what each role spends on it. ^C removes everything."""
+    """Raise a cluster, load it with one operation, and say what each role spends on it. ^C removes everything.
+
+    Example: cephlab measure --op randwrite --bs 4k --depth 16
+    """
     request = _request(load, cluster)
     plans = request.plans()
     if then.beside or then.changed:
@@ -204,6 +212,7 @@ def measure_beside(
 
     what: the side that is compared with; changed: settings that only the other, the new side has.
     """
+    from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
     from cephlab.lab.telemetry import demandfile, place
     from cephlab.lab.telemetry.compare import compare, settled
@@ -222,6 +231,7 @@ def measure_beside(
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         new = images_for(spec, world.images, say)
+        refuse_unknown_options(replace(spec, options={**request.options, **changed}), new)
         key = new[request.osd_arch].key
         old = other_image(world, request, what, key)
         named = spec.image or f"{spec.release} {key[:12]}"

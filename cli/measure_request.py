@@ -126,14 +126,17 @@ class MeasureRequest:
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
     """A healthy cluster for a request, its provider, and where to tell progress. ^C removes everything."""
-    from cephlab.lab.cluster.raising import ClusterRequest, raise_for, refuse_unfit
+    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
     from cephlab.lab.telemetry.place import HEALTHY_S
 
     choice, spec = request.choose(world)
     refuse_unfit(spec, world.home, world.images)
     out.note(f"provider: {choice.reason}")
     with out.progress() as say:
-        wanted = ClusterRequest(spec, choice.provider, world.home, world.images)
+        given = images_for(spec, world.images, say)
+        refuse_unknown_options(replace(spec, options=request.options), given)
+        wanted = ClusterRequest(spec, choice.provider, world.home, world.images, given=given)
         with raise_for(wanted, say, healthy_s=HEALTHY_S) as cluster:
             yield cluster, choice.provider, say
 

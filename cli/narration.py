@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cephlab.fixtures.entering import called, ways_in
-from cephlab.fixtures.run import GateResult
+from cephlab.fixtures.run import SIGNALLED, GateResult
 from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.report.defects import SUITE
 
 _COLOURS = {
     Ending.PASS: "green",
@@ -24,6 +25,7 @@ _COLOURS = {
     Ending.SKIP: "cyan",
 }
 _PLAIN_COLUMNS = 200
+_TELLING = 3  # scenarios, from which on their pace says something
 
 
 class Narration:
@@ -39,17 +41,20 @@ class Narration:
             SpinnerColumn(),
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[reached]}"),
             TextColumn("{task.fields[counts]}"),
             TimeElapsedColumn(),
         )
         self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._task = self.bar.add_task("collecting scenarios", total=None, counts="")
+        self._task = self.bar.add_task("collecting scenarios", total=None, counts="", reached="")
+        self._planned = 0
+        self._planned_at = self._began
 
     def pytest_cephlab_planned(self, count: int, seed: int, replay: str, archive: str) -> None:
-        self.bar.update(self._task, total=count)
+        self._planned, self._planned_at = count, SYSTEM.monotonic()
+        self.bar.update(self._task, total=count, reached=self.reached())
         self._print(escape(f"{count} scenarios, seed {seed}; archive: {archive}"))
-        self._print(escape(f"replay: {replay}"))
+        self._print(escape(f"replay: {replay}"), whole=True)
 
     def pytest_cephlab_progress(self, line: str) -> None:
         self._print(f"[dim]{escape(line)}[/]")
@@ -57,20 +62,32 @@ class Narration:
     def pytest_cephlab_begin(self, name: str) -> None:
         self.bar.update(self._task, description=escape(name))
         if not self._console.is_terminal:
-            self._print(escape(f"begin {name}"))
+            self._print(escape(f"begin {name} ({self.reached()})"))
 
     def pytest_cephlab_verdict(self, record: Record) -> None:
         self._counts[record.ending] = self._counts.get(record.ending, 0) + 1
         counts = " ".join(f"[{_COLOURS[ending]}]{n} {ending}[/]" for ending, n in self._counts.items())
-        self.bar.update(self._task, advance=1, counts=counts)
-        cause = "" if record.ending is Ending.PASS else f": {record.reason}"
+        self.bar.update(self._task, advance=1, counts=counts, reached=self.reached())
+        told = record.ending is not Ending.PASS or record.suite == SUITE
+        cause = f": {record.reason}" if told else ""
         word = f"[{_COLOURS[record.ending]}]{record.ending}[/]"
         self._print(f"{word} {escape(record.scenario)} [dim]({record.seconds:.1f} s)[/]{escape(cause)}")
 
-    def _print(self, text: str) -> None:
+    def reached(self) -> str:
+        """`3/40, about 4 min left`. The time is as the scenarios went so far, and unsaid before three have ended."""
+        done = sum(self._counts.values())
+        said = f"{done}/{self._planned}"
+        if done < _TELLING or done >= self._planned:
+            return said
+        left_s = (SYSTEM.monotonic() - self._planned_at) / done * (self._planned - done)
+        return f"{said}, about {left_s / 60:.0f} min left" if left_s >= 90 else f"{said}, about {left_s:.0f} s left"
+
+    def _print(self, text: str, *, whole: bool = False) -> None:
+        """whole: a line to be copied, which no terminal breaks; others are broken between words."""
         with self._lock:
             stamp = f"{SYSTEM.monotonic() - self._began:6.1f} s"
-            self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=True)
+            unbroken = whole or not self._console.is_terminal
+            self._console.print(f"[dim]{stamp}[/]  {text}", highlight=False, soft_wrap=unbroken)
 
 
 @contextmanager
@@ -83,13 +100,10 @@ def narrating() -> Iterator[Narration]:
         yield narration
 
 
-_SIGNALLED = 128  # a shell's exit codes above it say which signal ended a command
-
-
 def page(result: GateResult) -> str:
     """The verdicts as text: what did not pass has its cause in one line, and where to look."""
     counts = ", ".join(f"{count} {ending.word}" for ending, count in counted(result.records).items())
-    cut = "interrupted: " if result.code >= _SIGNALLED else ""
+    cut = "interrupted: " if result.code >= SIGNALLED else ""
     lines = ["", cut + (counts or "nothing ran")]
     for ending in (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP):
         rows = [record for record in result.records if record.ending is ending]
@@ -98,6 +112,14 @@ def page(result: GateResult) -> str:
         for record in rows:
             logs = f"\n      logs: {result.archive / record.logs}" if record.logs else ""
             lines.append(f"  {record.scenario}: {record.reason}{logs}")
+    known = [r for r in result.records if r.ending is Ending.PASS and r.suite == SUITE]
+    lines += ["", "known defects:"] if known else []
+    lines += [f"  {record.scenario}: {record.reason}" for record in known]
+    if result.left:
+        lines += [
+            "",
+            f"without a verdict: {len(result.left)}; `cephlab gate --resume {result.archive}` goes on with them",
+        ]
     if result.unexpected_skips:
         lines += ["", "skipped although this tier does not expect it (suites/expected-skips.toml), so the run fails:"]
         lines += [f"  {line}" for line in result.unexpected_skips]
@@ -120,5 +142,6 @@ def describe(result: GateResult) -> dict[str, Any]:
         "kept": list(result.kept),
         "trouble": list(result.trouble),
         "unexpected_skips": list(result.unexpected_skips),
+        "left": list(result.left),
         "verdicts": [asdict(record) for record in result.records],
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,8 +22,9 @@ from cephlab.lab.base.home import default_home
 from cephlab.lab.base.progress import Progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -68,21 +71,30 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
-    def result(self, text: str | Table, value: Any) -> None:
+    def result(self, text: str | RenderableType, value: Any) -> None:
         """The command's answer: `value` as JSON when asked for, else `text`."""
         if self.as_json:
             self.json(value)
         elif isinstance(text, str):
             print(text)
         else:
-            console(error=False).print(text)
+            from rich.text import Text
+
+            console(error=False).print(text, soft_wrap=isinstance(text, Text))
 
     def json(self, value: Any) -> None:
         print(json.dumps(value, indent=2, sort_keys=True))
 
+    def listed(self, title: str, lines: Sequence[str]) -> None:
+        """A title and lines below it, as part of the result; on a terminal they are broken between words."""
+        wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+        filled = [textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    ") for line in lines]
+        print("\n".join(["", title, *filled]))
+
     def note(self, line: str) -> None:
         """A line for the reader, never part of the result."""
-        console(error=True).print(line, markup=False, highlight=False, soft_wrap=True)
+        printer = console(error=True)
+        printer.print(line, markup=False, highlight=False, soft_wrap=not printer.is_terminal)
 
     def warn(self, line: str) -> None:
         console(error=True).print(f"[yellow]warning:[/yellow] {_plain(line)}", highlight=False, soft_wrap=True)
@@ -119,7 +131,7 @@ class Output:
             def say(line: str) -> None:
                 with lock:
                     stamp = f"[dim]{SYSTEM.monotonic() - began:6.1f} s[/dim]"
-                    printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=True)
+                    printer.print(f"{stamp}  {_plain(line)}", highlight=False, soft_wrap=not printer.is_terminal)
                     bar.update(task, description=line)
 
             yield say
@@ -133,16 +145,49 @@ def console(*, error: bool) -> Console:
     return Console(stderr=error, width=None if stream.isatty() else _WIDE)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> Table:
-    """A table of plain text without borders; a cell is not taken for markup."""
+_TONES = {
+    "green": ("ok", "pass", "running", "set", "done", "already", "HEALTH_OK"),
+    "yellow": ("inconclusive", "degraded", "HEALTH_WARN", "in use", "abandoned", "waits", "paused", "stopped"),
+    "red": ("missing", "fail", "dead", "died", "HEALTH_ERR", "unreachable", "drift", "refused", "error"),
+    "cyan": ("skip", "shown only"),
+}
+
+
+def toned(word: str) -> Text:
+    """A word of a state or an outcome in its colour, where there are colours."""
+    from rich.text import Text
+
+    return Text(word, next((tone for tone, words in _TONES.items() if word in words), ""))
+
+
+def coloured(text: str, words: Sequence[str]) -> Text:
+    """A text with some of its words in the colour of their state."""
+    from rich.text import Text
+
+    made = Text(text)
+    for tone, known in _TONES.items():
+        made.highlight_words([word for word in known if word in words], tone)
+    return made
+
+
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | Text]],
+    title: str | None = None,
+    wrapped: Sequence[str] | None = None,
+) -> Table:
+    """A table of plain text without borders; a cell is not taken for markup.
+
+    wrapped: the columns whose texts may take several lines where the terminal is narrow; all where left out.
+    """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold", no_wrap=wrapped is not None and column not in wrapped)
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made
 
 

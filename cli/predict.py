@@ -1,37 +1,65 @@
-"""`cephlab predict`, `explain` and `validate-model`: what a profile should deliver, why, and how right the model is."""
+"""`cephlab predict` and `explain`: what a profile should deliver, how far that is trusted, and why."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.compare import CODES
+from cephlab.cli.completion import PROFILES
+from cephlab.cli.figures import comparison_table, interval_lines, resource_table
 from cephlab.cli.frame import framed
-from cephlab.cli.output import Output, table
+from cephlab.cli.output import Output
+from cephlab.cli.sweep import read_sweep, requirements_met, show_met, show_sweep
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.checks.verdict import Outcome
+from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
 from cephlab.tuning.units import Measure, parse
+from cephlab.tuning.workload import OPERATIONS
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from cephlab.lab.base.home import Home
     from cephlab.lab.telemetry.demand import Demand
     from cephlab.tuning.model import Prediction
     from cephlab.tuning.profile import Profile
-    from cephlab.tuning.references import Publication
-    from cephlab.tuning.validate import Comparison, Validation
+    from cephlab.tuning.trust import Trust
+    from cephlab.tuning.validate import Comparison
     from cephlab.tuning.workload import Shape
 
 _CEILINGS_SHOWN = 8
 
-ProfileOption = Annotated[str, typer.Option("--profile", help="Name of a profile, or the path of its file.")]
+ProfileOption = Annotated[
+    str, typer.Option("--profile", help="Name of a profile, or the path of its file.", autocompletion=PROFILES)
+]
 DemandOption = Annotated[
     Path | None, typer.Option(help="Demand file; default: the newest measured, else those shipped.")
+]
+
+
+@dataclass(frozen=True)
+class Machines:
+    """The hardware that is predicted for. changes: what it has otherwise than its file."""
+
+    profile: ProfileOption
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Another figure in the profile, e.g. nodes.count=6; repeatable.", metavar="PLACE=VALUE"
+        ),
+    ] = None
+
+
+SweepOption = Annotated[
+    str,
+    typer.Option(
+        "--sweep",
+        metavar="WHAT",
+        help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12.",
+    ),
 ]
 
 
@@ -39,7 +67,7 @@ DemandOption = Annotated[
 class LoadOptions:
     """The load that is predicted for, and what it costs. op: empty for the command's default."""
 
-    op: Annotated[str, typer.Option(help="randread, randwrite, read, write, seq, get or put.")] = ""
+    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}; randrw70 reads 70 % of the time.")] = ""
     bs: Annotated[str, typer.Option(help="Bytes of one operation: 4k, 64k, 4M.")] = "4k"
     replicas: Annotated[int, typer.Option(min=1, help="Copies of each object.")] = 3
     ec: Annotated[str, typer.Option(metavar="K+M", help="Erasure code in place of copies.")] = ""
@@ -52,6 +80,24 @@ class LoadOptions:
         float, typer.Option(min=1e-6, max=1, help="Share of each disk that the data lies on, for rotating disks.")
     ] = 1.0
     demand: DemandOption = None
+    release: Annotated[str, typer.Option(help="Ceph's release on the cluster; default: that of the demands.")] = ""
+
+    def demands(self, home: Home) -> tuple[tuple[Demand, ...], str]:
+        """(demands for the release, where they are from); SpecError for a release that there is not."""
+        from cephlab.tuning.demandsets import find_demands, find_every_demand, of_release
+
+        if not self.release:
+            return find_demands(home.demands, self.demand)
+        if self.release not in KNOWN_RELEASES:
+            wanted = f"wanted one of {', '.join(KNOWN_RELEASES)}"
+            raise SpecError("--release is no release of Ceph", f"got {self.release!r}, {wanted}")
+        every, origin = find_every_demand(home.demands, self.demand)
+        return of_release(every, self.release), origin
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The load; without an operation, small random reads and writes."""
+        return [self.shape(name) for name in ([self.op] if self.op else ["randread", "randwrite"])]
 
     def shape(self, op: str) -> Shape:
         """The load of one operation."""
@@ -75,21 +121,29 @@ class LoadOptions:
 def predict(
     out: Output,
     world: World,
-    profile: ProfileOption,
+    machines: Machines,
     load: LoadOptions,
-    sweep: Annotated[str, typer.Option("--sweep", help="Also for 1, 2, 4 ... of these: depth or clients.")] = "",
+    sweep: SweepOption = "",
     recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
 ) -> None:
-    """Say what a cluster of that profile should deliver, and what limits it."""
-    from cephlab.tuning.demandsets import find_demands
-    from cephlab.tuning.model import predict as work_out
+    """Say what a cluster of that profile should deliver, and what limits it.
+
+    Example: cephlab predict --profile kunpeng920 --op randwrite --depth 32
+    """
+    from cephlab.tuning.model import predict as work_out_of
+    from cephlab.tuning.profilefile import find_hardware
     from cephlab.tuning.scaling import scaling
 
-    shapes = [load.shape(name) for name in ([load.op] if load.op else ["randread", "randwrite"])]
-    demands, origin = find_demands(world.home.demands, load.demand)
-    hardware = world.profile(profile)
-    predictions = [work_out(demands, hardware, shape) for shape in shapes]
-    series = [[work_out(demands, hardware, swept) for swept in _sweep(shape, sweep)] for shape in shapes]
+    shapes = load.shapes
+    demands, origin = load.demands(world.home)
+    read = find_hardware(machines.profile, world.home.profiles, machines.changes or ())
+    hardware = read.profile
+    work_out = partial(work_out_of, demands, release=load.release)
+    predictions = [work_out(hardware, shape) for shape in shapes]
+    swept = read_sweep(sweep, read, machines.changes or (), shapes)
+    places = swept.points if swept else [()] * len(shapes)
+    series = [[work_out(point.hardware.profile, point.shape) for point in points] for points in places]
+    met = requirements_met(world, swept, demands) if swept else []
     scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
     published, theirs = _published(world, hardware.name, load.demand)
     rebuilt = recovered(world, recover, demands, hardware, k=shapes[0].k) if recover else None
@@ -97,20 +151,24 @@ def predict(
     if out.as_json:
         value: dict[str, Any] = {
             "demands": origin,
-            "predictions": [as_value(prediction) for prediction in predictions],
+            "predictions": [as_value(made) for made in predictions],
             "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
             "published": [compared(comparison) for comparison in published],
             "published_demands": theirs,
+            **({"recovery": rebuilt.value} if rebuilt else {}),
         }
-        if rebuilt:
-            value["recovery"] = rebuilt.value
-        out.json({**value, "sweep": [[as_value(point) for point in points] for points in series]} if sweep else value)
+        if swept:
+            value |= {"sweep": [[as_value(point) for point in points] for points in series], "requirements": met}
+        out.json(value)
         return
-    for prediction, points, law in zip(predictions, series, scalings, strict=True):
+    for prediction, points, made, law in zip(predictions, places, series, scalings, strict=True):
         _show(out, prediction)
         out.note(law.words(prediction.shape.clients))
-        if points:
-            _show_sweep(out, points, sweep)
+        if swept:
+            show_sweep(out, swept.what, points, made)
+    _note_doubts(out, predictions)
+    if swept:
+        show_met(out, swept.what, met)
     if rebuilt:
         out.result("\n".join(["", *rebuilt.lines]), None)
     if published:
@@ -120,14 +178,16 @@ def predict(
 
 
 @framed
-def explain(out: Output, world: World, profile: ProfileOption, load: LoadOptions) -> None:
-    """Show every step of a prediction with its numbers and the source of each formula and figure."""
-    from cephlab.tuning.demandsets import find_demands
+def explain(out: Output, world: World, machines: Machines, load: LoadOptions) -> None:
+    """Show every step of a prediction with its numbers and the source of each formula and figure.
+
+    Example: cephlab explain --profile kunpeng920 --op randread
+    """
     from cephlab.tuning.model import predict as work_out
 
-    demands, origin = find_demands(world.home.demands, load.demand)
-    hardware = world.profile(profile)
-    prediction = work_out(demands, hardware, load.shape("randwrite"))
+    demands, origin = load.demands(world.home)
+    hardware = world.profile(machines.profile, machines.changes or ())
+    prediction = work_out(demands, hardware, load.shape("randwrite"), release=load.release)
     sources = [f"{place}: {figure}   [{figure.source}]" for place, figure in hardware.figures()]
     lines = [
         f"{prediction.profile}: {prediction.shape}",
@@ -179,25 +239,12 @@ def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profi
 def _published(world: World, profile: str, chosen: Path | None) -> tuple[list[Comparison], str]:
     """The published figures of a profile's cluster that the model can predict, and the source of its demands."""
     from cephlab.tuning.demandsets import find_every_demand
-    from cephlab.tuning.references import load_references
+    from cephlab.tuning.references import load_references, of_profile
     from cephlab.tuning.validate import validate
 
     demands, origin = find_every_demand(world.home.demands, chosen)
-    own = [reference for reference in load_references() if reference.profile == profile]
-    validation = validate(demands, own, world.profile)
+    validation = validate(demands, of_profile(load_references(), profile), world.profile)
     return [comparison for comparison in validation.comparisons if comparison.ratio is not None], origin
-
-
-def comparison_table(comparisons: list[Comparison]) -> Table:
-    """Published and predicted side by side."""
-    rows = []
-    for row in comparisons:
-        predicted = row.predicted or 0.0
-        shown = f"{predicted:,.4g}" if predicted < 1000 else f"{predicted:,.0f}"
-        figure, ratio = row.figure, f"{row.ratio or 0:.2f}"
-        published = f"{figure.value:,.6g} {figure.unit}"
-        rows.append([row.reference, figure.name, published, shown, ratio, row.limit])
-    return table(("source", "figure", "published", "predicted", "ratio", "limit"), rows)
 
 
 def compared(comparison: Comparison) -> dict[str, Any]:
@@ -218,25 +265,6 @@ def compared(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _sweep(shape: Shape, what: str) -> list[Shape]:
-    """The shape with 1, 2, 4 ... up to its own depth or clients; SpecError on another word."""
-    if not what:
-        return []
-    if what not in ("depth", "clients"):
-        raise SpecError(f"--sweep: {what!r} is not known", "wanted: depth or clients")
-    top = int(getattr(shape, what))
-    steps = sorted({1 << power for power in range(top.bit_length())} | {top})
-    return [replace(shape, depth=n) if what == "depth" else replace(shape, clients=n) for n in steps if n <= top]
-
-
-def _show_sweep(out: Output, points: list[Prediction], what: str) -> None:
-    rows = [
-        [str(getattr(point.shape, what)), f"{point.ops:,.0f}", f"{point.latency_s * 1e3:.3f}", point.bottleneck]
-        for point in points
-    ]
-    out.result(table((what, "ops/s", "mean ms", "limit"), rows), None)
-
-
 def as_value(prediction: Prediction) -> dict[str, Any]:
     """A prediction as JSON values: operations and bytes a second, seconds, shares of 1."""
     return {
@@ -245,6 +273,7 @@ def as_value(prediction: Prediction) -> dict[str, Any]:
         "ops_s": prediction.ops,
         "bytes_s": prediction.bytes_s,
         "latency_s": prediction.latency_s,
+        "interval": interval_value(prediction.trust, prediction),
         "bottleneck": prediction.bottleneck,
         "ceilings": [{"resource": ceiling.name, "ops_s": ceiling.ops} for ceiling in prediction.ceilings],
         "utilisation": prediction.utilisation,
@@ -253,105 +282,28 @@ def as_value(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def _show(out: Output, prediction: Prediction) -> None:
-    rows = [
-        [ceiling.name, f"{ceiling.ops:,.0f}", f"{prediction.utilisation[ceiling.name]:.0%}"]
-        for ceiling in prediction.ceilings[:_CEILINGS_SHOWN]
-    ]
-    rates = f"{prediction.ops:,.0f} ops/s, {prediction.bytes_s / 1e6:,.0f} MB/s"
-    print(f"{prediction.profile}: {prediction.shape}")
-    print(f"{rates}, mean {prediction.latency_s * 1e3:.2f} ms; limit: {prediction.bottleneck}")
-    out.result(table(("resource", "allows ops/s", "in use"), rows), None)
-    for line in prediction.unknown:
-        out.note(f"not known: {line}")
-
-
-@framed
-def validate_model(
-    out: Output,
-    world: World,
-    demand: DemandOption = None,
-    reference: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Publication to compare with instead of those shipped; repeatable."),
-    ] = None,
-) -> int:
-    """Predict every published figure of the reference papers, and say how far off that is.
-
-    Exit code 1 when that is further than the target, 6 when nothing could be predicted.
-    """
-    from cephlab.tuning.demandsets import find_every_demand
-    from cephlab.tuning.references import load_reference, load_references
-    from cephlab.tuning.validate import RATES, validate
-
-    demands, origin = find_every_demand(world.home.demands, demand)
-    references = tuple(map(load_reference, reference)) if reference else load_references()
-    validation = validate(demands, references, world.profile, sensitivity=True)
-    out.note(f"demands: {origin}")
-    if out.as_json:
-        out.json({"demands": origin, **validation_value(validation, references)})
-    else:
-        _show_validation(out, validation, references)
-    return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]]
-
-
-def _show_validation(out: Output, validation: Validation, references: tuple[Publication, ...]) -> None:
-    predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
-    out.result(comparison_table(predicted), None)
-    print("\nrests on assumptions (what was assumed -> ratio if it were otherwise):")
-    for line in assumption_lines(validation):
-        print(f"  {line}")
-    print("\nbeyond the model:")
-    for comparison in validation.comparisons:
-        if comparison.ratio is None:
-            figure = comparison.figure
-            print(f"  {comparison.reference}, {figure.name} ({figure.value:,.6g} {figure.unit}): {comparison.why}")
-    print("\nin graphs that the text copies lack:")
-    for reference in references:
-        for line in reference.lost:
-            print(f"  {reference.name}: {line}")
-    print(f"\n{summary(validation)}")
-
-
-def assumption_lines(validation: Validation) -> list[str]:
-    """One line for each assumption that a predicted rate rests on."""
-    return [
-        f"{comparison.reference}, {comparison.figure.name} ({comparison.ratio or 0:.2f}): {rest.what} -> "
-        + ", ".join(f"{value / comparison.figure.value:.2f} with {word}" for word, value in rest.otherwise)
-        for comparison in validation.comparisons
-        for rest in comparison.rests
-    ]
-
-
-def summary(validation: Validation) -> str:
-    """How many figures, how far off with and without those that rest on assumptions, whether that is the target."""
-    from cephlab.tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
-
-    rates = validation.of(RATES)
-    published = [comparison for comparison in validation.comparisons if comparison.figure.kind.is_rate]
-    error, worst = validation.error(RATES), validation.worst(RATES)
-    if error is None or worst is None:
-        return "no throughput figure could be predicted: measure more operations"
-    met = "met" if validation.meets(RATES) else "missed"
-    firm, without = [rate for rate in rates if not rate.rests], validation.error_without(RATES)
-    return (
-        f"throughput: {len(rates)} of {len(published)} published figures predicted, "
-        f"geometric mean error {error:.2f}, worst {worst:.2f}\n"
-        f"{len(firm)} of them rest on no assumption"
-        + (f": geometric mean error {without:.2f}\n" if without else "\n")
-        + f"target (error under {TARGET_ERROR}, each within {TARGET_WORST:g}): {met}"
-    )
-
-
-def validation_value(validation: Validation, references: tuple[Publication, ...]) -> dict[str, Any]:
-    """A validation as JSON values; predicted and ratio are null where the model cannot speak, with `why`."""
-    from cephlab.tuning.validate import RATES
-
+def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:
+    """The 90 % interval of a prediction as JSON values, with what was never validated."""
     return {
-        "figures": [compared(comparison) for comparison in validation.comparisons],
-        "lost": {reference.name: list(reference.lost) for reference in references},
-        "throughput_error": validation.error(RATES),
-        "throughput_worst": validation.worst(RATES),
-        "throughput_error_without_assumptions": validation.error_without(RATES),
-        "met": validation.meets(RATES),
+        "ops_s": list(trust.around(prediction.ops)),
+        "latency_s": list(trust.around(prediction.latency_s)),
+        "factor": trust.factor,
+        "kind": trust.kind.value,
+        "test_beds": trust.beds,
+        "outside": list(trust.outside),
     }
+
+
+def _note_doubts(out: Output, predictions: Sequence[Prediction]) -> None:
+    """Where the intervals come from, what was never validated and what is not known, each once."""
+    lines = [f"in brackets: {made.trust}" for made in predictions]
+    lines += [line for made in predictions for line in made.trust.outside]
+    lines += [f"not known: {line}" for made in predictions for line in made.unknown]
+    for line in dict.fromkeys(lines):
+        out.note(line)
+
+
+def _show(out: Output, prediction: Prediction) -> None:
+    lines = [f"{prediction.profile}: {prediction.shape}", *interval_lines(prediction)]
+    print("\n".join([*lines, f"  limit: {prediction.bottleneck}"]))
+    out.result(resource_table(prediction, _CEILINGS_SHOWN), None)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cephlab.cli.completion import RELEASES
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import default_nodes
 from cephlab.lab.spec.clusterspec import (
@@ -19,10 +20,9 @@ from cephlab.lab.spec.clusterspec import (
     ClusterSpec,
     refuse_both,
 )
-from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes
+from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes, with_gateways
+from cephlab.lab.spec.written import size_bytes
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
 _LEAST_BYTES = 512
 
 
@@ -36,7 +36,11 @@ class ClusterOptions:
     ] = None
     release: Annotated[
         str | None,
-        typer.Option(help="Ceph release; `cephlab image ls` shows those built. Not with --image.", show_default="reef"),
+        typer.Option(
+            help="Ceph release; `cephlab image ls` shows those built. Not with --image.",
+            show_default="reef",
+            autocompletion=RELEASES,
+        ),
     ] = None
     osds_per_node: Annotated[int | None, typer.Option(help="OSDs on each node.", show_default="1")] = None
     mons: Annotated[int | None, typer.Option(help="Monitors, 1 to 5, over both architectures.", show_default="1")] = (
@@ -48,13 +52,15 @@ class ClusterOptions:
         None
     )
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
+    gateways: Annotated[int | None, typer.Option(help="S3 gateways, over both architectures.", show_default="0")] = None
+    balancer: Annotated[bool | None, typer.Option("--balancer", help="HAProxy before the gateways.")] = None
     spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
     option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
 
     @property
     def of_packages(self) -> dict[str, object]:
         """Option -> its value, for the options about nodes that cephlab makes itself."""
-        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "spec")
+        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "spec")
         return {_option(name): getattr(self, name) for name in names}
 
     def build(self, *, foreign_runs: bool) -> ClusterSpec:
@@ -88,7 +94,14 @@ class ClusterOptions:
             separate_db=bool(self.separate_db),
         )
         release = UNKNOWN_RELEASE if self.image else self.release or DEFAULT_RELEASE
-        return build_spec(groups, daemons, CephSetup(release, self.image, parse_options(self.option or ())))
+        spec = build_spec(groups, daemons, CephSetup(release, self.image, parse_options(self.option or ())))
+        return self._served(spec)
+
+    def _served(self, spec: ClusterSpec) -> ClusterSpec:
+        gateways = _at_least_one("--gateways", self.gateways) if self.gateways is not None else 0
+        if self.balancer and not gateways:
+            raise SpecError("--balancer without a gateway", "got no --gateways", "add --gateways 2")
+        return with_gateways(spec, gateways, balancer=bool(self.balancer)) if gateways else spec
 
     def _from_file(self, path: Path) -> ClusterSpec:
         given = [
@@ -132,8 +145,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, str]:
 
 def parse_bytes(option: str, text: str) -> int:
     """Bytes from `4k`, `10GiB` or a plain number; units are powers of 1024."""
-    match = _SIZE.fullmatch(text.strip())
-    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    size = size_bytes(text) or 0
     if size < _LEAST_BYTES:
         raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4G")
     return size

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.completion import CLUSTERS, LABS, RELEASES, TUNINGS, words
+from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import MAX_DEPTH, MeasureRequest, file_name, parse_op, raised, rated
 from cephlab.cli.output import Output, table
@@ -24,13 +26,17 @@ if TYPE_CHECKING:
     from cephlab.lab.tunables.tune import Target
     from cephlab.tuning.named import Tuning
 
-app = typer.Typer(help="Check, apply and revert the tunings of the papers.", no_args_is_help=True)
+app = typer.Typer(
+    name="tune", cls=Group, help="Check, apply and revert the tunings of the papers.", no_args_is_help=True
+)
 
 DRIFTED, NOTHING_KNOWN = 1, 6
 _CELL = 90  # characters; two such cells fit beside the short ones
 _EFFECT_CELL = 80  # characters
 
-TuningArgument = Annotated[str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME")]
+TuningArgument = Annotated[
+    str, typer.Argument(help="A tuning that `tune ls` shows, or a .toml file.", metavar="NAME", autocompletion=TUNINGS)
+]
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,11 @@ class TuningPlace:
 
     cluster: Annotated[
         str | None,
-        typer.Argument(help="A cluster that `cephlab ls` shows: its Ceph and its hosts.", metavar="[CLUSTER]"),
+        typer.Argument(
+            help="A cluster that `cephlab ls` shows: its Ceph and its hosts.",
+            metavar="CLUSTER",
+            autocompletion=CLUSTERS,
+        ),
     ] = None
     this_machine: Annotated[
         bool, typer.Option("--this-machine", help="The machine that cephlab runs on, kernel and files.")
@@ -60,10 +70,12 @@ class EffectOptions:
     op: Annotated[str, typer.Option(help="randwrite, randread, write or read.", metavar="OP")] = "randwrite"
     bs: Annotated[str, typer.Option(help="Size of the operation, e.g. 4k or 4M.")] = "4k"
     depth: Annotated[int, typer.Option(help="Requests in flight.", min=1, max=MAX_DEPTH)] = 16
-    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.")] = "x86_64"
+    arch: Annotated[str, typer.Option(help="Architecture of the OSDs.", autocompletion=words("x86_64", "aarch64"))] = (
+        "x86_64"
+    )
     replicas: Annotated[int, typer.Option(help="Copies; there are as many OSDs.", min=1, max=9)] = 2
-    release: Annotated[str, typer.Option(help="Ceph release.")] = "reef"
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto"
+    release: Annotated[str, typer.Option(help="Ceph release.", autocompletion=RELEASES)] = "reef"
+    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
     size: Annotated[str, typer.Option(help="Size of the RBD image, which is written twice over first.")] = "128M"
     within: Annotated[float, typer.Option(help="Wanted half width of the interval, in percent.", min=0.1)] = 3.0
     budget: Annotated[float, typer.Option(help="Seconds of load at most for each of three measurements.", min=5)] = 30
@@ -84,7 +96,7 @@ class EffectOptions:
         )
 
 
-@app.command("measure")
+@app.command("measure", cls=Command)
 @framed
 def measure(
     out: Output,
@@ -95,7 +107,10 @@ def measure(
         Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
     ] = None,
 ) -> None:
-    """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything."""
+    """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything.
+
+    Example: cephlab tune measure NAME --op randwrite
+    """
     from cephlab.tuning.named import load
 
     tuning = load(name)
@@ -103,10 +118,13 @@ def measure(
     out.result(effect_page(done), effect_value(done))
 
 
-@app.command("ls")
+@app.command("ls", cls=Command)
 @framed
 def ls(out: Output) -> None:
-    """List the tunings."""
+    """List the tunings.
+
+    Example: cephlab tune ls
+    """
     from cephlab.tuning.named import load, names
 
     tunings = [load(name) for name in names()]
@@ -115,10 +133,13 @@ def ls(out: Output) -> None:
     out.result(table(("name", "settings", "what", "paper"), rows), {"tunings": value})
 
 
-@app.command("show")
+@app.command("show", cls=Command)
 @framed
 def show(out: Output, name: TuningArgument) -> None:
-    """Show every setting of a tuning with its place in the paper."""
+    """Show every setting of a tuning with its place in the paper.
+
+    Example: cephlab tune show NAME
+    """
     from cephlab.tuning.named import load
 
     tuning = load(name)
@@ -128,10 +149,13 @@ def show(out: Output, name: TuningArgument) -> None:
     out.result(table(("setting", "source", "note"), rows, title=tuning.paper), value)
 
 
-@app.command("check")
+@app.command("check", cls=Command)
 @framed
 def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at."""
+    """Say which settings differ; ends with 1 when one does, with 6 when none could be looked at.
+
+    Example: cephlab tune check NAME --this-machine
+    """
     with targets(world, place, out.note) as chosen:
         from cephlab.lab.tunables.settings import State
         from cephlab.lab.tunables.tune import check as look
@@ -152,10 +176,13 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         return 0 if counts[State.SET] else NOTHING_KNOWN
 
 
-@app.command("apply")
+@app.command("apply", cls=Command)
 @framed
 def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> int:
-    """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all."""
+    """Set what differs; ends with 1 when something was refused, with 6 when nothing could be set at all.
+
+    Example: cephlab tune apply NAME demo
+    """
     with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.settings import SettingOutcome
         from cephlab.lab.tunables.tune import apply as change
@@ -173,10 +200,13 @@ def apply(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         return 0 if any(counts[outcome] for outcome in set_now) else NOTHING_KNOWN
 
 
-@app.command("revert")
+@app.command("revert", cls=Command)
 @framed
 def revert(out: Output, world: World, name: TuningArgument, place: TuningPlace) -> None:
-    """Put back, byte for byte, what `tune apply` found."""
+    """Put back, byte for byte, what `tune apply` found.
+
+    Example: cephlab tune revert NAME demo
+    """
     with targets(world, place, out.note, changing=True) as chosen:
         from cephlab.lab.tunables.tune import revert as restore
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cephlab.cli.completion import LABS
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.request import ClusterOptions, nodes_text, parse_disk_size, warnings
@@ -20,6 +21,7 @@ from cephlab.lab.base.progress import Progress
 if TYPE_CHECKING:
     from cephlab.lab.cluster.own import OwnCluster
     from cephlab.lab.providers.base import Provider
+    from cephlab.lab.providers.select import Choice
     from cephlab.lab.spec.clusterspec import ClusterSpec
     from cephlab.lab.spec.inventory import Inventory
 
@@ -154,33 +156,61 @@ _TAIL_LINES = 4
 class RunOptions:
     """Where it is raised, and what becomes of it."""
 
-    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.")] = "auto"
+    lab: Annotated[str, typer.Option(help="auto, or a provider; see `cephlab doctor`.", autocompletion=LABS)] = "auto"
     name: Annotated[str | None, typer.Option(help="Name of the cluster; made up when left out.")] = None
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for HEALTH_OK, before patience.")] = HEALTHY_S
+    timeout: Annotated[
+        float, typer.Option(help="Time to wait for HEALTH_OK, before patience.", min=1, metavar="SECONDS")
+    ] = HEALTHY_S
     keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the request and show what would be raised; start nothing.")
+    ] = False
 
 
 @framed
 def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snaps: MicrocephOptions) -> None:
-    """Raise a cluster and leave it running; prints its name."""
+    """Raise a cluster and leave it running; prints its name.
+
+    Example: cephlab up --nodes x86_64:2,aarch64:1 --release reef --name demo
+    """
     snaps.refuse_misplaced(cluster)
+    if run.dry_run:
+        if snaps.deploy == MICROCEPH:
+            raise SpecError("--dry-run cannot look at machines that exist", f"--deploy is {MICROCEPH}", "leave it out")
+        return show_plan(world, out, cluster, run.lab)
     if snaps.deploy == MICROCEPH:
         raised = raise_microceph(world, out, snaps, cluster, run.name)
     else:
         raised = raise_cluster(world, out, cluster, run)
-    out.result(str(raised["name"]), raised)
+    return out.result(str(raised["name"]), raised)
+
+
+def show_plan(world: World, out: Output, request: ClusterOptions, lab: str) -> None:
+    """Refuse what would be refused, or show what would be raised. Builds nothing either."""
+    from cephlab.cli.spec import plan_page, plan_value
+    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.raising import refuse_unfit
+    from cephlab.lab.services import role_sets
+
+    choice, spec = _plan(world, out, request, lab)
+    archs = spec.archs if spec.image is None else ()
+    images = {arch: world.images.cached(spec.release, arch, role_sets(spec)) for arch in archs}
+    refuse_unknown_options(spec, {arch: image for arch, image in images.items() if image is not None})
+    cached = {arch.value: image.key if image is not None else None for arch, image in images.items()}
+    sizing = refuse_unfit(spec, world.home, world.images)
+    out.result(plan_page(spec, choice, sizing, cached), plan_value(spec, choice, cached))
 
 
 def raise_cluster(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> dict[str, Any]:
     """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
     began = SYSTEM.monotonic()
-    provider, spec = _plan(world, out, request, options.lab)
+    choice, spec = _plan(world, out, request, options.lab)
     with out.progress() as say:
-        cluster = _raise(world, provider, spec, options, say)
+        cluster = _raise(world, choice.provider, spec, options, say)
     return describe(cluster, seconds=SYSTEM.monotonic() - began)
 
 
-def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple[Provider, ClusterSpec]:
+def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple[Choice, ClusterSpec]:
     from cephlab.lab.cluster.preflight import require_installed
     from cephlab.lab.cluster.raising import refuse_unfit
     from cephlab.lab.providers.select import choose, foreign_runs
@@ -198,18 +228,26 @@ def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple
     out.note(f"provider: {choice.reason}")
     for line in warnings(spec):
         out.warn(line)
-    return choice.provider, spec
+    return choice, spec
 
 
 def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOptions, say: Progress) -> OwnCluster:
-    from cephlab.lab.cluster.raising import ClusterRequest, raise_for
+    from cephlab.lab.cluster.gateway import write_s3_file
+    from cephlab.lab.cluster.optionnames import refuse_unknown_options
+    from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for
 
-    wanted = ClusterRequest(spec, provider, world.home, world.images, name=options.name, keep_failed=options.keep)
+    images = world.images
+    given = images_for(spec, images, say) if spec.options else None
+    refuse_unknown_options(spec, given or {})
+    wanted = ClusterRequest(
+        spec, provider, world.home, images, name=options.name, given=given, keep_failed=options.keep
+    )
     with raise_for(wanted, say) as cluster:
         try:
             say("waiting for HEALTH_OK")
             cluster.wait_healthy(options.timeout)
             cluster.write_client_files()
+            write_s3_file(cluster)
         except BaseException as error:
             if isinstance(error, NotReached):
                 error.detail += "\n" + last_words(cluster)
@@ -224,7 +262,7 @@ def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOpti
 
 
 def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
-    """What `up --json` prints. conf, keyring: files on this machine; seconds: from the command's start."""
+    """What `up --json` prints. conf, keyring, s3: files on this machine; seconds: from the command's start."""
     from cephlab.lab.cluster.own import described
 
     conf, keyring = cluster.client_files
@@ -236,6 +274,7 @@ def describe(cluster: OwnCluster, *, seconds: float) -> dict[str, Any]:
         "fsid": cluster.deployment.fsid,
         "conf": str(conf),
         "keyring": str(keyring),
+        "s3": str(s3) if (s3 := conf.with_name("s3.json")).exists() else None,
         "seconds": round(seconds, 2),
         "nodes": [
             {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -41,11 +41,11 @@ class World:
 
         return ImageStore(self.home, source=replace(DebianSource.from_environment(), snapshot=snapshot))
 
-    def profile(self, name: str) -> Profile:
-        """A profile by name or path."""
+    def profile(self, name: str, changes: Sequence[str] = ()) -> Profile:
+        """A profile by name or path. changes: `PLACE=VALUE` in place of what its file has."""
         from cephlab.tuning.profilefile import find_profile
 
-        return find_profile(name, self.home.profiles)
+        return find_profile(name, self.home.profiles, changes)
 
     def provider_of(self, run: Run) -> Provider:
         """The provider that a run's hosts come from; SpecError when it is not known any more."""

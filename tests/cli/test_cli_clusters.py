@@ -23,8 +23,8 @@ from cephlab.lab.spec.arch import Arch
 from tests.fake_provider import FOREIGN, SECRET, FakeProvider, abandoned_run, kept_cluster, providers
 
 COMMANDS = (
-    "doctor image tune probe up ls status ceph shell logs down prune "
-    "measure compare predict explain validate-model gate judge report summary track"
+    "doctor image tune spec probe up ls status ceph shell logs down prune "
+    "measure compare predict explain validate-model gate judge report summary track archive profile"
 )
 
 

@@ -20,12 +20,19 @@ from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavail
 from cephlab.lab.base.home import Home
 from cephlab.lab.cluster import rates
 from cephlab.lab.telemetry import demandfile
+from cephlab.tuning.calibrate import LARGE_BYTES, speed
+from cephlab.tuning.constants import current
 from cephlab.tuning.profilefile import load_profile
+from cephlab.tuning.references import SHIPPED
 from tests.fake_provider import FakeProvider, providers
 from tests.model_parts import demand
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/model.md"
 ALTRA = ("--profile", "ampere-altra-4n")
+PAPERS = tuple(
+    word for name in ("ampere-altra", "rhcs-10b", "pve-epyc") for word in ("--reference", str(SHIPPED / f"{name}.toml"))
+)
+"""Three of the publications: all nine take seconds."""
 FIO = {
     "jobs": [
         {
@@ -75,8 +82,12 @@ def test_the_newest_measured_demand_comes_first(world: World) -> None:
     found = _json(world, "predict", *ALTRA, "--op", "randwrite")
 
     assert found["demands"].startswith("measured here less than a minute ago: mine.json; get, put, randread")
-    # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points.
-    assert found["predictions"][0]["ceilings"][0]["ops_s"] == pytest.approx(4 * 64 * 3.56 / 0.12)
+    # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points, by the model's constants for speed and cost.
+    known = current()
+    ceiling = 4 * 64 * speed(3.56, known) / (0.03 * speed(4.0, known))
+    size = 4096 / (4096 + LARGE_BYTES)
+    wanted = ceiling / (known.osd_cpu * known.byte_cpu**size)
+    assert found["predictions"][0]["ceilings"][0]["ops_s"] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("age_s", "said"), [(130, "2 minutes ago"), (3700, "1 hour ago"), (200_000, "2 days ago")])
@@ -96,6 +107,28 @@ def test_a_sweep_shows_latency_against_depth(world: World) -> None:
     assert "ops/s" in _cephlab(world, "predict", *ALTRA, "--sweep", "clients").stdout
 
 
+def test_a_sweep_over_machines_is_drawn_and_says_which_requirements_are_met(world: World) -> None:
+    example = str(PAGE.parents[1] / "examples" / "storage-3n.toml")
+    asked = ("predict", "--profile", example, "--op", "randwrite", "--clients", "60", "--sweep", "nodes.count=3..5")
+    found = _json(world, *asked)
+    rates = [point["ops_s"] for point in found["sweep"][0]]
+    assert len(rates) == 3
+    assert rates == sorted(rates)
+    assert [row["plug"] for row in found["requirements"]] == ["pass", "fail", "fail"]
+    shown = _cephlab(world, *asked).stdout
+    bars = [line.count("█") for line in shown.splitlines() if "█" in line]
+    assert bars == sorted(bars)
+    assert bars[-1] == 30
+    assert "nodes.count  vm-mix" in shown
+
+
+def test_another_figure_needs_no_other_file(world: World) -> None:
+    plain, changed = (
+        _json(world, "predict", *ALTRA, *more)["predictions"][0]["ops_s"] for more in ((), ("--set", "nodes.cores=1"))
+    )
+    assert changed < plain / 10
+
+
 def test_explain_shows_formulas_and_sources(world: World) -> None:
     shown = _cephlab(world, "explain", *ALTRA, "--op", "randwrite", "--replicas", "2")
 
@@ -106,8 +139,8 @@ def test_explain_shows_formulas_and_sources(world: World) -> None:
 
 
 def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
-    shown = _cephlab(world, "validate-model")
-    found = _json(world, "validate-model")
+    shown = _cephlab(world, "validate-model", *PAPERS)
+    found = _json(world, "validate-model", *PAPERS)
 
     assert shown.exit_code == (1 if ": missed" in shown.stdout else 0)
     assert "geometric mean error" in shown.stdout
@@ -116,6 +149,9 @@ def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     assert {one["source"] for one in found["figures"]} >= {"ampere-altra", "rhcs-10b", "pve-epyc"}
     assert all(one["why"] for one in found["figures"] if one["predicted"] is None)
     assert found["throughput_error"] >= 1
+    assert "each test bed left out of the fit" in shown.stdout
+    assert {"mako-epyc", "rhcs-p4500"} < set(found["left_out"]["by_test_bed"])
+    assert found["left_out"]["by_kind"]["small reads"]["factor"] > 1
 
 
 def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,10 +159,10 @@ def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monk
     demandfile.save(unknown, [demand(emulated=True)])
     nothing = _cephlab(world, "validate-model", "--demand", str(unknown))
     monkeypatch.setattr("cephlab.tuning.validate.TARGET_ERROR", 1.0)
-    missed = _cephlab(world, "validate-model")
+    missed = _cephlab(world, "validate-model", *PAPERS)
     monkeypatch.setattr("cephlab.tuning.validate.TARGET_ERROR", 3.0)
     monkeypatch.setattr("cephlab.tuning.validate.TARGET_WORST", 5.0)
-    met = _cephlab(world, "validate-model")
+    met = _cephlab(world, "validate-model", *PAPERS)
 
     assert nothing.exit_code == 6
     assert "no throughput figure could be predicted" in nothing.stdout
@@ -137,7 +173,7 @@ def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monk
 
 
 def test_validate_model_says_what_rests_on_assumptions(world: World) -> None:
-    shown = _cephlab(world, "validate-model").stdout
+    shown = _cephlab(world, "validate-model", *PAPERS).stdout
 
     assert "span of 0.0059 -> " in shown
     assert "altra.bandwidth of 6.25 GB/s -> " in shown

@@ -1,5 +1,6 @@
 """Which folder is the home, and which ones are refused before anything starts."""
 
+import getpass
 import json
 import os
 import shutil
@@ -52,6 +53,51 @@ def test_what_lies_below_an_odd_folder_is_refused(tmp_path: Path, monkeypatch: p
 def test_ordinary_paths_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HOME_VARIABLE, "/srv/Jörg_1.2-x+y@z=%/lab~")
     assert default_home() == Home(Path("/srv/Jörg_1.2-x+y@z=%/lab~"))
+
+
+@pytest.mark.parametrize("command", ["ls", "prune", "status", "down", "up"])
+@pytest.mark.parametrize("below", ["", "deeper/home"])
+def test_a_home_that_is_no_folder_is_refused(tmp_path: Path, command: str, below: str) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    world = World(Home(tmp_path / "file" / below), providers(FakeProvider()))
+    result = call(world, command, *(["one"] if command in ("status", "down") else []))
+    assert result.exit_code == 2, result.output
+    assert str(tmp_path / "file") in result.stderr
+    assert HOME_VARIABLE in result.stderr
+    assert "no clusters" not in result.stdout
+
+
+def test_a_machine_is_not_ready_where_its_home_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file where a folder should be")
+    world = World(Home(tmp_path / "file"), providers(FakeProvider()))
+    result = call(world, "doctor", "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["ready"] is False
+    shown = call(world, "doctor")
+    assert shown.exit_code == 3
+    assert "error: no lab can run here\n  cache folder: " in shown.stderr
+
+
+def test_what_is_listed_and_removed_is_said_to_be_of_which_home(tmp_path: Path) -> None:
+    world = World(Home(tmp_path / "home"), providers(FakeProvider()))
+    for command in ("ls", "prune"):
+        assert f"home: {tmp_path / 'home'}" in call(world, command).stderr
+        assert json.loads(call(world, command, "--json").stdout)["home"] == str(tmp_path / "home")
+
+
+def test_runs_of_another_user_are_listed_as_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
+    abandoned_run(world.home, "theirs")
+    user = getpass.getuser()
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    [row] = json.loads(call(world, "ls", "--json").stdout)["clusters"]
+    assert (row["name"], row["state"]) == ("theirs", f"of user {user}")
+    assert f"of user {user}" in call(world, "ls").stdout
+    for command in ("status", "down"):
+        result = call(world, command, "theirs")
+        assert result.exit_code == 2
+        assert f"error: theirs is of user {user}" in result.stderr
+    assert (world.home.runs / "theirs").is_dir()
 
 
 def commands() -> list[list[str]]:

@@ -6,6 +6,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,8 @@ from tests.cli.test_cli_clusters import call
 from tests.fake_provider import FakeProvider, abandoned_run, providers
 
 SOON_S = 20.0
+SILENCE_S = 0.1
+"""How long the tests wait for an engine that says nothing, where users wait seconds."""
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ class Server(socketserver.ThreadingUnixStreamServer):
 
 @pytest.fixture
 def half_hung(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(engines, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(engines, "_ANSWER_S", SILENCE_S)
     monkeypatch.setattr(Greeting, "over", threading.Event())
     with Server(str(path), Greeting) as server:
         thread = threading.Thread(target=server.serve_forever)
@@ -99,7 +102,7 @@ def half_hung(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def world(home: Home, path: Path) -> World:
     """One whose engine is at a path."""
-    container = ContainerProvider(find=lambda: connect(f"unix://{path}", {}, patience_s=0.3))
+    container = ContainerProvider(find=lambda: connect(f"unix://{path}", {}, patience_s=SILENCE_S))
     return World(home, {**providers(FakeProvider(holding={"stray"})), "container": lambda: container})
 
 
@@ -142,17 +145,18 @@ def test_of_two_engines_the_hung_one_is_told_of(hung: Path, monkeypatch: pytest.
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(killed))
     monkeypatch.setattr(engines, "candidates", lambda *_: [f"unix://{killed}", f"unix://{hung}"])
+    monkeypatch.setattr(engines, "connect", partial(connect, patience_s=SILENCE_S))
     with pytest.raises(Silent, match=r"engine\.sock does not answer"):
         find_engine({})
 
 
 def test_an_lxd_that_hangs_is_told_of_and_one_that_was_killed_is_not(home: Home, hung: Path) -> None:
-    asked = LxdProvider(find=lambda: [connect_lxd(Address(f"unix://{hung}"), patience_s=0.3)])
+    asked = LxdProvider(find=lambda: [connect_lxd(Address(f"unix://{hung}"), patience_s=SILENCE_S)])
     with pytest.raises(Silent, match="does not answer"):
         asked.leftovers(home)
     killed = hung.with_name("killed.sock")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(killed))
-    gone = LxdProvider(find=lambda: [connect_lxd(Address(f"unix://{killed}"), patience_s=0.3)])
+    gone = LxdProvider(find=lambda: [connect_lxd(Address(f"unix://{killed}"), patience_s=SILENCE_S)])
     assert isinstance(gone.unavailable(), Unavailable)
     assert gone.leftovers(home) == frozenset()

@@ -1,0 +1,1 @@
+complete --command cephlab --no-files --arguments "(env _CEPHLAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) cephlab)" --condition "env _CEPHLAB_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) cephlab"

@@ -1,0 +1,84 @@
+"""`cephlab archive ls`, and which archive is meant where none is named: the newest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cephlab.cli.completion import ARCHIVES
+from cephlab.cli.conventions import Command, Group
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table, toned
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+
+app = typer.Typer(name="archive", cls=Group, help="List the archives of runs.", no_args_is_help=True)
+
+ArchiveArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DIR", help="A run's archive; the newest when left out.", show_default=False, autocompletion=ARCHIVES
+    ),
+]
+_UNKNOWN = "not an archive"
+
+
+def archives(home: Home) -> list[Path]:
+    """The archives of a home, the one written last at the end."""
+    manifests = sorted(home.archive.glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+    return [manifest.parent for manifest in manifests]
+
+
+def newest(home: Home) -> Path:
+    """The archive written last; SpecError when there is none."""
+    known = archives(home)
+    if not known:
+        raise SpecError("there is no archive of a run", f"{home.archive} has none", "run `cephlab gate` first")
+    return known[-1]
+
+
+def named_or_newest(out: Output, world: World, directory: Path | None) -> Path:
+    """The archive that was named, else the newest, which is said."""
+    if directory is not None:
+        return directory
+    chosen = newest(world.home)
+    out.note(f"archive: {chosen}")
+    return chosen
+
+
+@app.command("ls", cls=Command)
+@framed
+def ls(out: Output, world: World) -> None:
+    """List the archives of this home, the newest last.
+
+    Example: cephlab archive ls
+    """
+    world.home.refuse_no_folder()
+    out.note(f"home: {world.home.path}")
+    rows = [row_of(path) for path in archives(world.home)]
+    columns = ("archive", "state", "tier", "release", "verdicts")
+    cells = [[row["archive"], toned(row["state"]), row["tier"], row["release"], _verdicts(row)] for row in rows]
+    shown = table(columns, cells, wrapped=("verdicts",)) if rows else "no archives"
+    out.result(shown, {"home": str(world.home.path), "archives": rows})
+
+
+def row_of(path: Path) -> dict[str, Any]:
+    """One line of `archive ls`. state: complete, running or cut short; verdicts: ending -> how many."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        verdicts = json.loads((path / "verdicts.json").read_text())["verdicts"]
+        counts: dict[str, int] = {}
+        for verdict in verdicts:
+            counts[verdict["ending"]] = counts.get(verdict["ending"], 0) + 1
+        known = {key: str(manifest[key]) for key in ("state", "tier", "release", "started")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"archive": path.name, "path": str(path), "state": _UNKNOWN, "tier": "", "release": "", "verdicts": {}}
+    return {"archive": path.name, "path": str(path), **known, "verdicts": counts}
+
+
+def _verdicts(row: dict[str, Any]) -> str:
+    return ", ".join(f"{count} {ending}" for ending, count in row["verdicts"].items()) or "none"

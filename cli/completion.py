@@ -1,0 +1,76 @@
+"""What a shell completes: values of options, and names of clusters, profiles and archives that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import typer
+
+from cephlab.cli.world import World, world_of
+from cephlab.lab.base.errors import LabError
+
+Completer = Callable[[typer.Context, str], list[str]]
+
+
+def completing(values: Callable[[World], Iterable[str]]) -> Completer:
+    """A function that typer asks for what may follow; where nothing can be listed, there is nothing to complete."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            return [value for value in values(world_of(ctx)) if value.startswith(incomplete)]
+        except (LabError, OSError):
+            return []
+
+    return complete
+
+
+def _labs(world: World) -> list[str]:
+    from cephlab.lab.providers.select import AUTO
+
+    return [AUTO, *world.providers]
+
+
+def _releases(_: World) -> list[str]:
+    from cephlab.lab.images.recipe import read_recipes
+
+    return sorted(read_recipes().releases)
+
+
+def _suites(_: World) -> list[str]:
+    from cephlab.fixtures.run import suite_names
+
+    return [*suite_names(), "all"]
+
+
+def _profiles(world: World) -> list[str]:
+    from cephlab.tuning.profilefile import profile_files
+
+    return sorted(profile_files(world.home.profiles))
+
+
+def _clusters(world: World) -> list[str]:
+    return [str(run.id) for run in world.runs.all()]
+
+
+def _tunings(_: World) -> list[str]:
+    from cephlab.tuning.named import names
+
+    return list(names())
+
+
+def _archives(world: World) -> list[str]:
+    return sorted(str(manifest.parent) for manifest in world.home.archive.glob("*/manifest.json"))
+
+
+LABS = completing(_labs)
+RELEASES = completing(_releases)
+SUITES = completing(_suites)
+PROFILES = completing(_profiles)
+CLUSTERS = completing(_clusters)
+TUNINGS = completing(_tunings)
+ARCHIVES = completing(_archives)
+
+
+def words(*values: str) -> Completer:
+    """Completes to one of these words."""
+    return completing(lambda _world: values)

@@ -1,0 +1,73 @@
+"""How commands show their help and how wrong use is told: the conventions of the field, and one shape of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from cephlab.lab.base.errors import SpecError
+
+_WORDS = {int: "N", float: "NUMBER"}
+
+
+def placeholder(option: TyperOption) -> str:
+    """The word for an option's value: FILE, N, or the option's own name; nothing beside a flag."""
+    if option.is_flag:
+        return ""
+    kind = option.type_descriptor
+    if kind.is_path:
+        return "FILE"
+    return _WORDS.get(kind.annotation, str(option.name).replace("_", "-").upper())
+
+
+def usage_word(argument: TyperArgument) -> str:
+    """NAME where it has to be given, [NAME] where it may be, with dots where there may be several."""
+    name = argument.metavar or str(argument.name).upper()
+    several = "..." if argument.nargs != 1 and not name.endswith("...") else ""
+    return f"{name}{several}" if argument.required else f"[{name}{several}]"
+
+
+def _no_type(**_: Any) -> None:
+    """An argument's name says what it is."""
+
+
+class Command(TyperCommand):
+    """A command with plain placeholders in its help."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """typer's own, each with its placeholder."""
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, TyperOption) and param.metavar is None:
+                param.metavar = placeholder(param)
+            elif isinstance(param, TyperArgument):
+                vars(param)["display_type_rich"] = _no_type  # typer has no setting for it
+        return params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`[OPTIONS] NAME [DAEMON]`."""
+        arguments = [usage_word(param) for param in self.params if isinstance(param, TyperArgument)]
+        return [*([self.options_metavar] if self.options_metavar else []), *arguments]
+
+
+class Group(TyperGroup):
+    """A command that has commands."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """typer's own, each with its placeholder."""
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, TyperOption) and param.metavar is None:
+                param.metavar = placeholder(param)
+        return params
+
+
+def wrong_use(error: typer.TyperException, name: str) -> SpecError:
+    """What typer has to say of wrong use, as one of our errors. name: of the whole command."""
+    what, _, rest = error.format_message().strip().partition(" (")
+    context = getattr(error, "ctx", None)
+    path = name if context is None else context.command_path
+    detail = rest.removesuffix(")").strip()
+    return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{path} --help` shows what it takes")

@@ -1,0 +1,83 @@
+"""Figures as people read them: three digits with a prefix of SI, a prediction with its interval, a ratio in colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cephlab.cli.output import table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from cephlab.tuning.model import Prediction
+    from cephlab.tuning.validate import Comparison
+
+_UP = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_DOWN = ((1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+_PLAIN = ("share",)
+_CLOSE, _WITHIN = 1.25, 2.0
+"""The model's promise: its mean error, and the factor that each figure is within."""
+
+
+def si(value: float, unit: str) -> str:
+    """`176 kops/s`, `4.28 GB/s`, `1.45 ms`, `4,500 s`, `0.49`: three digits, and the unit with its prefix."""
+    if value == 0 or unit in _PLAIN:
+        return f"{value:.3g}" if unit in _PLAIN else f"0 {_short(unit)}".strip()
+    if unit == "s":
+        size, prefix = next(((size, prefix) for size, prefix in _DOWN if abs(value) >= size), _DOWN[-1])
+        return f"{_digits(value / size)} {prefix}s"
+    size, prefix = next(((size, prefix) for size, prefix in _UP if abs(value) >= size), (1.0, ""))
+    return f"{_digits(value / size)} {prefix}{_short(unit)}".strip()
+
+
+def _short(unit: str) -> str:
+    return {"bytes/s": "B/s", "bytes": "B"}.get(unit, unit)
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def interval_lines(made: Prediction) -> list[str]:
+    """Operations, bytes and latency, each with the 90 % interval."""
+    figures = (("", made.ops, "ops/s"), ("", made.bytes_s, "bytes/s"), ("mean ", made.latency_s, "s"))
+    lines = []
+    for name, figure, unit in figures:
+        low, high = made.trust.around(figure)
+        lines.append(f"  {name}{si(figure, unit)} ({si(low, unit)} to {si(high, unit)})")
+    return lines
+
+
+def ratio_text(ratio: float) -> Text:
+    """A ratio of predicted to published, in the colour of how far off that is."""
+    from rich.text import Text
+
+    off = max(ratio, 1 / ratio) if ratio > 0 else float("inf")
+    return Text(f"{ratio:.2f}", "green" if off <= _CLOSE else "yellow" if off <= _WITHIN else "red")
+
+
+def comparison_table(comparisons: list[Comparison]) -> Table:
+    """Published and predicted side by side."""
+    rows: list[list[str | Text]] = [
+        [
+            row.reference,
+            row.figure.name,
+            si(row.figure.value, row.figure.unit),
+            si(row.predicted or 0.0, row.figure.unit),
+            ratio_text(row.ratio or 0.0),
+            row.limit.partition(" (next: ")[0],
+        ]
+        for row in comparisons
+    ]
+    heads = ("source", "figure", "published", "predicted", "ratio", "limit")
+    return table(heads, rows, wrapped=("source", "figure", "limit"))
+
+
+def resource_table(made: Prediction, shown: int) -> Table:
+    """What each resource allows, the tightest first, and how busy it is."""
+    rows = [
+        [ceiling.name, si(ceiling.ops, "ops/s"), f"{made.utilisation[ceiling.name]:.0%}"]
+        for ceiling in made.ceilings[:shown]
+    ]
+    return table(("resource", "allows", "in use"), rows, wrapped=("resource",))

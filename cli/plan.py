@@ -1,0 +1,52 @@
+"""What `cephlab gate --plan` says, and what an archive says of scenarios that did not run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cephlab.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from cephlab.fixtures.run import Request
+    from cephlab.lab.archive.archive import Archive
+
+
+def show(out: Output, request: Request) -> int:
+    """What a gate would run, cluster by cluster; raises nothing."""
+    from cephlab.fixtures.plan import plan
+    from cephlab.lab.report.page import seconds_text
+    from cephlab.lab.spec.clusterspec import GIB
+
+    planned = plan(request)
+    running = [each for each in planned if each.skipped is None]
+    timed = [each.last_s for each in running if each.last_s is not None]
+    rows = [
+        [
+            each.scenario,
+            str(each.cluster),
+            str(each.nodes) if each.nodes else "",
+            f"{each.memory_bytes / GIB:.1f} GiB" if each.memory_bytes else "",
+            each.skipped or ("unknown" if each.last_s is None else seconds_text(each.last_s)),
+        ]
+        for each in planned
+    ]
+    most = max((each.memory_bytes for each in running), default=0)
+    unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
+    clusters = len({each.cluster for each in running})
+    said = [
+        f"{len(running)} scenarios, {clusters} clusters one by one; the largest needs about {most / GIB:.1f} GiB",
+        f"{len(timed)} of them took {seconds_text(sum(timed))} last time{unknown}; raising clusters comes on top",
+    ]
+    if not out.as_json:
+        out.result(table(("scenario", "cluster", "nodes", "memory", "last time"), rows), None)
+    told = {"scenarios": [asdict(each) for each in planned], "seconds": sum(timed), "memory_bytes": most}
+    out.result("\n".join(said), told)
+    return 0
+
+
+def unrun(archive: Archive) -> str:
+    """What an archive says of the scenarios that were to run and have no verdict."""
+    if not archive.left:
+        return "what did not run is not known"
+    return f"{len(archive.left)} scenarios have no verdict: {', '.join(archive.left)}"

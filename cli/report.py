@@ -1,0 +1,146 @@
+"""`cephlab judge`, `report` and `summary`: judge and show archives."""
+
+from __future__ import annotations
+
+import webbrowser
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cephlab.cli.archives import ArchiveArgument, named_or_newest
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.plan import unrun
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import LabBroken
+
+if TYPE_CHECKING:
+    from cephlab.lab.archive.archive import Archive
+
+_ALTERED = 3
+
+SignersOption = Annotated[
+    Path | None,
+    typer.Option(help="Who may have signed it: an allowed_signers file.", metavar="FILE", exists=True, dir_okay=False),
+]
+
+
+@framed
+def judge_again(out: Output, world: World, directory: ArchiveArgument = None, signers: SignersOption = None) -> int:
+    """Judge a run's history with the checks of this cephlab, and say where that differs from the stored verdict.
+
+    Ends with 3 where the archive was altered.
+
+    Example: cephlab judge ARCHIVE
+    """
+    from cephlab.lab.archive.archive import Ending, exit_code, judge, read_archive
+
+    archive = read_archive(named_or_newest(out, world, directory), signers)
+    verdicts = judge(archive)
+    for line in (*archive.altered, *archive.lost):
+        out.warn(line)
+    lines = []
+    for verdict in verdicts:
+        now = f"not judged ({verdict.stored})" if verdict.now is None else str(verdict.now)
+        stored = f" (stored: {verdict.stored})" if verdict.differs else ""
+        lines.append(f"{verdict.scenario}: {now}{stored}: {verdict.reason}")
+    differing = sum(1 for verdict in verdicts if verdict.differs)
+    lines += ["", f"{len(verdicts)} scenarios, {differing} judged otherwise than at the time"]
+    lines += [f"signed by {archive.signer}"] if archive.signer else []
+    value = {
+        "altered": list(archive.altered),
+        "lost": list(archive.lost),
+        "signer": archive.signer,
+        "differing": differing,
+        "verdicts": [{**asdict(verdict), "differs": verdict.differs} for verdict in verdicts],
+    }
+    out.result("\n".join(lines), value)
+    code = exit_code([verdict.now or verdict.stored for verdict in verdicts if verdict.quarantined is None])
+    code = _ALTERED if archive.altered else code
+    if archive.manifest["state"] != "complete":
+        out.warn(f"the run was cut short; {unrun(archive)}")
+        code = code or exit_code([Ending.INCONCLUSIVE])
+    return code
+
+
+def warn_of_doubts(out: Output, archive: Archive) -> int:
+    """Say why an archive's stored verdicts cannot be relied on; returns 3 then, else 0."""
+    for line in archive.doubts:
+        out.warn(line)
+    return _ALTERED if archive.doubts else 0
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Where the page goes, and what else is on it."""
+
+    output: Annotated[Path | None, typer.Option(help="File to write; report.html in DIR when left out.")] = None
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another archive whose database runs are compared as well; repeatable.")
+    ] = None
+    defect: Annotated[
+        str | None,
+        typer.Option(help="Print instead what the run saw of this known defect, with the program that shows it."),
+    ] = None
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False
+
+
+@framed
+def report(
+    out: Output, world: World, page: PageOptions, directory: ArchiveArgument = None, signers: SignersOption = None
+) -> int:
+    """Write one self-contained HTML page from an archive; ends with 3 where its verdicts cannot be relied on.
+
+    Example: cephlab report ARCHIVE --output page.html
+    """
+    from cephlab.lab.archive.archive import read_archive, read_whole, replace_report
+    from cephlab.lab.report.defects import developer_report
+    from cephlab.lab.report.page import render_report
+    from cephlab.tuning.comparison import compared, together
+
+    directory = named_or_newest(out, world, directory)
+    archive = read_archive(directory, signers)
+    if page.defect is not None:
+        text = developer_report(archive, page.defect)
+        if page.output is not None:
+            page.output.write_text(text)
+        shown = text if page.output is None else str(page.output.absolute())
+        out.result(shown, {"defect": page.defect, "markdown": text, "doubts": list(archive.doubts)})
+        return warn_of_doubts(out, archive)
+    others = [(other.name, read_whole(other).events) for other in page.beside or ()]
+    html = render_report(archive, compared(together(archive.events, others)))
+    if page.output is None:
+        replace_report(directory, html)
+    else:
+        page.output.write_text(html)
+    written = (page.output or directory / "report.html").absolute()
+    out.result(str(written), {"report": str(written), "doubts": list(archive.doubts)})
+    if page.show and not webbrowser.open(written.as_uri()):
+        raise LabBroken("no browser could be opened", str(written), "open that file with a browser of yours")
+    return warn_of_doubts(out, archive)
+
+
+@framed
+def summary(
+    out: Output,
+    world: World,
+    directory: ArchiveArgument = None,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Print GitHub's annotations instead: one line for what did not pass.")
+    ] = False,
+    signers: SignersOption = None,
+) -> int:
+    """Print an archived run's verdicts as Markdown; ends with 3 where they cannot be relied on.
+
+    Example: cephlab summary ARCHIVE
+    """
+    from cephlab.lab.archive.archive import read_archive
+    from cephlab.lab.report.summary import markdown, notices
+
+    archive = read_archive(named_or_newest(out, world, directory), signers)
+    lines = list(notices(archive))
+    text = markdown(archive)
+    out.result("\n".join(lines) if annotate else text, {"markdown": text, "annotations": lines})
+    return warn_of_doubts(out, archive)

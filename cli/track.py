@@ -1,0 +1,68 @@
+"""`cephlab track`: keeps how scenarios ended, and finds those that end differently at one commit."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import cephlab
+from cephlab.cli.completion import ARCHIVES
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.world import World
+
+_FAILED = 1
+_QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
+_DEFECTS = Path(cephlab.__file__).parent / "suites" / "defects" / "known.toml"
+
+
+@framed
+def track(
+    out: Output,
+    world: World,
+    archives: Annotated[
+        list[Path] | None, typer.Argument(metavar="DIR", help="Archives of runs to add.", autocompletion=ARCHIVES)
+    ] = None,
+    kept: Annotated[
+        Path | None, typer.Option(help="File that keeps every attempt; the home's when left out.", metavar="FILE")
+    ] = None,
+    quarantine: Annotated[Path, typer.Option(help="Scenarios that do not decide.")] = _QUARANTINE,
+    output: Annotated[
+        Path | None, typer.Option(help="Page whose table of attempts and list of known defects are written anew.")
+    ] = None,
+) -> int:
+    """Keep the attempts of archives, and say which scenarios end differently at one commit.
+
+    Ends with 1 when a scenario is above the limit of 1 % and not in quarantine, or a suite's false alarms are beyond
+    doubt.
+
+    Example: cephlab track ARCHIVE --kept attempts.jsonl
+    """
+    from cephlab.fixtures.selection import read_quarantine
+    from cephlab.lab.archive.archive import read_whole
+    from cephlab.lab.archive.attempts import LIMIT, false_alarms, keep, page, put_into, rates, read_kept, run_of, wanted
+    from cephlab.lab.report import defects
+
+    quarantined = read_quarantine(quarantine)
+    added = [run_of(read_whole(directory)) for directory in archives or ()]
+    store = kept or (world.home.ensure() if added else world.home).attempts
+    runs = keep(store, added) if added else read_kept(store)
+    out.note(f"attempts: {store}")
+    text = page(runs, quarantined)
+    if output is not None:
+        put_into(output, text)
+        put_into(output, defects.part(defects.read_defects(_DEFECTS)), defects.MARK)
+    missing = list(wanted(runs, quarantined))
+    for rate in missing:
+        out.warn(f"{rate.scenario} is above the limit ({rate.words}): put it into {quarantine}")
+    suites = false_alarms(runs, quarantined)
+    for alarms in suites:
+        if alarms.above:
+            out.warn(f"{alarms.suite}: {alarms.alarms} of {alarms.sound} sound attempts did not pass, {LIMIT:.0%} may")
+    rows = [{**asdict(rate), "rate": rate.rate, "quarantined": rate.scenario in quarantined} for rate in rates(runs)]
+    said = {"runs": len(runs), "scenarios": rows, "wanted": [rate.scenario for rate in missing]}
+    out.result(text, {**said, "suites": [asdict(alarms) for alarms in suites]})
+    return _FAILED if missing or any(alarms.above for alarms in suites) else 0

@@ -1,0 +1,176 @@
+"""`cephlab validate-model`: how right the model is, by publications, and with each test bed left out of its fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cephlab.cli.compare import CODES
+from cephlab.cli.figures import comparison_table, si
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output, table
+from cephlab.cli.predict import DemandOption, compared
+from cephlab.cli.world import World
+from cephlab.lab.checks.verdict import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cephlab.lab.telemetry.demand import Demand
+    from cephlab.tuning.references import Publication
+    from cephlab.tuning.trust import Miss
+    from cephlab.tuning.validate import Validation
+
+
+@framed
+def validate_model(
+    out: Output,
+    world: World,
+    demand: DemandOption = None,
+    reference: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Publication to compare with instead of those shipped; repeatable."),
+    ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            "--fit", metavar="FILE", help="Fit the free constants again, leave each test bed out, write them."
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw predicted against published into this SVG file.")
+    ] = None,
+) -> int:
+    """Predict every published figure of the reference papers, and say how far off that is.
+
+    Exit code 1 when that is further than the target, 6 when nothing could be predicted.
+
+    Example: cephlab validate-model
+    """
+    from cephlab.tuning.demandsets import find_every_demand
+    from cephlab.tuning.picture import drawn
+    from cephlab.tuning.references import load_reference, load_references
+    from cephlab.tuning.trust import shipped
+    from cephlab.tuning.validate import RATES, validate
+
+    demands, origin = find_every_demand(world.home.demands, demand)
+    references = tuple(map(load_reference, reference)) if reference else load_references()
+    misses = _fitted(out, world, demands, references, fit) if fit else shipped()[0]
+    validation = validate(demands, references, world.profile, sensitivity=True)
+    if picture:
+        beds = {miss.bed for miss in misses}
+        picture.write_text(drawn(misses, [one.name for one in references if one.name not in beds]))
+    out.note(f"demands: {origin}")
+    if out.as_json:
+        out.json({"demands": origin, **validation_value(validation, references), "left_out": left_out_value(misses)})
+    else:
+        _show_validation(out, validation, references, misses)
+    return CODES[{True: Outcome.PASS, False: Outcome.FAIL, None: Outcome.INCONCLUSIVE}[validation.meets(RATES)]]
+
+
+def _fitted(
+    out: Output, world: World, demands: Sequence[Demand], references: Sequence[Publication], path: Path
+) -> tuple[Miss, ...]:
+    """Fit to the references, leave each out in turn, and write the result to `path`, which this run does not use."""
+    from cephlab.tuning import fit
+
+    figures = fit.cases(demands, references, world.profile)
+    constants = fit.fit(figures)
+    misses = fit.left_out(figures, constants, out.note)
+    path.write_text(json.dumps(fit.as_file(figures, constants, misses), indent=1) + "\n")
+    return tuple(misses)
+
+
+def _show_validation(
+    out: Output, validation: Validation, references: Sequence[Publication], misses: Sequence[Miss]
+) -> None:
+    predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
+    out.result(comparison_table(predicted), None)
+    out.listed("rests on assumptions (what was assumed -> ratio if it were otherwise):", assumption_lines(validation))
+    beyond = [comparison for comparison in validation.comparisons if comparison.ratio is None]
+    named = [f"{each.reference}, {each.figure.name} ({si(each.figure.value, each.figure.unit)})" for each in beyond]
+    out.listed("beyond the model:", [f"{name}: {each.why}" for name, each in zip(named, beyond, strict=True)])
+    lost = [f"{reference.name}: {line}" for reference in references for line in reference.lost]
+    out.listed("in graphs that the text copies lack:", lost)
+    _show_left_out(out, validation, misses)
+    print(f"\n{summary(validation)}")
+
+
+def _show_left_out(out: Output, validation: Validation, misses: Sequence[Miss]) -> None:
+    from cephlab.tuning.validate import RATES
+
+    value = left_out_value(misses)
+    now = validation.by_bed(RATES)
+    beds = [
+        [bed, f"{now[bed]:.2f}" if bed in now else "-", f"{error:.2f}"] for bed, error in value["by_test_bed"].items()
+    ]
+    print("\neach test bed left out of the fit (geometric mean error of its rates):")
+    out.result(table(("test bed", "fitted", "left out"), beds), None)
+    kinds = [
+        [kind, f"{row['error']:.2f}", str(row["test_beds"]), f"{row['factor']:.2f}"]
+        for kind, row in value["by_kind"].items()
+    ]
+    out.result(table(("kind of load", "left out, median", "test beds", "90 % within, times"), kinds), None)
+    print(f"median of the test beds left out {value['median']:.2f}; {value['coverage']:.0%} within the interval")
+
+
+def left_out_value(misses: Sequence[Miss]) -> dict[str, Any]:
+    """The errors of test beds that were left out, as JSON values."""
+    from statistics import median
+
+    from cephlab.tuning.fit import bed_errors, kind_errors
+    from cephlab.tuning.trust import coverage, factor_for
+
+    beds, kinds = bed_errors(misses), {}
+    for kind, error in kind_errors(misses).items():
+        factor, number = factor_for(kind, misses)
+        kinds[kind.value] = {"error": error, "test_beds": number, "factor": factor}
+    return {"median": median(beds.values()), "by_test_bed": beds, "by_kind": kinds, "coverage": coverage(misses)}
+
+
+def assumption_lines(validation: Validation) -> list[str]:
+    """One line for each assumption that a predicted rate rests on."""
+    return [
+        f"{comparison.reference}, {comparison.figure.name} ({comparison.ratio or 0:.2f}): {rest.what} -> "
+        + ", ".join(f"{value / comparison.figure.value:.2f} with {word}" for word, value in rest.otherwise)
+        for comparison in validation.comparisons
+        for rest in comparison.rests
+    ]
+
+
+def summary(validation: Validation) -> str:
+    """How many figures, how far off with and without those that rest on assumptions, whether that is the target."""
+    from cephlab.tuning.validate import RATES, TARGET_ERROR, TARGET_WORST
+
+    rates = validation.of(RATES)
+    published = [comparison for comparison in validation.comparisons if comparison.figure.kind.is_rate]
+    error, worst = validation.error(RATES), validation.worst(RATES)
+    if error is None or worst is None:
+        return "no throughput figure could be predicted: measure more operations"
+    met = "met" if validation.meets(RATES) else "missed"
+    firm, without = [rate for rate in rates if not rate.rests], validation.error_without(RATES)
+    return (
+        f"throughput: {len(rates)} of {len(published)} published figures predicted,\n"
+        f"geometric mean error {error:.2f}, worst {worst:.2f}\n"
+        f"{len(firm)} of them rest on no assumption"
+        + (f": geometric mean error {without:.2f}\n" if without else "\n")
+        + f"target (median test bed under {TARGET_ERROR}, each within {TARGET_WORST:g}): {met}"
+    )
+
+
+def validation_value(validation: Validation, references: Sequence[Publication]) -> dict[str, Any]:
+    """A validation as JSON values; predicted and ratio are null where the model cannot speak, with `why`."""
+    from cephlab.tuning.validate import RATES
+
+    return {
+        "figures": [compared(comparison) for comparison in validation.comparisons],
+        "lost": {reference.name: list(reference.lost) for reference in references},
+        "throughput_error": validation.error(RATES),
+        "throughput_worst": validation.worst(RATES),
+        "throughput_error_by_test_bed": validation.by_bed(RATES),
+        "throughput_error_without_assumptions": validation.error_without(RATES),
+        "met": validation.meets(RATES),
+    }

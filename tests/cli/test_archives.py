@@ -1,0 +1,82 @@
+"""The list of archives, and the newest one as what is meant where none is named."""
+
+import json
+import os
+import webbrowser
+from pathlib import Path
+
+import pytest
+
+from cephlab.cli.world import World
+from cephlab.lab.base.home import Home
+from cephlab.lab.report.page import render_report
+from tests.cli.test_cli_clusters import call
+from tests.fake_provider import FakeProvider, providers
+from tests.lab.archive.test_archive import GOOD, write
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
+
+
+@pytest.fixture
+def two(world: World) -> tuple[Path, Path]:
+    """An older archive whose name sorts last, and a newer one."""
+    made = world.home.archive / "z-older", world.home.archive / "a-newer"
+    for age_s, path in zip((100, 0), made, strict=True):
+        write(path, GOOD).seal(render_report)
+        at = (path / "manifest.json").stat().st_mtime - age_s
+        os.utime(path / "manifest.json", (at, at))
+    return made
+
+
+def test_the_newest_comes_last(world: World, two: tuple[Path, Path]) -> None:
+    rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert [row["archive"] for row in rows] == ["z-older", "a-newer"]
+    assert [row["path"] for row in rows] == [str(path) for path in two]
+    assert rows[0]["state"] == "complete"
+    assert rows[0]["verdicts"] == {"pass": 1}
+    shown = call(world, "archive", "ls").stdout.splitlines()
+    assert [line.split()[0] for line in shown] == ["archive", "z-older", "a-newer"]
+    assert "1 pass" in shown[1]
+
+
+def test_a_folder_that_is_no_archive_does_not_hide_the_others(world: World, two: tuple[Path, Path]) -> None:
+    (two[0] / "verdicts.json").write_text("{")
+    rows = json.loads(call(world, "archive", "ls", "--json").stdout)["archives"]
+    assert [row["state"] for row in rows] == ["not an archive", "complete"]
+
+
+def test_no_archives(world: World) -> None:
+    assert call(world, "archive", "ls").stdout == "no archives\n"
+    for command in ("report", "judge", "summary"):
+        result = call(world, command)
+        assert result.exit_code == 2
+        assert "there is no archive of a run" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["judge", "summary", "report"])
+def test_the_newest_is_meant_where_none_is_named(world: World, two: tuple[Path, Path], command: str) -> None:
+    result = call(world, command)
+    assert result.exit_code == 0, result.output
+    assert f"archive: {two[1]}" in result.stderr
+    assert call(world, command, str(two[0])).stderr == ""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_report_is_opened_where_there_is_a_browser(
+    world: World, two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    opened: list[str] = []
+
+    def browser(uri: str) -> bool:
+        opened.append(uri)
+        return there
+
+    monkeypatch.setattr(webbrowser, "open", browser)
+    result = call(world, "report", "--open")
+    page = two[1] / "report.html"
+    assert opened == [page.as_uri()]
+    assert result.exit_code == (0 if there else 3)
+    assert str(page) in (result.stdout if there else result.stderr)

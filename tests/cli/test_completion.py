@@ -1,0 +1,82 @@
+"""What a shell is offered after an option or a command."""
+
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from typer._completion_shared import get_completion_script
+
+from cephlab.cli.enter import completions
+from cephlab.cli.main import NAME, app
+from cephlab.lab.base import process
+from cephlab.lab.base.home import HOME_VARIABLE, Home
+from tests.fake_provider import kept_cluster
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+    return Home(tmp_path / "home").ensure()
+
+
+def offered(words: list[str], incomplete: str = "") -> list[str]:
+    """What may follow those words, as typer's completion finds it for every shell."""
+    from typer._completion_classes import BashComplete
+
+    command: Any = typer.main.get_command(app)
+    shell = BashComplete(command, {}, NAME, "_CEPHLAB_COMPLETE")
+    return [item.value for item in shell.get_completions(words, incomplete)]
+
+
+@pytest.mark.parametrize(
+    ("words", "some"),
+    [
+        (["up", "--lab"], {"auto", "local", "container"}),
+        (["gate", "--lab"], {"auto", "local", "ssh"}),
+        (["up", "--release"], {"reef", "tentacle", "pacific"}),
+        (["image", "build"], {"reef"}),
+        (["gate", "--suite"], {"interop", "block", "all"}),
+        (["gate", "--tier"], {"quick", "full"}),
+        (["gate", "--profile"], {"kunpeng920"}),
+        (["predict", "--profile"], {"kunpeng920"}),
+        (["tune", "show"], set()),
+        (["down"], {"one"}),
+        (["status"], {"one"}),
+        (["logs"], {"one"}),
+    ],
+)
+def test_values_are_offered(home: Home, words: list[str], some: set[str]) -> None:
+    kept_cluster(home)
+    values = offered(words)
+    assert values
+    assert some <= set(values)
+
+
+def test_a_shell_on_a_node_gets_the_completion_of_ceph(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/share/bash-completion/completions"
+    folder.mkdir(parents=True)
+    (folder / "ceph").write_text("complete -W 'osd mon' ceph\n")
+    host: Any = SimpleNamespace(root=PurePosixPath(tmp_path))
+    done = process.run(["bash", "--norc", "-c", f"{completions(host)}complete -p"])
+    assert done.stdout.strip() == "complete -W 'osd mon' ceph"
+    assert done.stderr == "", "programs without a completion are passed over"
+
+
+@pytest.mark.parametrize(("shell", "name"), [("bash", "cephlab"), ("zsh", "_cephlab"), ("fish", "cephlab.fish")])
+def test_the_wheel_brings_what_a_shell_loads(shell: str, name: str) -> None:
+    brought = (Path(__file__).parents[2] / "ci" / "completion" / name).read_text()
+    made = get_completion_script(prog_name=NAME, complete_var="_CEPHLAB_COMPLETE", shell=shell)
+    assert brought == f"{made}\n"
+
+
+def test_what_does_not_begin_so_is_not_offered() -> None:
+    assert offered(["up", "--release"], "re") == ["reef"]
+    assert offered(["gate", "--suite"], "in") == ["interop"]
+
+
+def test_a_home_that_cannot_be_read_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "file"))
+    assert offered(["down"]) == []

@@ -1,0 +1,98 @@
+"""Figures with a prefix of SI, and predictions with their intervals, on a narrow terminal too."""
+
+import json
+import os
+import pty
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cephlab.cli.figures import ratio_text, si
+from cephlab.cli.main import app
+from cephlab.lab.base.home import HOME_VARIABLE
+
+NARROW = 80
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "home"))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (176162, "ops/s", "176 kops/s"),
+        (4.15091e9, "bytes/s", "4.15 GB/s"),
+        (13265619406, "bytes/s", "13.3 GB/s"),
+        (21718, "ops/s", "21.7 kops/s"),
+        (12.345, "ops/s", "12.3 ops/s"),
+        (0.00145, "s", "1.45 ms"),
+        (0.0000205, "s", "20.5 us"),
+        (4500, "s", "4,500 s"),
+        (0.625, "share", "0.625"),
+        (0, "ops/s", "0 ops/s"),
+    ],
+)
+def test_a_figure_has_three_digits_and_a_prefix(value: float, unit: str, text: str) -> None:
+    assert si(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "colour"), [(1.0, "green"), (0.81, "green"), (0.7, "yellow"), (2.5, "red"), (0.4, "red"), (0.0, "red")]
+)
+def test_a_ratio_shows_how_far_off_it_is(ratio: float, colour: str) -> None:
+    assert str(ratio_text(ratio).style) == colour
+
+
+def test_a_prediction_has_its_interval_and_says_nothing_twice() -> None:
+    asked = ["predict", "--profile", "kunpeng920"]
+    done = CliRunner().invoke(app, asked)
+    for kind in ("kops/s", "MB/s|GB/s", "ms|us"):
+        assert re.search(rf"\d (?:{kind}) \(\d[\d.,]* \S+ to \d[\d.,]* \S+\)", done.stdout)
+    notes = [line for line in done.stderr.splitlines() if line.startswith("not known")]
+    assert notes
+    assert len(notes) == len(set(notes))
+    for made in json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["predictions"]:
+        for key in ("ops_s", "latency_s"):
+            low, high = made["interval"][key]
+            assert low < made[key] < high
+
+
+def lines_on_a_terminal(*arguments: str) -> list[str]:
+    """What a terminal of 80 columns gets."""
+    shown = bytearray()
+
+    def read(descriptor: int) -> bytes:
+        data = os.read(descriptor, 4096)
+        shown.extend(data)
+        return data
+
+    code = f"from cephlab.cli.main import main; main({list(arguments)!r})"
+    environment = f"COLUMNS={NARROW}"
+    saved = os.dup(1)
+    try:
+        with Path(os.devnull).open("w") as sink:
+            os.dup2(sink.fileno(), 1)
+            pty.spawn(["env", environment, "TERM=xterm", sys.executable, "-c", code], read)
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "last_word"),
+    [(("predict", "--profile", "kunpeng920"), "client process"), (("validate-model",), "cd8")],
+)
+def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: str) -> None:
+    lines = lines_on_a_terminal(*arguments)
+    assert len(lines) > 20
+    assert max(map(len, lines)) <= NARROW
+    table = "\n".join(lines).split("rests on")[0]
+    assert last_word in table, "nothing is cut off either"
+    figures = [line for line in lines if re.search(r"\b\d+ ?(?:k?ops/s|[MG]B/s)", line)]
+    assert len(figures) > 5

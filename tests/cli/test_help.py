@@ -1,0 +1,87 @@
+"""Help and wrong use as a person meets them: plain placeholders, an example that works, and one shape of errors."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from cephlab.cli.main import NAME, app, run
+
+Path = tuple[str, ...]
+
+
+def leaves(command: Any = None, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every command that does something, with its words."""
+    command = command or typer.main.get_command(app)
+    for name, below in getattr(command, "commands", {}).items():
+        yield from leaves(below, (*path, name))
+    if not hasattr(command, "commands"):
+        yield path, command
+
+
+COMMANDS = dict(leaves())
+
+
+def shown(path: Path) -> str:
+    return CliRunner().invoke(app, [*path, "--help"], prog_name=NAME, env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_each_help_has_placeholders_of_one_style_and_fits_a_terminal(path: Path) -> None:
+    text = shown(path)
+    assert f"Usage: {NAME} {' '.join(path)} [OPTIONS]" in text
+    assert not re.search(r"<[a-z\[\] ]+>|\{[A-Z]|\[\[", text)
+    flags = [
+        param.name.upper().replace("_", "-") for param in COMMANDS[path].params if getattr(param, "is_flag", False)
+    ]
+    assert flags
+    assert not re.search(rf"--\S+ +(?:{'|'.join(flags)}) ", text), "a flag takes no value"
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_each_help_has_an_example_that_is_understood(path: Path) -> None:
+    lines = [line.strip() for line in COMMANDS[path].help.splitlines()]
+    [example] = [line.removeprefix("Example: ") for line in lines if line.startswith("Example: ")]
+    name, *words = shlex.split(example)
+    assert name == NAME
+    assert tuple(words[: len(path)]) == path
+    COMMANDS[path].make_context(name, words[len(path) :], resilient_parsing=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["down"], "missing argument 'NAME'"),
+        (["up", "--nodse", "x"], "no such option: --nodse"),
+        (["dwn"], "no such command 'dwn'. Did you mean 'down'?"),
+        (["up", "--timeout", "-1"], "invalid value for '--timeout'"),
+        (["gate", "--tier", "slow"], "--tier: 'slow' is not known"),
+        (["gate", "--suite", "moon"], "there is no suite 'moon'"),
+    ],
+)
+def test_wrong_use_has_the_shape_of_every_error(
+    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    said = capsys.readouterr()
+    lines = [line for line in said.err.splitlines() if line]
+    assert lines[0].startswith(f"error: {what}")
+    assert lines[-1].startswith("hint: ")
+    assert all(line.startswith("  ") for line in lines[1:-1])
+    assert "Usage" not in said.err + said.out
+    assert run([*arguments, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["what"].startswith(what)
+
+
+@pytest.mark.parametrize("arguments", [[], ["image"], ["tune"]], ids=str)
+def test_a_command_without_its_command_shows_its_help(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    said = capfd.readouterr()
+    assert "Usage: cephlab" in said.out + said.err
+    assert "error:" not in said.out + said.err

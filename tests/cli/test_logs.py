@@ -1,0 +1,94 @@
+"""`cephlab logs`: as many lines as were asked for, each with its source, and an end when the cluster is gone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cephlab.cli.world import World
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.home import Home
+from tests.cli.test_cli_clusters import call
+from tests.fake_provider import FakeProvider, abandoned_run, kept_cluster, providers
+
+
+@pytest.fixture
+def fake() -> FakeProvider:
+    return FakeProvider()
+
+
+@pytest.fixture
+def world(tmp_path: Path, fake: FakeProvider) -> World:
+    made = World(Home(tmp_path / "home").ensure(), providers(fake))
+    fake.lab = kept_cluster(made.home)
+    return made
+
+
+def print_beside(fake: FakeProvider, text: str) -> None:
+    """As if osd.0 had printed this beside its log."""
+    assert fake.lab is not None
+    fake.lab.hosts["n0"].files["/lab/n0/log/osd.0.out"] = text.encode()
+
+
+def test_each_source_has_its_name_and_no_more_lines_than_asked_for(world: World, fake: FakeProvider) -> None:
+    print_beside(fake, "".join(f"printed {number}\n" for number in range(9)))
+    shown = call(world, "logs", "one", "osd.0", "-n", "3").stdout.splitlines()
+    assert shown == [
+        "==> osd.0 <==",
+        *(f"osd.0 line {number}" for number in (98, 99, 100)),
+        "==> osd.0 output <==",
+        *(f"printed {number}" for number in (6, 7, 8)),
+    ]
+    value = json.loads(call(world, "logs", "one", "osd.0", "-n", "1", "--json").stdout)["logs"]
+    assert value == {"osd.0": ["osd.0 line 100"], "osd.0 output": ["printed 8"]}
+
+
+def test_one_source_needs_no_name(world: World) -> None:
+    assert call(world, "logs", "one", "osd.0", "-n", "3").stdout.splitlines() == [
+        f"osd.0 line {number}" for number in (98, 99, 100)
+    ]
+
+
+def test_following_shows_what_comes_and_ends_with_the_cluster(
+    world: World, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 1:
+            print_beside(fake, "it spoke\n")
+        else:
+            shutil.rmtree(world.home.runs / "one")
+
+    monkeypatch.setattr(type(SYSTEM), "sleep", lambda _clock, seconds: sleep(seconds))
+    result = call(world, "logs", "one", "osd.0", "-n", "1", "-f")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == ["osd.0 line 100", "osd.0 output: it spoke"]
+    assert result.stderr.splitlines()[-1] == "one is gone"
+    assert len(sleeps) == 2
+
+
+def test_following_ends_when_a_host_does_not_answer_any_more(
+    world: World, fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_host: object, _path: object) -> bytes:
+        raise LabBroken("no such container")
+
+    assert fake.lab is not None
+    kind = type(fake.lab.hosts["n0"])
+    monkeypatch.setattr(type(SYSTEM), "sleep", lambda _clock, _s: monkeypatch.setattr(kind, "read", gone))
+    result = call(world, "logs", "one", "osd.0", "-f")
+    assert result.exit_code == 0
+    assert "one can no longer be read: no such container" in result.stderr
+
+
+def test_the_status_of_an_abandoned_run_says_prune(world: World) -> None:
+    abandoned_run(world.home, "lost")
+    result = call(world, "status", "lost")
+    assert result.exit_code == 2
+    assert "error: lost is abandoned" in result.stderr
+    assert "`cephlab prune`" in result.stderr
+    assert "wait for it" not in result.stderr
