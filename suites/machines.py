@@ -9,7 +9,7 @@ from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
 
 def profile_of(stage: Stage) -> Profile | None:
     """The profile that the user named, if any."""
-    return find_profile(stage.profile, stage.cluster.run.home.profiles) if stage.profile else None
+    return find_profile(stage.profile, stage.cluster.run.home.profiles, stage.changes) if stage.profile else None
 
 
 def are_machines_of(provider: Provider, profile: Profile) -> bool:

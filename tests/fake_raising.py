@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -232,6 +233,17 @@ def breaking_later(stage: Stage) -> None:
     fake_of(stage).broken = CephTrouble("not healthy", "1 pg peering")
 
 
+INTERRUPTIONS: list[int] = []
+"""One for each time that a scenario is still to be interrupted."""
+
+
+def interrupted_once(stage: Stage) -> None:
+    if INTERRUPTIONS:
+        INTERRUPTIONS.clear()
+        raise KeyboardInterrupt
+    good(stage)
+
+
 def interrupted(stage: Stage) -> None:
     raise KeyboardInterrupt
 
@@ -250,6 +262,17 @@ def interrupted_half_way(stage: Stage) -> None:
     next(listing)
     del listing
     raise KeyboardInterrupt
+
+
+def killed(stage: Stage) -> None:
+    """As by the kernel when memory runs out."""
+    stage.recorder.observe("one and one", got=sum((1, 1)), wanted=2)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def endless(stage: Stage) -> None:
+    """Goes on until a signal comes."""
+    signal.pause()
 
 
 def drawing(stage: Stage) -> None:

@@ -97,6 +97,7 @@ SCENARIOS = (
         goal="Ceph's Arm binaries use the atomics of Armv8.1 where the processor has them.",
         method="Counts atomic and exclusive instructions in the code of the daemons and libraries of an aarch64 node.",
         run=run,
+        sees=("instructions of .*",),
         check="witnessed",
     ),
 )

@@ -8,6 +8,7 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.baseline.rated import CHECKSUM, ERASURE_ENCODE, speed
 
@@ -107,6 +108,7 @@ SCENARIOS = (
         method="Calls the function that libceph-common chose on one node of each architecture.",
         run=run_crc,
         check="figures",
+        sees=tuple(f"crc32c of the check string on {arch}" for arch in Arch),
     ),
     *(
         Scenario(
@@ -115,6 +117,7 @@ SCENARIOS = (
             method="Runs Ceph's own benchmark of the erasure code on one node of each architecture.",
             run=partial(run_erasure, plugin=plugin),
             check="figures",
+            sees=tuple(f"{arch}: bytes to {work}" for arch in Arch for work in ("encode", "decode")),
         )
         for plugin in PLUGINS
     ),

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from itertools import combinations
 
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 
@@ -45,7 +45,7 @@ def run(stage: Stage) -> None:
         best_of[host.name] = best = quickest(readings(host, cluster.patience))
         stage.recorder.record("clock", host=host.name, offset_s=best.offset_s, doubt_s=best.doubt_s)
         stage.recorder.witness(f"{host.name}: exchanges", got=_ASKED, least=_ASKED)
-    bound = Bound(f"{ALLOWED} of this cluster", most=allowed)
+    bound = Bound(f"{ALLOWED} of this cluster", most=allowed, basis=Basis.CORRECTNESS)
     for name, (value, doubt) in pairs(best_of).items():
         stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))
 
@@ -85,5 +85,6 @@ SCENARIOS = (
         method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer.",
         run=run,
         check="figures",
+        sees=(".*: exchanges",),
     ),
 )

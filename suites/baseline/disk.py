@@ -1,12 +1,13 @@
 """Speed of a disk below Ceph: the Proxmox paper's synchronous 4 KiB writes and devices, and large sequential blocks."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from cephlab.lab.base.errors import CommandFailed, Unavailable
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
@@ -62,7 +63,9 @@ FILE_BYTES = 256 * MIB
 LEAST_WRITES = 100
 """About what a 7200 rpm disk writes synchronously in a second. Fewer say nothing."""
 
-LITTLE = Bound("Little's law: one write in flight, less fio's work between two", least=0.5, most=1.05)
+LITTLE = Bound(
+    "Little's law: one write in flight, less fio's work between two", least=0.5, most=1.05, basis=Basis.CORRECTNESS
+)
 
 _SLACK_S = 60.0
 
@@ -181,6 +184,7 @@ SCENARIOS = (
         method="Runs the Proxmox paper's fio command on a file of each native node: direct, sync, one write in flight.",
         run=run_sync,
         check="figures",
+        sees=(".*: their latency",),
     ),
     Scenario(
         name="baseline.disk-sequential",
@@ -188,5 +192,6 @@ SCENARIOS = (
         method="Writes and reads a file of each native node in 4 MiB blocks, past the page cache, eight in flight.",
         run=run_sequential,
         check="figures",
+        sees=tuple(f".*: {re.escape(job.title)}" for job in LARGE),
     ),
 )

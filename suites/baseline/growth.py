@@ -1,12 +1,15 @@
-"""What daemons keep of a load once it is over: memory, threads and open files, by the operation."""
+"""What daemons keep of a load once it is over: memory, threads, open files, disk and log, by the operation."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import Any
 
-from cephlab.lab.ceph.memory import Footprint, footprint, pools_of
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.memory import Footprint, MemoryUse, footprint, pools_of
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads import radosbench
@@ -26,6 +29,12 @@ OPERATION_BYTES = 8 << 10
 to 3.1 KiB, see docs/baseline.md."""
 NOISE_BYTES = 24 * MIB
 """What an allocator may keep of a few thousand operations, whatever they were."""
+OPERATION_LOG_BYTES = 512
+LOG_BYTES = MIB
+"""A sound daemon says next to nothing of an operation at its usual levels: 10 KiB in all, see docs/baseline.md."""
+OPERATION_DISK_BYTES = 2 * BLOCK_BYTES
+DISK_BYTES = 32 * MIB
+"""Beside the blocks themselves, which stay: logs of databases, which grow by whole files and are taken back later."""
 MOST_THREADS = 16
 MOST_FILES = 64
 """Clients are gone at each look. Those of the lab itself stay: a few connections to each daemon."""
@@ -33,15 +42,20 @@ MOST_FILES = 64
 
 @dataclass(frozen=True)
 class Held:
-    """One look at a daemon. Of an OSD: accounted, the bytes that it says it allocated; operations, so far."""
+    """One look at a daemon. Of an OSD: pools, the bytes that it says it allocated; operations, so far.
+
+    log_bytes: of its log and output; disk_bytes: of its store. None where nobody can say.
+    """
 
     footprint: Footprint
-    accounted: int = 0
+    pools: Mapping[str, int] = field(default_factory=dict)
     operations: int = 0
+    log_bytes: int | None = None
+    disk_bytes: int | None = None
 
     @property
-    def beyond(self) -> int:
-        return self.footprint.resident - self.accounted
+    def memory(self) -> MemoryUse:
+        return MemoryUse(self.footprint.resident, self.pools)
 
 
 def growth(stage: Stage) -> None:
@@ -73,12 +87,28 @@ def look(cluster: Cluster) -> dict[str, Held]:
 
 def _held(cluster: Cluster, name: str) -> Held:
     daemon = cluster.daemon(name)
+    log_bytes = size_of(daemon, daemon.log, daemon.output)
     if daemon.kind != "osd":
-        return Held(footprint(daemon))
+        store = size_of(daemon, daemon.host.directory / name)
+        return Held(footprint(daemon), log_bytes=log_bytes, disk_bytes=store)
     cluster.client.command(name, "heap", heapcmd="release")
-    counts = cluster.client.tell(name, "perf dump")["osd"]
-    accounted = sum(pools_of(cluster.client.tell(name, "dump_mempools")).values())
-    return Held(footprint(daemon), accounted, int(counts["op"]) + int(counts["subop"]))
+    counts = cluster.client.tell(name, "perf dump")
+    operations = int(counts["osd"]["op"]) + int(counts["osd"]["subop"])
+    pools = pools_of(cluster.client.tell(name, "dump_mempools"))
+    return Held(footprint(daemon), pools, operations, log_bytes, allocated(counts))
+
+
+def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
+    """Bytes of files and folders on a daemon's host; None where one is not there."""
+    said = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
+    return int(said.stdout.split()[-2]) if said.code == 0 else None
+
+
+def allocated(counts: Mapping[str, Any]) -> int:
+    """Bytes that an OSD took of its disk for data and for its database, from `perf dump`."""
+    store = counts["bluestore"]
+    data = store["allocated"] if "allocated" in store else store["bluestore_allocated"]
+    return int(data) + int(counts["bluefs"]["db_used_bytes"])
 
 
 def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
@@ -86,15 +116,30 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
     kept, had = last.footprint, first.footprint
     count = last.operations - first.operations
     limit = NOISE_BYTES + count * OPERATION_BYTES
-    grown = (last.beyond - first.beyond) / MIB
+    grown = (last.memory.beyond - first.memory.beyond) / MIB
     shown = (f"{count} operations; resident {had.resident / MIB:.1f} MiB, then {kept.resident / MIB:.1f}",)
     why = f"{NOISE_BYTES // MIB} MiB for the allocator and {OPERATION_BYTES >> 10} KiB for each operation"
-    recorder.figure(f"{name}: memory kept of the load", grown, "MiB", Bound(why, most=limit / MIB, derivation=shown))
+    recorder.figure(
+        f"{name}: memory kept of the load",
+        grown,
+        "MiB",
+        Bound(why, most=limit / MIB, derivation=shown, basis=Basis.CORRECTNESS),
+    )
     for what, more, most in (
         ("threads", kept.threads - had.threads, MOST_THREADS),
         ("open files", kept.files - had.files, MOST_FILES),
     ):
-        recorder.figure(f"{name}: {what} kept of the load", more, "", Bound("clients are gone", most=most))
+        recorder.figure(
+            f"{name}: {what} kept of the load", more, "", Bound("clients are gone", most=most, basis=Basis.CORRECTNESS)
+        )
+    for what, before, after, most_bytes in (
+        ("log", first.log_bytes, last.log_bytes, LOG_BYTES + count * OPERATION_LOG_BYTES),
+        ("disk", first.disk_bytes, last.disk_bytes, DISK_BYTES + count * OPERATION_DISK_BYTES),
+    ):
+        if before is not None and after is not None:
+            why = f"{count} operations of {BLOCK_BYTES >> 10} KiB at most"
+            bound = Bound(why, most=most_bytes / MIB, basis=Basis.CORRECTNESS)
+            recorder.figure(f"{name}: {what} grown", (after - before) / MIB, "MiB", bound)
     if name.startswith("osd."):
         recorder.witness(f"operations of {name}", got=count, least=WRITES[Tier.QUICK])
 
@@ -102,9 +147,10 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.growth",
-        goal="No daemon keeps memory, threads or open files of a load that is over.",
+        goal="No daemon keeps memory, threads, open files, disk or log of a load that is over, beyond its data.",
         method=f"{ROUNDS} equal rounds of 4 KiB writes and reads; what each daemon holds after the first and the last.",
         run=growth,
         check="figures",
+        sees=tuple(f"{kind}.*: memory kept of the load" for kind in ("mon", "mgr", "osd")),
     ),
 )

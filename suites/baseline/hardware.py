@@ -214,6 +214,7 @@ SCENARIOS = (
         goal="A node's memory modules have one size and speed, and nodes of one architecture have equal memory.",
         method="Reads the firmware's table of memory modules on every node.",
         run=run_memory,
+        sees=(".*: modules that differ from .*", "MiB of memory of every .* node"),
         needs=ONLY_HARDWARE,
     ),
     Scenario(
@@ -221,6 +222,7 @@ SCENARIOS = (
         goal="NVMe devices and network cards run at their full PCIe speed and width.",
         method="Compares the state of each link with the device's maximum; the kernel reports both.",
         run=run_links,
+        sees=("links looked at",),
         check="witnessed",
         needs=ONLY_HARDWARE,
     ),
@@ -229,6 +231,7 @@ SCENARIOS = (
         goal="Memory is spread evenly over NUMA nodes.",
         method="Reads the NUMA nodes of every node, and those of its NVMe devices and network cards.",
         run=run_numa,
+        sees=(".*: NUMA nodes without their share of memory",),
         needs=ONLY_HARDWARE,
     ),
 )

@@ -203,12 +203,14 @@ SCENARIOS = (
         method="Runs one TCP stream of iperf3 between every two nodes in both directions, one after the other.",
         run=run_throughput,
         check="figures",
+        sees=(".* to .*: TCP, one stream",),
     ),
     Scenario(
         name="baseline.network-mtu",
         goal="All nodes have one MTU, and the network carries packets of that size between any two.",
         method="Sends a datagram that fills the MTU, and must not be fragmented, from every node to every other.",
         run=run_mtu,
+        sees=("MTU of .*",),
         check="witnessed",
     ),
 )

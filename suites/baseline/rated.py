@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import MIB
@@ -49,14 +49,16 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
     There is no limit on an emulated host or without a profile: others share the machine.
     """
     if host.emulated:
-        return Bound(f"{host.name} is emulated, its speed is not judged")
+        return Bound(f"{host.name} is emulated, its speed is not judged", basis=Basis.PROFILE)
     profile = profile_of(stage)
     if profile is None:
-        return Bound(f"{host.name} has no profile to be held to; `--profile this-machine` names one")
+        return Bound(
+            f"{host.name} has no profile to be held to; `--profile this-machine` names one", basis=Basis.PROFILE
+        )
     alike = [machine for machine in profile.nodes if machine.arch is host.arch]
     figures = [figure for machine in alike if rating and (figure := rating.of(machine)) is not None]
     if rating is None or not figures:
-        return Bound(f"{profile.name} says nothing of it for {host.arch}")
+        return Bound(f"{profile.name} says nothing of it for {host.arch}", basis=Basis.PROFILE)
     least = min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
     return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider, profile))
 
@@ -66,7 +68,7 @@ def bound(profile: Profile, rating: Rating, figure: Figure, *, judged: bool) -> 
     rated = rating.shown(figure.value)
     source = f"{profile.name}: {rated:.6g} [{figure.source}]"
     if not judged:
-        return Bound(f"{source}; the host is not one of its machines")
+        return Bound(f"{source}; the host is not one of its machines", basis=Basis.PROFILE)
     if rating.smaller:
-        return Bound(f"{source}, times {SLACK:g}", most=rated * SLACK)
-    return Bound(f"{source}, over {SLACK:g}", least=rated / SLACK)
+        return Bound(f"{source}, times {SLACK:g}", most=rated * SLACK, basis=Basis.PROFILE)
+    return Bound(f"{source}, over {SLACK:g}", least=rated / SLACK, basis=Basis.PROFILE)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry import counters
 from cephlab.lab.workloads.fio import FioJob, FioResult
@@ -40,7 +40,9 @@ def run(stage: Stage) -> None:
             note_run(stage.recorder, f"cache {name}", result, DEPTH)
             share = requests / result.operations if result.operations else 0.0
             why = "each write goes to the cluster" if name == "none" else "the cache merges sequential writes"
-            stage.recorder.figure(f"cache {name}: requests an operation", share, "", Bound(why, least=least, most=most))
+            stage.recorder.figure(
+                f"cache {name}: requests an operation", share, "", Bound(why, least=least, most=most, basis=Basis.SHAPE)
+            )
 
 
 def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
@@ -51,9 +53,7 @@ def counted(stage: Stage, wanted: FioJob) -> tuple[FioResult, float]:
 
 
 def _requests(stage: Stage) -> float:
-    client = stage.cluster.client
-    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump")) for osd in stage.cluster.osd_ids()]
-    return sum(dump.get("osd.op_w", 0.0) for dump in dumps)
+    return sum(dump.get("osd.op_w", 0.0) for dump in counters.of_osds(stage.cluster).values())
 
 
 SCENARIOS = (

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
@@ -51,7 +51,7 @@ def run(stage: Stage, pattern: str) -> None:
             share = min(each) / max(each) if max(each) else 0.0
             why = "clients of equal depth share the same servers"
             what = f"slowest of {count} clients beside the quickest"
-            stage.recorder.figure(what, share, "", Bound(why, least=LEAST_SHARE))
+            stage.recorder.figure(what, share, "", Bound(why, least=LEAST_SHARE, basis=Basis.SHAPE))
     lines = [*rate_and_latency("measured", counts, rates, latencies), *expected.lines(counts)]
     title = f"{pattern} of 4 KiB at depth {DEPTH} each, against clients on nodes of their own"
     record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
@@ -74,6 +74,7 @@ SCENARIOS = tuple(
         goal="Clients on different nodes share a cluster fairly.",
         method=f"Runs 1 to {CLIENTS} fio processes, each on its own node and image: {pattern}, 4 KiB, depth {DEPTH}.",
         run=partial(run, pattern=pattern),
+        sees=tuple(f"slowest of {count} clients beside the quickest" for count in COUNTS[Tier.QUICK]),
         tier=tier,
     )
     for pattern, tier in (("randread", Tier.QUICK), ("randwrite", Tier.FULL))

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_demand
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.telemetry import demandfile
@@ -52,7 +52,9 @@ def run(stage: Stage, name: str, block_bytes: int, depth: int) -> None:
     )
     share = float(measurement.conditions["harness_share"])
     why = "the harness must not distort what it measures"
-    stage.recorder.figure("CPU of cephlab beside that of the cluster", share, "", Bound(why, most=MAX_HARNESS_SHARE))
+    stage.recorder.figure(
+        "CPU of cephlab beside that of the cluster", share, "", Bound(why, most=MAX_HARNESS_SHARE, basis=Basis.SHAPE)
+    )
     floors(stage.recorder, measurement.demand)
     against_baseline(stage, measurement)
 
@@ -75,7 +77,7 @@ def floors(recorder: Recorder, demand: Demand) -> None:
     for role, resource, floor, why in least:
         cost = demand.costs[role][resource]
         what = f"{resource} of {role}, per operation of {size_text(size)}"
-        bound = Bound(f"{why}: {floor} B", least=floor * SLACK)
+        bound = Bound(f"{why}: {floor} B", least=floor * SLACK, basis=Basis.CORRECTNESS)
         recorder.figure(what, cost.mean, "B", bound, interval=(cost.low, cost.high))
 
 
@@ -86,12 +88,12 @@ def against_baseline(stage: Stage, measurement: Measurement) -> None:
     cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:
         why = "no baseline is stored: `cephlab measure --save-baseline` stores one"
-        stage.recorder.figure(what, cpu, "s", Bound(why))
+        stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.PROFILE))
         return
     (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
     why = "judged beside its baseline" if judged else compared.verdict.reason
-    stage.recorder.figure(what, cpu, "s", Bound(why))
+    stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.PROFILE))
     for change in judged:
         ratio = change.ratio
         stage.recorder.record(

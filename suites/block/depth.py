@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import knee
@@ -32,7 +32,10 @@ def run(stage: Stage, pattern: str) -> None:
     gain = max(rates) / rates[0] if rates[0] else 0.0
     why = "a cluster does more with requests in parallel than one after the other"
     stage.recorder.figure(
-        "throughput of the best depth over that of one request", gain, "", Bound(why, least=LEAST_GAIN)
+        "throughput of the best depth over that of one request",
+        gain,
+        "",
+        Bound(why, least=LEAST_GAIN, basis=Basis.SHAPE),
     )
     bend = knee(depths, rates)
     latencies = [result.main.latency_mean_s for result in results]

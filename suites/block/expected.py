@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import LabError
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.block.stand import NO_LIMIT
 from cephlab.suites.machines import are_machines_of, profile_of
 from cephlab.tuning.demandsets import find_demands
-from cephlab.tuning.limits import Limit, latency_limit, supported_factor, throughput_limit
+from cephlab.tuning.limits import Limit, latency_limit, throughput_limit
 from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
-from cephlab.tuning.references import FigureKind
-from cephlab.tuning.validate import RATES
 from cephlab.tuning.workload import Shape
 
 RATE, LATENCY = "operations per second", "mean latency, seconds"
@@ -58,7 +56,7 @@ def rate_and_latency(
 
 
 def bound(limit: Limit) -> Bound:
-    return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()))
+    return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()), basis=Basis.PROFILE)
 
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
@@ -72,16 +70,12 @@ def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
         words = f"predicted for {profile.name} from demands {origin}"
         if named is None or not are_machines_of(stage.cluster.provider, named):
             return Expected(predictions, words)
-        rates, latencies = (
-            supported_factor(demands, kinds, lambda name: find_profile(name, home.profiles))
-            for kinds in (RATES, (FigureKind.LATENCY,))
-        )
     except LabError as error:
         return Expected(words=f"not predicted: {error.what}")
     return Expected(
         predictions,
         words,
         tuple(
-            (throughput_limit(prediction, rates), latency_limit(prediction, latencies)) for prediction in predictions
+            (throughput_limit(made, made.trust.factor), latency_limit(made, made.trust.factor)) for made in predictions
         ),
     )

@@ -80,5 +80,6 @@ SCENARIOS = (
         goal="rados bench reads back all objects that 1, 2 or 3 clients wrote.",
         method=f"Runs rados bench with {THREADS} operations in flight for each client: write, then seq.",
         run=run,
+        sees=("operations of .*, client 1", ".*: together"),
     ),
 )

@@ -11,7 +11,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, described
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
@@ -125,7 +125,7 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
     return fioserver.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
-NO_LIMIT = Bound(SHARED)
+NO_LIMIT = Bound(SHARED, basis=Basis.PROFILE)
 
 
 def note_bound(recorder: Recorder, what: str, measured: Interval, unit: str, bound: Bound) -> None:
@@ -151,7 +151,12 @@ def note_run(
     spread = interval_of(result.iops, done.iops_stddev, done.iops_samples)
     note_both(recorder, what, spread, beside(spread, mean_s), (rate, latency))
     busy = result.iops * mean_s / in_flight
-    bound = Bound("Little's law: throughput x latency is the requests in flight", least=1 - LITTLE, most=1 + LITTLE)
+    bound = Bound(
+        "Little's law: throughput x latency is the requests in flight",
+        least=1 - LITTLE,
+        most=1 + LITTLE,
+        basis=Basis.CORRECTNESS,
+    )
     recorder.figure(f"{what}: requests in flight, share of those asked for", busy, "", bound)
 
 

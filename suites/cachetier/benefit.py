@@ -7,7 +7,7 @@ from functools import partial
 
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.telemetry.bench import Bench
 from cephlab.lab.telemetry.clients import BlockClients
@@ -87,8 +87,12 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
         recorder.figure(f"CPU of an operation {name}", sum(side.cpu) / len(side.cpu), "s", NO_LIMIT)
     # The other causes of a changed cost (docs/regression.md) belong to a tier, and are not taken out.
     for what, change, bound in (
-        ("throughput", ratio(without.rates, within.rates), Bound(FINDING, least=1.0)),
-        ("CPU of an operation", ratio(without.cpu, within.cpu), Bound("the paper has no figure: recorded only")),
+        ("throughput", ratio(without.rates, within.rates), Bound(FINDING, least=1.0, basis=Basis.SHAPE)),
+        (
+            "CPU of an operation",
+            ratio(without.cpu, within.cpu),
+            Bound("the paper has no figure: recorded only", basis=Basis.SHAPE),
+        ),
     ):
         recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=(change.low, change.high))
 

@@ -12,7 +12,7 @@ from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster.watch import watched
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
-from cephlab.lab.history.history import Phase
+from cephlab.lab.history.history import Basis, Bound, Phase
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.cachetier import tiers
@@ -56,7 +56,9 @@ def step(stage: Stage, name: str) -> Iterator[None]:
     yield
     took = round(SYSTEM.monotonic() - began, 3)
     stage.recorder.step(name, Phase.ENDED, took)
-    stage.recorder.figure(f"step_s[{name}]", took, "s")
+    stage.recorder.figure(
+        f"step_s[{name}]", took, "s", Bound("of this machine: recorded, not judged", basis=Basis.PROFILE)
+    )
 
 
 def loads(stage: Stage, pool: str) -> list[RecordedLoad]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cephlab.lab.blockstack.dmcache import DmCacheMode
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import GIB, MIB
 from cephlab.suites.cachetier import tiers
@@ -81,7 +81,7 @@ def leave(stage: Stage, layers: Layers) -> None:
     cluster, recorder, pair = stage.cluster, stage.recorder, layers.tier
     statistics = tiers.pool_statistics(cluster, pair.cache)
     recorder.witness("dirty objects before the flush", got=statistics["num_objects_dirty"], least=1)
-    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_LIMIT))
+    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_LIMIT, basis=Basis.PROFILE))
     tiers.set_mode(cluster, pair, "proxy")
     flush_all(stage, pair)
     layers.look("after the flush")
@@ -129,6 +129,7 @@ SCENARIOS = (
         goal="At few threads, a tier commits more transactions than slow disks alone; dm-cache for comparison.",
         method="Runs sysbench on MariaDB over no cache, dm-cache and a writeback tier, each fresh, at each count.",
         run=sweep,
+        sees=(f"{TIER}, .* threads.*",),
     ),
     scenario_over_database(
         name="cachetier.oltp-flush",

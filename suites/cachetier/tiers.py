@@ -278,8 +278,7 @@ def watchers(cluster: Cluster, pair: PoolPair, name: str) -> list[str]:
 
 def tier_counters(cluster: Cluster) -> dict[str, float]:
     """TIER_COUNTERS of all running OSDs together, since each was started."""
-    client = cluster.client
-    dumps = [counters.flatten(client.tell(f"osd.{osd}", "perf dump", logger="osd")) for osd in cluster.up_osds()]
+    dumps = counters.of_osds(cluster, cluster.up_osds()).values()
     return {name: sum(dump.get(f"osd.{name}", 0.0) for dump in dumps) for name in TIER_COUNTERS}
 
 

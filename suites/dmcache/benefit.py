@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from cephlab.lab.blockstack.dmcache import DmCacheMode
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.suites.dmcache.oltp import ROWS, WARM_S, fill, job, measured, steady
@@ -30,7 +30,7 @@ UNJUDGED = "the paper's figures are of other machines: recorded, not judged"
 def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[float]], *, judged: bool) -> float:
     """Record the gain as a figure, and return its lower end. values: seconds with the cache (True) and without."""
     ratio = ratio_of_means(values[True], values[False])
-    bound = Bound(GAIN, least=1.0) if judged else Bound(UNJUDGED)
+    bound = Bound(GAIN, least=1.0, basis=Basis.SHAPE) if judged else Bound(UNJUDGED, basis=Basis.SHAPE)
     interval = (ratio.low, min(ratio.high, 1e9))
     recorder.figure(what, ratio.mean, "times as many transactions as without", bound, interval=interval)
     return ratio.low
@@ -71,7 +71,7 @@ def sweep(stage: Stage) -> None:
             if low < 1 and not turn:
                 turn = threads
     beyond = "" if turn else f"a gain at every count up to {THREADS[-1]}; "
-    bound = Bound(f"{beyond}the paper's is {PAPER_TURN} on two processors of ten cores")
+    bound = Bound(f"{beyond}the paper's is {PAPER_TURN} on two processors of ten cores", basis=Basis.SHAPE)
     stage.recorder.figure("threads from which no gain is shown, 0 for none", turn, "threads", bound)
 
 

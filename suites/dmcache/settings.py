@@ -5,7 +5,7 @@ from dataclasses import replace
 from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.blockstack.mapper import SECTOR_BYTES
 from cephlab.lab.blockstack.mariadb import Settings
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.statistics import interval
@@ -65,14 +65,16 @@ def small_cache(stage: Stage) -> None:
             note_rate(recorder, label, steady(measured(stand, stage, label, wanted)))
             status = cache.status()
         recorder.witness("blocks evicted", got=status.demotions, least=1)
-        bound = Bound("the paper's was 0.75 to 0.96, with other sizes: recorded, not judged")
+        bound = Bound("the paper's was 0.75 to 0.96, with other sizes: recorded, not judged", basis=Basis.SHAPE)
         recorder.figure("hit ratio of a cache that is too small", status.hit_ratio, "", bound)
 
 
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:
     """Record transactions a second as a figure without a limit."""
     rate = interval(values)
-    recorder.figure(what, rate.mean, "transactions/s", Bound(UNJUDGED), interval=(rate.low, rate.high))
+    recorder.figure(
+        what, rate.mean, "transactions/s", Bound(UNJUDGED, basis=Basis.PROFILE), interval=(rate.low, rate.high)
+    )
 
 
 SCENARIOS = (

@@ -18,7 +18,7 @@ from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.blockstack import devices
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.base import RunsMachines
 from cephlab.lab.providers.host import HostProcess
 from cephlab.lab.report.series import Line, record_series
@@ -191,8 +191,10 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         recorder.witness(f"operations of {name}", got=done[name], least=LEAST_OPERATIONS)
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
-        recorder.figure(what, cost.mean, "s", Bound("of this kind of machine"), interval=(cost.low, cost.high))
-    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others"))
+        recorder.figure(
+            what, cost.mean, "s", Bound("of this kind of machine", basis=Basis.PROFILE), interval=(cost.low, cost.high)
+        )
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.PROFILE))
     if pair.block_bytes <= SMALL_BYTES:
         judge(stage, costs)
     else:
@@ -211,12 +213,16 @@ def narrow(costs: Mapping[str, list[float]]) -> bool:
 
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
     """krbd over librbd: pass where the whole interval is below 1, fail where it is above, else inconclusive."""
-    _note_ratio(stage, costs, Bound(WHY, most=1.0))
+    _note_ratio(stage, costs, Bound(WHY, most=1.0, basis=Basis.SHAPE))
 
 
 def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> None:
     """krbd over librbd where bytes decide the cost: the faster checksum wins, so there is no verdict."""
-    _note_ratio(stage, costs, Bound(f"bytes decide at this size, and the machine's kernel sums them with {driver}"))
+    _note_ratio(
+        stage,
+        costs,
+        Bound(f"bytes decide at this size, and the machine's kernel sums them with {driver}", basis=Basis.SHAPE),
+    )
 
 
 def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], bound: Bound) -> None:
@@ -302,6 +308,7 @@ def _scenario(way: str, setting: GuestSetting, tier: Tier) -> Scenario:
         tier=tier,
         topology=TOPOLOGY,
         needs=frozenset({Capability.OWN_KERNEL}),
+        sees=tuple(f"CPU of the machine for one operation, {name}" for name in CLIENTS),
     )
 
 

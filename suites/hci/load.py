@@ -160,5 +160,4 @@ def received_bytes(cluster: Cluster) -> float:
 
 
 def _summed(cluster: Cluster, name: str) -> float:
-    client = cluster.client
-    return sum(counters.flatten(client.tell(f"osd.{osd}", "perf dump")).get(name, 0.0) for osd in cluster.osd_ids())
+    return sum(dump.get(name, 0.0) for dump in counters.of_osds(cluster).values())

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from cephlab.lab.history.history import Bound
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
@@ -120,12 +120,14 @@ def note_run(stage: Stage, what: str, run: GuestRun) -> None:
     recorder, asked = stage.recorder, run.asked
     recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
-    recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED))
-    recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED))
+    recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED, basis=Basis.PROFILE))
+    recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED, basis=Basis.PROFILE))
     cpu = run.cpu
     if cpu is not None:
         bounds = (cpu.low, cpu.high) if cpu.samples > 1 else None
-        recorder.figure(f"host's CPU for one operation, {what}", cpu.mean, "s", Bound(COST), interval=bounds)
+        recorder.figure(
+            f"host's CPU for one operation, {what}", cpu.mean, "s", Bound(COST, basis=Basis.PROFILE), interval=bounds
+        )
 
 
 LEAST_REACHED = 0.99
@@ -135,10 +137,10 @@ MOST_REACHED = 1.1
 
 def note_reached(stage: Stage, label: str, share: float, *, alone: bool) -> None:
     """Record the bytes that OSDs received for each byte that a guest wrote. alone: there was one job only."""
-    bound = Bound("jobs write to the same places, and such writes may be merged")
+    bound = Bound("jobs write to the same places, and such writes may be merged", basis=Basis.SHAPE)
     if alone:
         why = "the paper's writes are synchronous: each is on the cluster before it is acknowledged, cache or not"
-        bound = Bound(why, least=LEAST_REACHED, most=MOST_REACHED)
+        bound = Bound(why, least=LEAST_REACHED, most=MOST_REACHED, basis=Basis.SHAPE)
     stage.recorder.figure(f"bytes to the cluster for one written, {label}", share, "", bound)
 
 
@@ -161,6 +163,7 @@ def _vm(setting: GuestSetting) -> Scenario:
         goal="A guest's synchronous writes reach the cluster in every cache mode; what I/O costs the host.",
         method=f"{setting.source}, scaled: {setting.pattern} of {setting.size}, one job and four, both cache modes.",
         run=partial(one_guest, setting=setting),
+        sees=tuple(f"operations, cache={cache}, .*" for cache in CACHES),
         check="figures",
         tier=Tier.QUICK if setting.size == "4K" else Tier.FULL,
         topology=TOPOLOGY,
@@ -173,6 +176,7 @@ def _multi(setting: GuestSetting) -> Scenario:
         goal="What an operation costs the host when several guests run on one node, each on its own image.",
         method=f"{setting.source}, scaled: {setting.pattern} of {setting.size} in guests at once, both cache modes.",
         run=partial(several_guests, setting=setting),
+        sees=tuple(f"operations, cache={cache}, .*" for cache in CACHES),
         check="figures",
         tier=Tier.QUICK if setting.pattern == "randwrite" and setting.size == "4K" else Tier.FULL,
         topology=TOPOLOGY,

@@ -9,6 +9,7 @@ from cephlab.suites.interop import (
     exports,
     hashed,
     keys,
+    load,
     messenger,
     monitors,
     moved,
@@ -25,6 +26,7 @@ from cephlab.suites.interop import (
     standing,
     stripes,
 )
+from cephlab.suites.interop.walks import scenarios as walks
 
 SCENARIOS = (
     *cephmodels.SCENARIOS,
@@ -35,6 +37,7 @@ SCENARIOS = (
     *exports.SCENARIOS,
     *hashed.SCENARIOS,
     *keys.SCENARIOS,
+    *load.SCENARIOS,
     *messenger.SCENARIOS,
     *monitors.SCENARIOS,
     *moved.SCENARIOS,
@@ -50,4 +53,5 @@ SCENARIOS = (
     *scrub.SCENARIOS,
     *standing.SCENARIOS,
     *stripes.SCENARIOS,
+    *walks.SCENARIOS,
 )

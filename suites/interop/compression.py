@@ -11,6 +11,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.telemetry.counters import of_osds
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.matrix import arch_of, observe_primaries
 from cephlab.suites.interop.mirror import Mirror
@@ -133,15 +134,9 @@ def read_by_other(stage: Stage, mirror: Mirror, writer: Arch) -> Counter[str]:
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
     """BlueStore's counters of every OSD since it started."""
-    by_osd = {}
-    for osd in cluster.osd_ids():
-        raw = cluster.client.tell(f"osd.{osd}", "perf dump")["bluestore"]
-        by_osd[osd] = Counter(
-            compressed_bytes=int(raw["compressed"]),
-            decompressions=int(raw["decompress_lat"]["avgcount"]),
-            verifications=int(raw["csum_lat"]["avgcount"]),
-        )
-    return by_osd
+    shown = {"compressed_bytes": "compressed", "decompressions": "decompress_lat", "verifications": "csum_lat"}
+    dumps = of_osds(cluster).items()
+    return {osd: Counter({name: int(dump[f"bluestore.{key}"]) for name, key in shown.items()}) for osd, dump in dumps}
 
 
 def wordy(rng: Random, size: int) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cephlab.lab.base.errors import CommandFailed, LabBroken, Unavailable
 from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.sides import ArchSide, each, sides
 
 BATCH = 150  # instances per process: an emulated start costs half a second, and a command line has a limit
@@ -158,5 +159,6 @@ SCENARIOS: tuple[Scenario, ...] = (
         goal="Every structure that Ceph stores or sends means the same to both architectures.",
         method="Each encodes every instance of every type by ceph-dencoder, the other decodes it; compares the JSON.",
         run=run,
+        sees=tuple(f"instances that {arch} decodes differently" for arch in Arch),
     ),
 )

@@ -194,6 +194,7 @@ def scenario(tier: Tier, profile: ErasureCode, topic: str = "erasure") -> Scenar
         method=f"Both encode the same bytes by {profile.text}; each decodes the other's without every 1 to {most} "
         f"chunks; the code tolerates the loss of any {profile.tolerated}.",
         run=partial(run, profile=profile),
+        sees=("chunk .* against .*", *(f"losses that {arch} does not restore" for arch in Arch)),
         tier=tier,
     )
 

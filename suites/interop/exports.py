@@ -195,6 +195,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         method="ceph-objectstore-tool exports, imports, lists and exports again, on a stopped OSD of each; contents, "
         "which BlueStore had compressed, and omaps are compared with what was written.",
         run=run,
+        sees=("objects in the PG, .*", "content, attributes and omap after the import, .*"),
         expects={
             r"Health check failed: nodown flag\(s\) set \(OSDMAP_FLAGS\)": "Both OSDs must stop at the same map.",
             r"\.osd e\d+ definitely_dead 0$": "The monitor logs that the scenario marked the stopped OSDs down.",

@@ -8,6 +8,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry import counters
 
 LEAD_S = 60.0
 
@@ -77,4 +78,4 @@ def counted_operations(stage: Stage, primary: Arch, *, wanted: bool = True) -> I
 
 def operations(cluster: Cluster) -> dict[int, int]:
     """Client operations that each OSD has served as primary since it started."""
-    return {osd: int(cluster.client.tell(f"osd.{osd}", "perf dump")["osd"]["op"]) for osd in cluster.osd_ids()}
+    return {osd: int(dump["osd.op"]) for osd, dump in counters.of_osds(cluster).items()}

@@ -11,6 +11,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.telemetry.counters import of_osds
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.compression import COMPRESSION, wordy
 from cephlab.suites.interop.matrix import observe_primaries
@@ -150,12 +151,8 @@ def booted(cluster: Cluster, osds: Sequence[int]) -> dict[int, int]:
 
 def counters(cluster: Cluster) -> dict[int, Counter[str]]:
     """The messenger counters of each OSD, summed over its threads."""
-    counted: dict[int, Counter[str]] = {}
-    for osd in cluster.osd_ids():
-        raw = cluster.client.tell(f"osd.{osd}", "perf dump")
-        workers = [values for name, values in raw.items() if name.startswith("AsyncMessenger::Worker")]
-        counted[osd] = Counter({name: sum(int(worker[name]) for worker in workers) for name in (RECEIVED, ENCRYPTED)})
-    return counted
+    dumps = of_osds(cluster).items()
+    return {osd: Counter({name: int(dump[f"msgr.{name}"]) for name in (RECEIVED, ENCRYPTED)}) for osd, dump in dumps}
 
 
 def total(counted: Mapping[int, Counter[str]], osds: Sequence[int], counter: str) -> int:

@@ -8,12 +8,13 @@ from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.ceph.memory import MemoryUse, memory_use
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import GIB, MIB, PAGE_BYTES, Capability
+from cephlab.lab.telemetry import counters
 from cephlab.lab.workloads import radosbench
 from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites.interop import recovery
@@ -39,7 +40,7 @@ WRITES = 4096
 """In a half: one for each page of 16 KiB in GROWTH_BYTES, so that a page lost with each write would show."""
 MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
-UNJUDGED = Bound("noted, not judged")
+UNJUDGED = Bound("noted, not judged", basis=Basis.PROFILE)
 
 Moments = Mapping[str, Mapping[int, MemoryUse]]
 """What each OSD held at the moments of a load, in their order."""
@@ -128,8 +129,7 @@ def look(cluster: Cluster) -> dict[int, MemoryUse]:
 
 def _operations(cluster: Cluster) -> dict[int, int]:
     """The operations of each OSD since it started, as primary or as replica."""
-    dumps = {osd: cluster.client.tell(f"osd.{osd}", "perf dump")["osd"] for osd in cluster.osd_ids()}
-    return {osd: int(counts["op"]) + int(counts["subop"]) for osd, counts in dumps.items()}
+    return {osd: int(dump["osd.op"] + dump["osd.subop"]) for osd, dump in counters.of_osds(cluster).items()}
 
 
 def witness(recorder: Recorder, half: str, done: Mapping[int, int], page_bytes: int) -> None:
@@ -147,10 +147,15 @@ def judge(recorder: Recorder, moments: Moments, osd: int, who: str) -> None:
     first, last = (moments[half][osd] for half in HALVES)
     why = "no more than its cache may hold; a page lost with each operation would be more"
     accounted = f"of it in its own accounts: {(last.accounted - first.accounted) / MIB:.1f} MiB"
-    bound = Bound(why, most=GROWTH_BYTES / MIB, derivation=(accounted,))
+    bound = Bound(why, most=GROWTH_BYTES / MIB, derivation=(accounted,), basis=Basis.CORRECTNESS)
     recorder.figure(f"{who}: growth over the second half", (last.resident - first.resident) / MIB, "MiB", bound)
     why = "osd_memory_target"
-    recorder.figure(f"{who}: resident at the end", last.resident / MIB, "MiB", Bound(why, most=TARGET_BYTES / MIB))
+    recorder.figure(
+        f"{who}: resident at the end",
+        last.resident / MIB,
+        "MiB",
+        Bound(why, most=TARGET_BYTES / MIB, basis=Basis.CORRECTNESS),
+    )
 
 
 def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
@@ -159,7 +164,7 @@ def compare(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:
     why = "allocators and programs of two architectures differ too"
     for moment, by_osd in moments.items():
         ratio = by_osd[large].resident / by_osd[small].resident
-        recorder.figure(f"resident with large pages against 4 KiB, {moment}", ratio, "", Bound(why))
+        recorder.figure(f"resident with large pages against 4 KiB, {moment}", ratio, "", Bound(why, basis=Basis.SHAPE))
 
 
 def draw(cluster: Cluster, recorder: Recorder, moments: Moments) -> None:

@@ -11,27 +11,25 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.ceph.objectstore import ObjectStore
-from cephlab.lab.ceph.pgs import Pg
+from cephlab.lab.ceph.pgs import NO_OSD, Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.erasure import ErasureCode, bit_matrix, clay, encode, plain, shec
 from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.mirror import Mirror, difference
 from cephlab.suites.interop.sides import ArchSide, sides
 
-MIB = 1 << 20
 BIG_BYTES = 8 * MIB  # a thousand stripes and more in one primary's process
 PIECE_BYTES = 2 * MIB  # what one write carries
 PATCHES = 4  # partial overwrites: the primary reads a stripe, changes it, and encodes it again
 PATCH_BYTES = 20_000
 PG_NUM = 16  # enough that some PG has its shards where the scenario wants them: each of six orders is as likely
 LEAD_S = 60.0
-NOBODY = 0x7FFFFFFF
-"""CRUSH_ITEM_NONE, which stands in an acting set for a shard that no OSD has."""
 
 EXPECTED = {
     **DEAD_COUNT,
@@ -193,7 +191,7 @@ def read_without(stage: Stage, codes: Sequence[ErasureCode], spot: Spot, mirrors
             with leading(cluster, spot, reader) as there:
                 if not there:
                     continue  # no copy of these PGs is left on that architecture
-                without = [pg for pg in there if NOBODY in pg.acting[: codes[0].k]]
+                without = [pg for pg in there if NO_OSD in pg.acting[: codes[0].k]]
                 stage.recorder.witness(f"PGs read by {reader} without a data shard", got=len(without), least=len(there))
                 for code in codes:
                     when = f"of {code.label}, read by parity on {reader}"
@@ -233,7 +231,7 @@ def leading(cluster: Cluster, spot: Spot, reader: Arch) -> Iterator[list[Pg]]:
         return [pg for name, wanted in spot.pgids.items() for pg in pools.pgs_of(cluster, name) if pg.pgid in wanted]
 
     def led(pgs: list[Pg]) -> bool:
-        lacking = all(NOBODY in pg.acting and "active" in pg.state for pg in pgs)
+        lacking = all(NO_OSD in pg.acting and "active" in pg.state for pg in pgs)
         return lacking and {pg.acting_primary for pg in pgs} <= set(up)
 
     if not up:
@@ -260,6 +258,7 @@ def scenario(tier: Tier, codes: Sequence[ErasureCode]) -> Scenario:
         "architecture; takes the parity out of a stopped OSD, encodes the content by the other; then stops an OSD with "
         "data and reads all.",
         run=partial(run, codes=codes),
+        sees=("parity by .*", "PGs read by .* without a data shard"),
         check="witnessed",
         tier=tier,
         expects=EXPECTED,

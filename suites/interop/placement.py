@@ -260,18 +260,21 @@ SCENARIOS: tuple[Scenario, ...] = (
         goal="The cluster's CRUSH map means the same to both architectures.",
         method="Each decompiles it by crushtool and compiles it again; compares texts and bytes.",
         run=own_map,
+        sees=(".*: .* against .*",),
     ),
     Scenario(
         name="interop.placement-large-map",
         goal="Both architectures make the same CRUSH map with racks, classes and erasure rules.",
         method="Each builds and compiles it, and decompiles and recompiles the other's; compares texts and bytes.",
         run=large_map,
+        sees=(".*: .* against .*",),
     ),
     Scenario(
         name="interop.placement-live",
         goal="Both architectures compute the placement of the running cluster.",
         method="Each maps the cluster's own OSD map by osdmaptool; compares the result with the PG statistics.",
         run=live_mappings,
+        sees=tuple(f"PGs that {arch} places elsewhere than the cluster" for arch in Arch),
     ),
     *(_rule_scenario(rule, tier) for tier in Tier for rule in (REPLICATED_RULE, ERASURE_RULE)),
 )

@@ -5,6 +5,7 @@ import struct
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services import reported
 from cephlab.lab.spec.arch import Arch
 
 _ELF_HEADER_BYTES = 20
@@ -17,16 +18,14 @@ def roles(stage: Stage) -> None:
     for name, daemon in sorted(cluster.daemons.items()):
         machine = elf_machine(daemon.host, _BINARIES[daemon.kind])
         observe(f"e_machine of the program of {name}", got=machine, wanted=daemon.host.arch.elf_machine)
-    reported = {f"osd.{entry['id']}": entry for entry in cluster.client.mon("osd metadata")}
-    reported |= {f"mon.{entry['name']}": entry for entry in cluster.client.mon("mon metadata")}
-    reported |= {f"mgr.{entry['name']}": entry for entry in cluster.client.mon("mgr metadata")}
-    observe("daemons that reported metadata", got=sorted(reported), wanted=sorted(cluster.daemons))
+    metadata = reported(cluster.client)
+    observe("daemons that reported metadata", got=sorted(metadata), wanted=sorted(cluster.daemons))
     for name, daemon in sorted(cluster.daemons.items()):
-        entry = reported.get(name, {})
+        entry = metadata.get(name, {})
         observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=daemon.host.arch.value)
     quorum = cluster.client.mon("quorum_status")["quorum_names"]
     observe("monitors in quorum", got=sorted(quorum), wanted=sorted(node.name for node in cluster.spec.mons))
-    versions = {entry.get("ceph_version_short") for entry in reported.values()}
+    versions = {entry.get("ceph_version_short") for entry in metadata.values()}
     observe("number of Ceph versions among all daemons", got=len(versions), wanted=1)
     archs = {cluster.daemon(f"osd.{osd}").host.arch for osd in cluster.osd_ids()}
     observe("architectures with an OSD", got=sorted(archs), wanted=sorted(Arch))
@@ -46,6 +45,7 @@ SCENARIOS = (
         goal="Every daemon runs where the spec put it, as a program of that node's architecture.",
         method="Reads the ELF header of each daemon's program; compares metadata, quorum and versions with the spec.",
         run=roles,
+        sees=("e_machine of the program of .*", "architectures with an OSD"),
         topology=Topology(),
     ),
 )

@@ -1,19 +1,19 @@
 """Erasure codes over thousands of stripes in one process, and with chunks at the edges of what a code takes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.interop.erasure import (
     FULL,
     QUICK,
     ErasureCode,
     clay,
-    compare,
-    decode,
+    decode_all,
     encode,
     lrc,
     plain,
@@ -22,7 +22,6 @@ from cephlab.suites.interop.erasure import (
 )
 from cephlab.suites.interop.sides import ArchSide, agree, each, sides
 
-MIB = 1 << 20
 LARGE_BYTES = 16 * MIB
 SMALLEST = 32
 """Bytes of a chunk. jerasure and shec want k chunks to be a multiple of k*w*4 bytes, w being 8 (get_alignment in Ceph's
@@ -81,7 +80,7 @@ def run(stage: Stage, long: Long) -> None:
             agree(stage.recorder, what, {arch: chunks[chunk] for arch, chunks in encoded.items()})
 
         def recover(side: ArchSide) -> list[str]:
-            return mend(side, code, encoded[side.arch.other], losses, data)
+            return decode_all(side, code, encoded[side.arch.other], losses, data)
 
         note(stage, each(between, recover), len(losses))
 
@@ -91,16 +90,6 @@ def size_of(long: Long, rng: Random) -> int:
     unit, stripe = long.code.stripe_unit, long.code.stripe_unit * long.code.k
     ends = (0, 1, unit - 1, unit, unit + 1, stripe - 1, rng.randrange(stripe))
     return long.stripes * stripe + rng.choice(ends)
-
-
-def mend(
-    side: ArchSide, code: ErasureCode, chunks: Sequence[bytes], losses: Sequence[tuple[int, ...]], data: bytes
-) -> list[str]:
-    """Losses after which the other chunks do not give the data again, in words."""
-    for chunk, content in enumerate(chunks):
-        side.put(f"object.{chunk}", content)
-    found = {lost: compare(decode(side, code, lost), data) for lost in losses}
-    return [f"without {lost}: {said}" for lost, said in found.items() if said != "equal"]
 
 
 def note(stage: Stage, wrong: Mapping[Arch, list[str]], losses: int) -> None:
@@ -115,6 +104,7 @@ def scenario(tier: Tier, long: Long) -> Scenario:
         method=f"Both encode the same bytes by {long.code.text} with chunks of {long.code.stripe_unit} bytes; each "
         "decodes the other's without its first chunks, and without others that are drawn.",
         run=partial(run, long=long),
+        sees=tuple(f"losses that {arch} does not mend" for arch in Arch),
         tier=tier,
     )
 

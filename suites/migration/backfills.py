@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.history.history import Bound, Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.messenger import await_option
@@ -90,7 +90,11 @@ def note_leg(recorder: Recorder, leg: Leg, slowest: Leg, fastest: Leg) -> None:
     law = f"{slowest.rate:.3g} B/s by {slowest.backfills}, at most {fastest.rate:.3g} B/s with {fastest.backfills}"
     why = f"predicted {rate:.3g} B/s ({law}), at least {surely:.3g}; trusted to {factor:g}"
     given = leg in (slowest, fastest)
-    bound = Bound("the law's own number") if given else Bound(why, least=round(surely / factor))
+    bound = (
+        Bound("the law's own number", basis=Basis.SHAPE)
+        if given
+        else Bound(why, least=round(surely / factor), basis=Basis.SHAPE)
+    )
     interval = (round(leg.low), round(max(move.rate for move in leg.moves)))
     name = f"recovery bandwidth with osd_max_backfills={leg.backfills}"
     recorder.figure(name, round(leg.rate), "B/s", bound, interval=interval)
@@ -142,6 +146,7 @@ SCENARIOS: tuple[Scenario, ...] = (
         method="Takes an OSD out and in with osd_max_backfills from 1 to 16; holds three values to what two predict.",
         run=run,
         check="figures",
+        sees=tuple(f"recovery bandwidth with osd_max_backfills={backfills}" for backfills in SWEEP),
         topology=TOPOLOGY,
         expects=DEAD_COUNT,
     ),

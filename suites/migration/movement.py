@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from cephlab.lab.ceph.pgs import NO_OSD
 from cephlab.suites.interop import placement
-
-_NONE = 2147483647
-"""CRUSH_ITEM_NONE: a shard without an OSD."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def held_bytes(pgs: Sequence[PlacedPg], stores: Set[str]) -> float:
 def parse_mappings(dump: str) -> dict[str, tuple[int, ...]]:
     """pgid -> OSDs of its shards, from what `osdmaptool --test-map-pgs-dump` prints; -1 for a shard without an OSD."""
     mappings = placement.parse_mappings(dump)
-    return {pgid: tuple(-1 if osd == _NONE else osd for osd in osds) for pgid, (osds, _) in mappings.items()}
+    return {pgid: tuple(-1 if osd == NO_OSD else osd for osd in osds) for pgid, (osds, _) in mappings.items()}
 
 
 def named(mapping: tuple[int, ...], uuids: Mapping[int, str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.cluster.watch import watched
-from cephlab.lab.history.history import Phase, Recorder
+from cephlab.lab.history.history import Basis, Bound, Phase, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Node
@@ -155,7 +155,12 @@ class Trial:
         """Wait for health. Note the time since the disturbance, and the data that had to move."""
         self.cluster.wait_healthy(HEALTHY_S)
         took = SYSTEM.monotonic() - self.disturbed_s
-        self.recorder.figure(f"healthy_s[{what}]", round(took, 3), "s")
+        self.recorder.figure(
+            f"healthy_s[{what}]",
+            round(took, 3),
+            "s",
+            Bound("of this machine: recorded, not judged", basis=Basis.PROFILE),
+        )
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))
         self.before = after
@@ -251,7 +256,7 @@ def note_movement(running: Trial) -> None:
     moved = running.moved_bytes = movement.moved_bytes(recovered, running.legs, running.kind.k)
     held = sum(pg.size_bytes for pg in running.before)
     recorder.record("movement", moved_bytes=moved, held_bytes=held, legs=[asdict(leg) for leg in running.legs])
-    recorder.figure("moved_bytes", moved, "B")
+    recorder.figure("moved_bytes", moved, "B", Bound(basis=Basis.CORRECTNESS))
     why = (
         f"{TOLERANCE:g} times {least:.0f} of {held} bytes: by the maps before and after each leg, {copies} copies or "
         f"shards have new places"
@@ -264,7 +269,7 @@ def note_scale(running: Trial, procedure: str) -> None:
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
     scaled = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
-    recorder.figure("paper_recovery_s", round(scaled.seconds, 1), "s")
+    recorder.figure("paper_recovery_s", round(scaled.seconds, 1), "s", Bound(basis=Basis.PROFILE))
     recorder.limit("paper_recovery_s", scaled.published_s, "s", scaled.why)
 
 

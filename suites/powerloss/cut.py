@@ -52,6 +52,7 @@ def scenario(pool: str, kind: PoolKind, machines: str, tier: Tier) -> Scenario:
         goal="When all machines lose their power under load, stores are clean and no acknowledged write is lost.",
         method="Kills every guest with daemons at once under a recorded load; fsck of each store; start; read back.",
         run=partial(cut, kind=kind),
+        sees=("fsck of .* after the power was cut",),
         check="recorded",
         tier=tier,
         topology=MACHINES[machines],

@@ -10,6 +10,7 @@ from cephlab.lab.ceph.disks import fsck
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.own import own
 from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability, Disk
@@ -82,7 +83,9 @@ def replay(stage: Stage, osd: Daemon, log: Replay, keep: Callable[[Survey], int]
     last = keep(survey)
     recorder = stage.recorder
     recorder.witness("flushes in the log", got=survey.flushes, least=LEAST_FLUSHES)
-    recorder.figure("logged_bytes", survey.written_bytes, "bytes")
+    recorder.figure(
+        "logged_bytes", survey.written_bytes, "bytes", Bound("what the crash points lie in", basis=Basis.CORRECTNESS)
+    )
     torn: list[str] = []
     at = 0
     checkpoints = [*points(stage.rng, last, POINTS[stage.tier]), last]

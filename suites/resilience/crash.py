@@ -6,6 +6,7 @@ from functools import partial
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import layout_of
 from cephlab.lab.faults.daemons import KillEverything
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.workloads.recorded import Kind
 from cephlab.suites.resilience.trial import Data, again_and_again, linger, scenario_under_load
@@ -23,7 +24,7 @@ def crash(stage: Stage, of: Kind = "objects") -> None:
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
     took = again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
-    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s")
+    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", Bound(basis=Basis.PROFILE))
 
 
 def rounds(text: str | None, tier: Tier) -> int:

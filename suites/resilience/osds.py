@@ -16,6 +16,9 @@ EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
 SIX = Topology(native=6, foreign=0, mons=3, lone_client=True)
 """As many machines as EC 4+2 has shards, so that none is spare, as in the ten-billion-object paper."""
 
+FOREIGN_MAJORITY = Topology(native=1, foreign=2, mons=3, lone_client=True)
+"""Two of three machines are of the other architecture, which so has the majority of the monitors too."""
+
 EC_PGS = 8
 HOLD_S = (4.0, 8.0)
 """Long enough for clients to wait out the failure and to go on without the failed part."""
@@ -75,6 +78,14 @@ SCENARIOS = (
         method="Kills each OSD in turn, in an order by the seed, with recovery between; reads every block back.",
         run=partial(osd_failure, sizes=MIXED, of=BLOCKS),
         tier=Tier.FULL,
+    ),
+    scenario_under_load(
+        name="resilience.osd-failure[nodes=1+2]",
+        goal="With the other architecture in the majority one OSD after the other fails; clients go on.",
+        method="Kills each OSD in turn, in an order by the seed, with recovery between; reads everything back.",
+        run=partial(osd_failure, sizes=MIXED),
+        tier=Tier.FULL,
+        topology=FOREIGN_MAJORITY,
     ),
     *(
         scenario_under_load(

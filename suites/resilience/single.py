@@ -33,6 +33,7 @@ def scenario(kind: type[Fault]) -> Scenario:
         goal=f"After this fault a cluster recovers by itself, and no acknowledged write is lost: {described}",
         method="Inflicts it under a recorded load, looks for its sign, heals it, waits for health, reads all back.",
         run=partial(suffer, kind=kind),
+        sees=(f"{kind.name} of .*", "operations since the load was under way"),
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
         needs=kind.needs,
         expects={**EXPECTED, **DAMAGED} if kind.name in DAMAGING else EXPECTED,

@@ -13,7 +13,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.scrub import deep_scrub, rados_json
-from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind, Load, RecordedLoad
@@ -26,8 +26,9 @@ LARGE = (4 << 20,)
 """Its large ones are 128 MB, which RGW stores as RADOS objects of 4 MiB (rgw_obj_stripe_size)."""
 MIXED = (4096, 64 << 10)
 
-THREE = Topology(native=3, foreign=0, mons=3, lone_client=True)
-"""Three machines, each with a daemon of every kind that matters, and one for clients, which no fault stops."""
+THREE = Topology(native=2, foreign=1, mons=3, lone_client=True)
+"""Three machines of both architectures, each with a daemon of every kind that matters, and one for clients, which no
+fault stops."""
 
 PG_NUM = 16
 KEYS = 24
@@ -156,7 +157,7 @@ def again_and_again(
         agreed(stage, pool)
     recorder.witness("operations of the load", got=done, least=UNDER_WAY * len(took))
     recorder.witness("rounds", got=len(took), least=count)
-    recorder.figure("longest_return_s", max(took), "s")
+    recorder.figure("longest_return_s", max(took), "s", Bound(basis=Basis.PROFILE))
     return took
 
 
@@ -187,7 +188,7 @@ def healthy_s(cluster: Cluster) -> float:
 
 def returned(cluster: Cluster, recorder: Recorder, metric: str = "time_to_healthy_s") -> None:
     """Wait until the cluster is healthy by itself, and record how long that took, in seconds."""
-    recorder.figure(metric, healthy_s(cluster), "s")
+    recorder.figure(metric, healthy_s(cluster), "s", Bound(basis=Basis.PROFILE))
 
 
 def linger(rng: Random, least_s: float, most_s: float) -> None:

@@ -62,6 +62,7 @@ SCENARIOS = (
         goal="Every client machine can load the cluster, all of them at once.",
         method="Runs fio's random 4 KiB writes on every client machine together, each to its own RBD image.",
         run=load,
+        sees=("writes from .*",),
         check="witnessed",
         topology=Topology(native=2, foreign=0),
     ),

@@ -3,6 +3,7 @@
 from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services import reported
 
 CLOCK_SKEW_S = 0.05
 """mon_clock_drift_allowed: beyond it, monitors warn themselves."""
@@ -37,14 +38,11 @@ def versions(stage: Stage) -> None:
     """Observe one version, and that every daemon has the architecture of its machine."""
     client, observe = stage.cluster.client, stage.recorder.observe
     observe("versions among all daemons", got=len(client.mon("versions")["overall"]), wanted=1)
-    seen = 0
-    for kind, key in (("osd", "id"), ("mon", "name"), ("mgr", "name")):
-        for entry in client.mon(f"{kind} metadata"):
-            seen += 1
-            name = f"{kind}.{entry[key]}"
-            wanted = stage.cluster.daemon(name).host.arch.value
-            observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=wanted)
-    stage.recorder.witness("daemons looked at", got=seen, least=1)
+    metadata = reported(client)
+    for name, entry in metadata.items():
+        wanted = stage.cluster.daemon(name).host.arch.value
+        observe(f"architecture that {name} reports", got=entry.get("arch"), wanted=wanted)
+    stage.recorder.witness("daemons looked at", got=len(metadata), least=1)
 
 
 def replicas(stage: Stage) -> None:

@@ -84,7 +84,18 @@ def name(home: Home) -> Iterator[str]:
 def test_the_life_of_a_cluster(provider: str, name: str, home: Home) -> None:
     raised = cephlab("up", "--lab", provider, "--nodes", HERE, "--name", name, "--json")
     found: dict[str, Any] = json.loads(raised.stdout)
-    assert sorted(found) == ["conf", "fsid", "image", "keyring", "name", "nodes", "provider", "release", "seconds"]
+    assert sorted(found) == [
+        "conf",
+        "fsid",
+        "image",
+        "keyring",
+        "name",
+        "nodes",
+        "provider",
+        "release",
+        "s3",
+        "seconds",
+    ]
     emulated = provider == "qemu" and not known_kvm(home)
     assert [(n["name"], n["arch"], n["emulated"], n["daemons"]) for n in found["nodes"]] == [
         ("n0", host_arch().value, emulated, ["mgr.n0", "mon.n0", "osd.0"])

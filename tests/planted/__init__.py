@@ -59,6 +59,7 @@ PLANTED: tuple[Planted, ...] = (
         ("interop.messenger-compressed[algorithm=lz4]", "interop.moved[writer=aarch64,reader=x86_64]"),
     ),
     Planted("leak_send", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+    Planted("leak_slow", "leak_slow.c", Arch.X86_64, "daemons", ("stress.mixed",)),
     Planted("files_send", "files_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
     Planted("says_overflow", "says_overflow.c", Arch.X86_64, "daemons", ("interop.roles",)),
     Planted("stands_still", "stands_still.c", Arch.X86_64, "daemons", ("baseline.growth",)),

@@ -1,6 +1,7 @@
 """What daemons may keep of a load: a leak, a thread or a file for each operation is found, a sound daemon passes."""
 
 import os
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,17 +13,20 @@ from cephlab.lab.ceph.memory import Footprint, footprint
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.baseline.growth import Held, judge
+from cephlab.suites.baseline.growth import Held, allocated, judge, size_of
 
-FIRST = Held(Footprint(80 * MIB, threads=60, files=70), accounted=10 * MIB, operations=1000)
+FIRST = Held(Footprint(80 * MIB, threads=60, files=70), {"a": 4 * MIB, "b": 6 * MIB}, 1000, 2 * MIB, 20 * MIB)
 COUNT = 3000
 
 
-def judged(name: str = "osd.0", *, kept: int = 0, threads: int = 0, files: int = 0, count: int = COUNT) -> Verdict:
-    """The verdict over a daemon that kept so much of a load."""
-    print_ = Footprint(FIRST.footprint.resident + 4 * MIB + kept, 60 + threads, 70 + files)
+def judged(name: str = "osd.0", *, kept: int = 0, count: int = COUNT, **more: int) -> Verdict:
+    """The verdict over a daemon that kept so much of a load. more: threads, files, log, disk."""
+    print_ = Footprint(
+        FIRST.footprint.resident + 4 * MIB + kept, 60 + more.get("threads", 0), 70 + more.get("files", 0)
+    )
+    written = (2 * MIB + more.get("log", 0), 20 * MIB + more.get("disk", 0))
     recorder = History().recorder("baseline.growth")
-    judge(recorder, name, FIRST, Held(print_, FIRST.accounted + 4 * MIB, FIRST.operations + count))
+    judge(recorder, name, FIRST, Held(print_, {"a": 14 * MIB}, FIRST.operations + count, *written))
     if not name.startswith("osd."):
         recorder.witness("operations of osd.0", got=count, least=1)
     return CHECKS["figures"](recorder.events())
@@ -44,6 +48,33 @@ def test_threads_and_files_that_stay_are_found() -> None:
     assert "osd.0: threads kept of the load" in judged(threads=17).reason
     assert "osd.0: open files kept of the load" in judged(files=65).reason
     assert judged(threads=16, files=64).outcome is Outcome.PASS
+
+
+def test_a_log_and_a_disk_that_grow_are_found() -> None:
+    assert "osd.0: log grown" in judged(log=COUNT * 2048).reason
+    assert "osd.0: disk grown" in judged(disk=COUNT * 32 << 10).reason
+    assert judged(log=MIB, disk=32 * MIB).outcome is Outcome.PASS
+    assert "mon.n0: log grown" in judged("mon.n0", count=0, log=2 * MIB).reason
+    assert "mon.n0: disk grown" in judged("mon.n0", count=0, disk=40 * MIB).reason
+
+
+def test_a_daemon_whose_files_nobody_can_see_has_no_such_figures() -> None:
+    recorder = History().recorder("baseline.growth")
+    judge(recorder, "mon.n0", Held(FIRST.footprint), Held(FIRST.footprint))
+    assert not [event for event in recorder.events() if "grown" in event.data["metric"]]
+
+
+def test_what_an_osd_allocated_is_read_in_either_spelling() -> None:
+    bluefs = {"db_used_bytes": 5}
+    assert allocated({"bluestore": {"allocated": 7}, "bluefs": bluefs}) == 12
+    assert allocated({"bluestore": {"bluestore_allocated": 8}, "bluefs": bluefs}) == 13
+
+
+@pytest.mark.parametrize(("code", "said", "size"), [(0, "10\ta\n20\tb\n30\ttotal\n", 30), (1, "", None)])
+def test_a_size_is_the_total_of_what_is_there(code: int, said: str, size: int | None) -> None:
+    host = SimpleNamespace(run=lambda _argv, check: SimpleNamespace(stdout=said, code=code))
+    daemon = cast("Daemon", SimpleNamespace(host=host))
+    assert size_of(daemon, PurePosixPath("/a"), PurePosixPath("/b")) == size
 
 
 def test_a_monitor_is_held_to_what_an_allocator_may_keep() -> None:

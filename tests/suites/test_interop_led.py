@@ -44,7 +44,7 @@ def test_a_run_of_either_tier_writes_what_the_scenario_says(scenario: Scenario, 
 def test_operations_that_went_elsewhere_make_objects_inconclusive(tmp_path: Path) -> None:
     """Primaries that the map names are no proof that they were asked."""
     of_the_other = next(osd for osd, arch in OSDS.items() if arch is Arch.AARCH64)
-    scenario = objects.scenario(Tier.QUICK, Arch.AARCH64, Arch.X86_64, REPLICATED)
+    scenario = objects.scenario(Arch.AARCH64, Arch.X86_64, REPLICATED)
     verdict = judged(scenario, stage_of(FakeOsds(elsewhere=of_the_other), tmp_path))
     assert verdict.outcome is Outcome.INCONCLUSIVE
     assert "operations led by x86_64" in verdict.reason

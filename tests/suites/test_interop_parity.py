@@ -1,5 +1,6 @@
 """Parity and long encodings: where shards have to be, what is encoded, and that a loss which is not mended is named."""
 
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from random import Random
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.pgs import Pg
-from cephlab.suites.interop import parity, stripes
+from cephlab.suites.interop import erasure, parity, stripes
 from cephlab.suites.interop.sides import ArchSide
 
 
@@ -54,12 +55,13 @@ def test_thousands_of_stripes_are_encoded_of_every_quick_code() -> None:
     assert {long.code.plugin for long in stripes.LONG_QUICK} == {"jerasure", "isa", "lrc", "shec", "clay"}
 
 
+@dataclass
 class Decoder:
-    """A host whose decoder gives back what it is told to, whatever is lost."""
+    """A side whose decoder gives back what it is told to, whatever is lost."""
 
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.files: dict[str, bytes] = {}
+    content: bytes
+    files: dict[str, bytes] = field(default_factory=dict)
+    directory: PurePosixPath = field(default_factory=lambda: PurePosixPath("/sides"))
 
     def put(self, name: str, content: bytes) -> str:
         self.files[name] = content
@@ -83,6 +85,6 @@ class Decoder:
 @pytest.mark.parametrize(("content", "wrong"), [(b"data\0\0", 0), (b"dat\0\0\0", 2)])
 def test_a_loss_that_is_not_mended_is_named(content: bytes, wrong: int) -> None:
     side = cast("ArchSide", Decoder(content))
-    found = stripes.mend(side, stripes.LONG_QUICK[0].code, [b"", b"", b""], [(0,), (1,)], b"data")
+    found = erasure.decode_all(side, stripes.LONG_QUICK[0].code, [b"", b"", b""], [(0,), (1,)], b"data")
     assert len(found) == wrong
     assert all(line.startswith("without (") for line in found)

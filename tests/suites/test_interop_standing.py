@@ -1,6 +1,6 @@
 """Replicas and their hosts, from made-up PG statistics."""
 
-from cephlab.lab.ceph.pgs import Pg
+from cephlab.lab.ceph.pgs import NO_OSD, Pg
 from cephlab.suites.interop.standing import shared_hosts
 
 HOSTS = {0: "n0", 1: "n0", 2: "n1", 3: "n1", 4: "n2"}
@@ -20,5 +20,5 @@ def test_two_replicas_on_one_host_are_named() -> None:
 
 
 def test_a_missing_shard_is_on_no_host() -> None:
-    nowhere = 2147483647  # CRUSH_ITEM_NONE, which stands twice where two shards of an erasure-coded PG are missing
+    nowhere = NO_OSD  # it stands twice where two shards of an erasure-coded PG are missing
     assert shared_hosts([pg("2.0", nowhere, 2, nowhere)], HOSTS) == []

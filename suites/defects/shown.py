@@ -1,0 +1,80 @@
+"""Defects that a small program shows at once: programs/NAME.sh runs on a host as a developer of Ceph would run it."""
+
+import re
+from functools import partial
+from pathlib import Path
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.process import run
+from cephlab.lab.ceph import conf
+from cephlab.lab.report.defects import SUITE, Defect, read_defects
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+
+LIST = Path(__file__).with_name("known.toml")
+PROGRAMS = LIST.with_name("programs")
+KNOWN = {defect.name: defect for defect in read_defects(LIST)}
+
+PROGRAM_S = 120.0
+ALONE = Topology(native=1, foreign=0)
+"""What most need: a cluster of one OSD, or only the programs of its image."""
+
+BLIND = "its programs cannot show that defect (suites/defects/known.toml)"
+SEES = ("known_defect", "defect_try")
+"""What a run must have noted of a defect."""
+_VERSION = re.compile(r"ceph version (\d+\.\d+\.\d+)")
+_SAID = re.compile(r"^(seen|not seen): (.+)$")
+
+
+def show(stage: Stage, defect: Defect) -> None:
+    """Run the program of a defect once, and note what it says."""
+    meet(stage, defect)
+    host = stage.cluster.client.host
+    program = host.directory / f"{defect.name}.sh"
+    host.push(PROGRAMS / f"{defect.name}.sh", program)
+    env = {"CEPH_CONF": str(conf.conf_path(host))}
+    argv = host.interactive(["bash", str(program)], env=env, terminal=False)
+    ended = run(argv, timeout_s=PROGRAM_S * stage.cluster.patience, check=False)
+    host.remove(program)
+    last = (ended.stdout.strip().splitlines() or [""])[-1]
+    match = _SAID.match(last)
+    if ended.code == 0 and match:
+        tried(stage, seen=match[1] == "seen", said=match[2])
+    else:
+        why = (ended.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        tried(stage, seen=None, said=f"{program.name} ended with {ended.code}: {why}")
+
+
+def meet(stage: Stage, defect: Defect) -> None:
+    """Note which Ceph this is, and what is known of the defect there, for the check and for a report from the run."""
+    build = str(stage.cluster.client.mon("version")["version"])
+    match = _VERSION.match(build)
+    if match is None:
+        raise LabBroken("the monitors' version is not understood", build)
+    expected, listed = defect.expected(match[1])
+    told = defect.model_dump(include={"title", "text", "mend", "tracker", "seen", "of"})
+    program = (PROGRAMS / f"{defect.name}.sh").read_text() if defect.program else ""
+    known = {"version": match[1], "build": build, "expected": expected, "listed": listed, "program": program}
+    stage.recorder.record("known_defect", **told, **known)
+
+
+def tried(stage: Stage, *, seen: bool | None, said: str) -> None:
+    """Note one try. seen: None where it could not tell."""
+    stage.recorder.record("defect_try", seen=seen, said=said)
+
+
+def scenario(defect: Defect) -> Scenario:
+    return Scenario(
+        name=f"{SUITE}.{defect.name}",
+        goal=f"What is known of this defect holds for this Ceph: {defect.title.rstrip('.')}.",
+        method=f"Runs programs/{defect.name}.sh, which says whether it saw it; known: there in "
+        f"{', '.join(defect.there)}" + (f", not in {', '.join(defect.gone)}." if defect.gone else "."),
+        run=partial(show, defect=defect),
+        check="defect",
+        topology=ALONE,
+        sees=SEES,
+        only_releases=dict.fromkeys(defect.releases, BLIND),
+    )
+
+
+SCENARIOS = tuple(scenario(defect) for defect in KNOWN.values() if defect.program and defect.scenario)

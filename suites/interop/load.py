@@ -1,0 +1,78 @@
+"""Load on a standing mixed cluster: clients of both architectures write blocks with checksums; all are read back."""
+
+from contextlib import ExitStack
+
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads.fioverify import FioVerify, Witness
+
+LOAD_S = {Tier.QUICK: 5.0, Tier.FULL: 180.0}
+RATE_IOPS = 40
+"""Of each client: what an emulated OSD serves beside others without operations that count as slow."""
+IMAGE_BYTES = 64 << 20
+LEAST_PER_S = 1.0
+"""Blocks of each client. With fewer there was no load to speak of."""
+PG_NUM = 16
+
+CLUSTERS = {"2+1": (2, 1), "1+2": (1, 2)}
+"""Nodes of this machine's architecture, and of the other."""
+
+
+def loaded(stage: Stage) -> None:
+    """Let fio write from a client of each architecture, read all back where it was written, and compare both views."""
+    cluster, seconds = stage.cluster, LOAD_S[stage.tier]
+    with ExitStack() as made:
+        # A pool for each, because the first object in a pool is the sign that its client writes.
+        own = {arch: made.enter_context(pools.pool(cluster, f"load-{arch}", pg_num=PG_NUM)) for arch in Arch}
+        loads = [FioVerify(cluster, stage.recorder, witness(stage, own[arch], arch)) for arch in Arch]
+        for load in loads:
+            load.prepare()
+        with ExitStack() as running:
+            for load in loads:
+                running.enter_context(load.running())
+            SYSTEM.sleep(seconds)
+        for load in loads:
+            least = max(1.0, LEAST_PER_S * seconds / cluster.patience)
+            stage.recorder.witness(f"blocks written to {load.witness.image}", got=load.written, least=least)
+            examine(stage, load)
+        pgs = [pg for pool in own.values() for pg in pools.pgs_of(cluster, pool)]
+    led = {cluster.host_of(f"osd.{pg.acting_primary}").arch for pg in pgs}
+    stage.recorder.witness("architectures that led a PG", got=len(led), least=len(Arch))
+
+
+def examine(stage: Stage, load: FioVerify) -> None:
+    """Read back what a client wrote, and compare how a client of each architecture sees it."""
+    load.verify()
+    image = load.witness.image
+    views = {arch: stage.cluster.client_for(arch).rbd_digest(load.witness.pool, image, IMAGE_BYTES) for arch in Arch}
+    what = f"{image} as a client of {Arch.AARCH64} reads it"
+    stage.recorder.observe(what, got=views[Arch.AARCH64], wanted=views[Arch.X86_64])
+    load.clean()
+
+
+def witness(stage: Stage, pool: str, arch: Arch) -> Witness:
+    """What the client of an architecture writes."""
+    bare = (node for node in stage.cluster.spec.nodes if not (node.osds or node.mon or node.mgr))
+    node = next(machine.name for machine in bare if machine.arch is arch)
+    seed = stage.rng.randrange(1 << 30)
+    return Witness(pool, node, seed, image=f"load-{arch}", size_bytes=IMAGE_BYTES, rate_iops=RATE_IOPS)
+
+
+def scenario(name: str) -> Scenario:
+    native, foreign = CLUSTERS[name]
+    return Scenario(
+        name=f"interop.load[nodes={name}]",
+        goal="A standing mixed cluster takes load from clients of both architectures without an error or a wrong byte.",
+        method=f"fio writes from a client of each for {LOAD_S[Tier.QUICK]:.0f} s, in the full tier for "
+        f"{LOAD_S[Tier.FULL]:.0f} s, reads every block back by its checksum; both clients read equal images.",
+        run=loaded,
+        check="witnessed",
+        tier=Tier.QUICK if native > foreign else Tier.FULL,  # each raises a cluster of its own
+        topology=Topology(native=native, foreign=foreign, clients=True),
+    )
+
+
+SCENARIOS = tuple(scenario(name) for name in CLUSTERS)

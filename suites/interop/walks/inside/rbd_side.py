@@ -1,0 +1,142 @@
+"""A side of a walk over RBD: images of one pool, through librbd; each step opens its image anew.
+
+Settings: conf, name, pool (made where it is missing), place (names what the walk makes).
+"""
+
+import rados
+import rbd
+
+SETTINGS = {"conf": "/etc/ceph/ceph.conf", "name": "client.admin", "pool": "walk"}
+
+
+class Side:
+    """One librbd client."""
+
+    refusals = (rados.Error, rbd.Error, OSError, ValueError, TypeError)
+
+    def __init__(self, settings):
+        # A discard takes away just what it names; by default librbd leaves what is below 64 KiB.
+        exact = {"rbd_skip_partial_discard": "false"}
+        self.cluster = rados.Rados(conffile=settings["conf"], name=settings["name"], conf=exact)
+        self.cluster.connect()
+        if settings["pool"] not in self.cluster.list_pools():
+            self.cluster.create_pool(settings["pool"])
+        self.cluster.wait_for_latest_osdmap()
+        self.io = self.cluster.open_ioctx(settings["pool"])
+        self.io.application_enable("rbd", True)
+        self.place = ""
+
+    def begin(self, place):
+        """Go to a place that is empty."""
+        self.place = place + "."
+
+    def close(self):
+        self.io.close()
+        self.cluster.shutdown()
+
+    def word(self, error):
+        """A refusal in a word, or all of an error that no walk wants."""
+        known = {rbd.ImageNotFound: "ENOENT", rbd.ImageExists: "EEXIST", rbd.ImageBusy: "EBUSY"}
+        return known.get(type(error)) or "%s: %s" % (type(error).__name__, error)
+
+    def image(self, image, snap=None):
+        return rbd.Image(self.io, self.place + image, snapshot=snap)
+
+    def op_create(self, image, size, order):
+        rbd.RBD().create(self.io, self.place + image, size, order, old_format=False)
+
+    def op_remove(self, image):
+        rbd.RBD().remove(self.io, self.place + image)
+
+    def op_rename(self, image, to):
+        rbd.RBD().rename(self.io, self.place + image, self.place + to)
+
+    def op_write(self, image, seed, size, offset):
+        with self.image(image) as opened:
+            opened.write(content(seed, size), offset)
+
+    def op_discard(self, image, offset, size):
+        with self.image(image) as opened:
+            opened.discard(offset, size)
+
+    def op_write_zeroes(self, image, offset, size):
+        with self.image(image) as opened:
+            opened.write_zeroes(offset, size)
+
+    def op_resize(self, image, size):
+        with self.image(image) as opened:
+            opened.resize(size)
+
+    def op_snap(self, image, snap):
+        with self.image(image) as opened:
+            opened.create_snap(snap)
+            opened.protect_snap(snap)
+
+    def op_drop(self, image, snap):
+        with self.image(image) as opened:
+            opened.unprotect_snap(snap)
+            opened.remove_snap(snap)
+
+    def op_rollback(self, image, snap):
+        with self.image(image) as opened:
+            opened.rollback_to_snap(snap)
+
+    def op_clone(self, image, snap, to):
+        rbd.RBD().clone(self.io, self.place + image, snap, self.io, self.place + to)
+
+    def op_flatten(self, image):
+        with self.image(image) as opened:
+            opened.flatten()
+
+    def op_read(self, image, offset, size):
+        with self.image(image) as opened:
+            return told(opened.read(offset, size))
+
+    def op_carry(self, image, since, snap, to):
+        """A new image from differences, as export-diff and import-diff make it; since: a snapshot between, or none."""
+        with self.image(image, since or snap) as opened:
+            rbd.RBD().create(self.io, self.place + to, opened.size(), opened.stat()["order"], old_format=False)
+        with self.image(to) as target:
+            if since:
+                self.apply_difference(image, None, since, target)
+            self.apply_difference(image, since or None, snap, target)
+
+    def apply_difference(self, image, since, snap, target):
+        extents = []
+        with self.image(image, snap) as opened:
+            size = opened.size()
+            opened.diff_iterate(0, size, since, lambda *extent: extents.append(extent))
+            target.resize(size)
+            for offset, length, exists in extents:
+                if exists:
+                    target.write(opened.read(offset, length), offset)
+                else:
+                    target.discard(offset, length)
+
+    def op_look(self):
+        """Every image of the walk: its size, content, parent, and snapshots with theirs."""
+        state = {}
+        for name in sorted(rbd.RBD().list(self.io)):
+            if name.startswith(self.place):
+                state[name[len(self.place) :]] = self.all_of(name[len(self.place) :])
+        return state
+
+    def all_of(self, image):
+        with self.image(image) as opened:
+            snaps = [snap["name"] for snap in opened.list_snaps()]
+            found = {"order": opened.stat()["order"], "now": self.read_all(opened), "parent": self.parent_of(opened)}
+        for snap in snaps:
+            with self.image(image, snap) as opened:
+                found["at " + snap] = self.read_all(opened)
+        return found
+
+    def read_all(self, opened):
+        size = opened.size()
+        return told(opened.read(0, size) if size else b"")
+
+    def parent_of(self, opened):
+        try:
+            _, parent, snap = opened.parent_info()
+        except rbd.ImageNotFound:
+            return None
+        return [parent[len(self.place) :], snap]

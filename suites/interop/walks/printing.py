@@ -1,0 +1,41 @@
+"""A walk as one file that anybody can run on a cluster of theirs, without this project."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cephlab.suites.interop.walks.walk import Wanted
+
+INSIDE = Path(__file__).with_name("inside")
+_RUN = 'if __name__ == "__main__":\n    sys.exit(main(Side, STEPS, SETTINGS))\n'
+
+
+def program(
+    kind: str, steps: Sequence[Wanted] = (), *, about: str = "", settings: Mapping[str, str] | None = None
+) -> str:
+    """The source of a program that serves a side of a kind (`rados`, `rbd`, `s3`, `cephfs`) or takes these steps.
+
+    about: what stands at its beginning, beside how to run it. settings: what it takes for settings unless it is told
+    others; none of them may be secret.
+    """
+    replay, side = (INSIDE / "replay.py").read_text(), (INSIDE / f"{kind}_side.py").read_text()
+    return "\n".join(
+        [
+            "#!/usr/bin/env python3",
+            f"# {about or f'Serves a side of a walk over {kind}.'}",
+            "# How to run it stands below. A step: side, operation, arguments, and the answer that is wanted.",
+            "\n".join(["STEPS = [", *(f"    {entry_of(each)}," for each in steps), "]"]),
+            "",
+            replay,
+            "",
+            side,
+            f"SETTINGS.update({dict(settings or {})!r})",
+            _RUN,
+        ]
+    )
+
+
+def entry_of(each: Wanted) -> str:
+    """A step as Python's own text; JSON's null, true and false would be none."""
+    step = each.step
+    return repr((step.side, step.operation, json.loads(json.dumps(dict(step.arguments))), each.answer))

@@ -1,0 +1,99 @@
+"""Drawn walks over RADOS, RBD and S3, each step through a client or a gateway of either architecture."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import product
+from random import Random
+from typing import TypeAlias
+
+from cephlab.lab.ceph import conf
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import further_gateway, gateway
+from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.interop import edges
+from cephlab.suites.interop.walks.live import LOOK_EVERY, Walking, lines, walk
+from cephlab.suites.interop.walks.rados_model import RadosModel
+from cephlab.suites.interop.walks.rbd_model import RbdModel
+from cephlab.suites.interop.walks.s3_model import S3Model
+from cephlab.suites.interop.walks.walk import Model
+
+QUICK_STEPS, FULL_STEPS = 60, 600
+
+Sides: TypeAlias = dict[str, tuple[Host, Mapping[str, str]]]
+
+
+def clients(cluster: Cluster, settings: Mapping[str, str]) -> Sides:
+    """A side on a host of each architecture. settings: beside the host's own configuration."""
+    hosts = {arch: cluster.host_with(arch) for arch in Arch}
+    return {arch.value: (host, {"conf": str(conf.conf_path(host)), **settings}) for arch, host in hosts.items()}
+
+
+def take_walk(stage: Stage, kind: str, model: Callable[[Random], Model], sides: Sides, tier: Tier) -> None:
+    """One walk. model: of a drawn seed."""
+    seed = stage.rng.randrange(1 << 31)
+    with lines(kind, sides, stage.cluster.patience) as lines_of:
+        walking = Walking(kind, lambda: model(Random(seed)), lines_of, f"t{seed % 1000}x")
+        walk(stage, walking, QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS)
+
+
+def rados(stage: Stage, kind: PoolKind, primary: Arch | None, tier: Tier) -> None:
+    """Objects of one pool. primary: who leads it; None for whoever does."""
+    cluster = stage.cluster
+    with ExitStack() as stack:
+        pool = stack.enter_context(pools.pool(cluster, "walk", kind, pg_num=edges.PG_NUM))
+        if primary:
+            stack.enter_context(pools.primary_on(cluster, primary, pool))
+        sides = clients(cluster, {"name": cluster.client_name, "pool": pool})
+        take_walk(stage, "rados", partial(RadosModel, omap=not kind.erasure), sides, tier)
+
+
+def rbd(stage: Stage, tier: Tier) -> None:
+    cluster = stage.cluster
+    with pools.pool(cluster, "walk", pg_num=edges.PG_NUM) as pool:
+        sides = clients(cluster, {"name": cluster.client_name, "pool": pool})
+        take_walk(stage, "rbd", RbdModel, sides, tier)
+
+
+def s3(stage: Stage, tier: Tier) -> None:
+    """One gateway on a host of each architecture. Both are asked by a program of this machine's own architecture."""
+    cluster = stage.cluster
+    first, second = (cluster.host_with(arch) for arch in Arch)
+    asking = cluster.client.host
+    with gateway(cluster, first.name, REPLICATED) as one, further_gateway(cluster, second.name, one) as other:
+        keys = {"access_key": one.access_key, "secret_key": one.secret_key}
+        sides: Sides = {each.host.arch.value: (asking, {"address": each.address, **keys}) for each in (one, other)}
+        take_walk(stage, "s3", S3Model, sides, tier)
+
+
+def scenario(name: str, run: Callable[..., None], tier: Tier, what: str, through: str) -> Scenario:
+    steps = QUICK_STEPS if tier is Tier.QUICK else FULL_STEPS
+    return Scenario(
+        name=f"interop.walk-{name}",
+        goal=f"{what} hold what was put there last, whichever architecture did it and whichever one asks.",
+        method=f"Takes {steps} drawn steps, each through a drawn one of {through}; compares every answer with a model, "
+        f"and every {LOOK_EVERY} steps all there is; shortens a walk that goes wrong.",
+        run=partial(run, tier=tier),
+        check="witnessed",
+        sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
+        tier=tier,
+        expects=edges.ODD_PG_NUM,
+    )
+
+
+def scenarios() -> Iterator[Scenario]:
+    clients_of_both = "two clients, one of each architecture"
+    for kind, primary in product((REPLICATED, EC_2_1), Arch):
+        run, name = partial(rados, kind=kind, primary=primary), f"rados-long[primary={primary},pool={kind.name}]"
+        yield scenario(name, run, Tier.FULL, "Objects", clients_of_both)
+    for tier, name in ((Tier.QUICK, ""), (Tier.FULL, "-long")):
+        yield scenario(f"rbd{name}", rbd, tier, "Images, snapshots and clones", clients_of_both)
+        yield scenario(f"s3{name}", s3, tier, "Objects and lists", "two gateways, one of each architecture")
+    yield scenario("rados", partial(rados, kind=REPLICATED, primary=None), Tier.QUICK, "Objects", clients_of_both)
+
+
+SCENARIOS: tuple[Scenario, ...] = tuple(scenarios())

@@ -1,0 +1,5 @@
+"""Objects through gateways of both architectures: equal by every way, under faults, by size, and what waiting costs."""
+
+from cephlab.suites.object import across, balanced, pace, sizes, tls
+
+SCENARIOS = (*across.SCENARIOS, *balanced.SCENARIOS, *pace.SCENARIOS, *sizes.SCENARIOS, *tls.SCENARIOS)

@@ -1,0 +1,136 @@
+"""What a client puts through a gateway of one architecture is the same through the other, whoever leads the PGs."""
+
+from functools import partial
+from itertools import product
+
+from cephlab.lab.ceph.pgs import pgids
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
+from cephlab.lab.workloads.s3load import PART_BYTES, S3Load, merged
+from cephlab.suites.object.stand import GATEWAYS, LOAD_S, client, gateways, loaded, near, now_s, truthful
+
+SMALL = ((0, 0, 1.0), (1, 4096, 3.0), (4097, 65536, 3.0), ((4 << 20) - 1, (4 << 20) + 1, 1.0))
+"""Around the gateway's stripes of 4 MiB too."""
+PARTS = ((PART_BYTES + 1, 2 * PART_BYTES + 1, 1.0),)
+MIXED_S = 4.0
+FILLING_S = 2.0
+"""Time for the slower client to start and to fill its bucket, before patience."""
+MIX = {"get": 50.0, "put": 20.0, "head": 10.0, "list": 5.0, "delete": 10.0, "multipart": 5.0}
+
+
+def run(stage: Stage, primary: Arch) -> None:
+    """Each client fills a bucket through each gateway; the other client reads it through the other one."""
+    cluster = stage.cluster
+    doors = gateways(cluster)
+    seed = stage.rng.randrange(1 << 31)
+    with pools.led_by(cluster, primary):
+        for writer, gateway in product(Arch, Arch):
+            parts = writer is gateway
+            load = S3Load(
+                bucket=f"{primary.debian}-{writer.debian}-{gateway.debian}",
+                objects=3 if parts else 12,
+                sizes=PARTS if parts else SMALL,
+                fill_by="multipart" if parts else "put",
+                seed=seed,
+                phases=(FILL,),
+            )
+            way = f"put by {writer} through {gateway}, led by {primary}"
+            loaded(stage, f"objects {way}", client(cluster, writer), [doors[gateway]], load)
+            load = S3Load(**{**vars(load), "phases": (FINAL,)})
+            loaded(stage, f"reads of what was {way}", client(cluster, writer.other), [doors[gateway.other]], load)
+        stage.recorder.observe(
+            "architectures that lead the PGs of the objects", got=leaders(cluster), wanted=[primary.value]
+        )
+
+
+def leaders(cluster: Cluster) -> list[str]:
+    """Architectures of the primaries of the objects' pool."""
+    pool = next(pool for pool in cluster.client.mon("osd dump")["pools"] if pool["pool_name"] == DATA_POOL)
+    return sorted({cluster.host_of(f"osd.{pg.acting_primary}").arch.value for pg in cluster.client.pgs(pgids(pool))})
+
+
+def mixed(stage: Stage) -> None:
+    """All operations at once through both gateways in turn; reads follow writes that went through the other one."""
+    load = S3Load(
+        mix=MIX,
+        sizes=(*SMALL[:3], (PART_BYTES, PART_BYTES + 1, 0.3)),
+        bucket="mixed",
+        buckets=2,
+        objects=24,
+        workers=6,
+        runtime_s=MIXED_S,
+        page=7,
+        seed=stage.rng.randrange(1 << 31),
+    )
+    result = loaded(stage, "the mix", near(stage.cluster), list(gateways(stage.cluster).values()), load)
+    kinds = {each.kind for each in result.of(RUN)}
+    stage.recorder.witness("kinds of operations", got=len(kinds), least=4)
+    stage.recorder.witness("gateways asked", got=len({each.endpoint for each in result.of(RUN)}), least=2)
+
+
+def together(stage: Stage) -> None:
+    """A client of each architecture begins at one moment; their operations are put together."""
+    cluster = stage.cluster
+    hosts = [client(cluster, arch) for arch in Arch]
+    begin_at = now_s(near(cluster)) + FILLING_S * cluster.patience
+    doors = list(gateways(cluster).values())
+    running = []
+    try:
+        for number, host in enumerate(hosts):
+            load = S3Load(
+                mix={"get": 3.0, "put": 1.0},
+                bucket=f"together{number}",
+                workers=2,
+                runtime_s=MIXED_S,
+                seed=stage.rng.randrange(1 << 31),
+                begin_at=begin_at,
+            )
+            running.append(s3load.start(host, doors, load))
+        results = [each.finish(timeout_s=LOAD_S * cluster.patience) for each in running]
+    except BaseException:
+        for each in running:
+            each.kill()
+        raise
+    for host, result in zip(hosts, results, strict=True):
+        late_s = min(each.began_s for each in result.of(RUN)) - begin_at
+        stage.recorder.witness(f"seconds of {host.name}'s run beside the others", got=MIXED_S - late_s, least=1.0)
+    whole = merged(results)
+    truthful(stage.recorder, "both clients", whole)
+    stage.recorder.observe("errors of both clients", got=whole.errors, wanted={}, of=len(whole.operations))
+
+
+SCENARIOS = (
+    Scenario(
+        name="object.together",
+        goal="Clients of both architectures load the same gateways at the same time, and all answers are right.",
+        method="Starts a load on a machine of each, which begin at one moment, and puts their operations together.",
+        run=together,
+        check="witnessed",
+        sees=("seconds of .* run beside the others", "errors of both clients"),
+        topology=GATEWAYS,
+    ),
+    Scenario(
+        name="object.mixed",
+        goal="What is read, listed and headed through one gateway is what was written through another.",
+        method="Puts, gets, heads, lists, deletes and uploads in parts through two gateways; checks every answer.",
+        run=mixed,
+        check="witnessed",
+        topology=GATEWAYS,
+    ),
+    *(
+        Scenario(
+            name=f"object.across[primary={primary}]",
+            goal="Objects are equal by any client, gateway and primary of either architecture.",
+            method="Clients of both fill buckets through gateways of both; the other reads by the other one.",
+            run=partial(run, primary=primary),
+            check="witnessed",
+            topology=GATEWAYS,
+        )
+        for primary in Arch
+    ),
+)

@@ -1,0 +1,113 @@
+"""HAProxy over gateways of both architectures: each serves, and one that dies costs the requests that it had."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.faults import inflict
+from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FINAL, RUN
+from cephlab.lab.workloads.s3load import S3Load, S3Operation
+from cephlab.suites.object.stand import (
+    BALANCED,
+    LOAD_S,
+    balancer,
+    gateways,
+    loaded,
+    near,
+    now_s,
+    statistics,
+    truthful,
+)
+
+MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
+"""Of the ten-billion-object paper's mixed phase."""
+LEAST_EACH = 3
+RATE = 30.0
+BEFORE_S, AFTER_S = 2.0, 4.0
+SLACK_S = 0.1
+"""Between the signal and the moment that is noted for it."""
+
+
+def both_serve(stage: Stage, through: Arch) -> None:
+    """A mix through a balancer, and what the balancer says that it gave to whom."""
+    cluster = stage.cluster
+    front = balancer(cluster, through)
+    before = {row.gateway: row.sessions for row in statistics(front)}
+    load = S3Load(mix=MIX, bucket=f"by-{through.debian}", workers=8, runtime_s=4.0, seed=stage.rng.randrange(1 << 31))
+    result = loaded(stage, "the load", near(cluster), [front], load)
+    given = {row.gateway: row.sessions - before[row.gateway] for row in statistics(front)}
+    spread(stage.recorder, given, len(result.operations))
+
+
+def spread(recorder: Recorder, given: Mapping[str, int], asked: int) -> None:
+    """Observe that no gateway is left out. given: gateway -> requests that it got, health checks are not among them."""
+    recorder.record("balanced", requests=dict(given))
+    idle = sorted(name for name, requests in given.items() if requests < LEAST_EACH)
+    recorder.observe(f"gateways with fewer than {LEAST_EACH} of {asked} requests", got=idle, wanted=[], of=len(given))
+
+
+def killed(stage: Stage) -> None:
+    """Kill the gateway of the other architecture under a load at a rate."""
+    cluster = stage.cluster
+    front = balancer(cluster)
+    victim = gateways(cluster)[host_arch().other].name
+    load = S3Load(mix=MIX, bucket="killed", workers=32, rate=RATE, runtime_s=0.0, seed=stage.rng.randrange(1 << 31))
+    running = s3load.start(near(cluster), [front], load)
+    clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
+    Deadline.after(BEFORE_S).pause(BEFORE_S)
+    struck_s = now_s(near(cluster))
+    with inflict(KillDaemon(victim), cluster, stage.recorder):
+        killed_s = now_s(near(cluster))
+        Deadline.after(AFTER_S).pause(AFTER_S)
+        running.stop()
+        result = running.finish(timeout_s=LOAD_S * cluster.patience)
+    truthful(stage.recorder, "the load", result)
+    cost(stage.recorder, result.of(RUN), struck_s, killed_s)
+    last = [each for each in result.of(FINAL) if each.code]
+    stage.recorder.observe("errors of the last reading", got=len(last), wanted=0, of=len(result.of(FINAL)))
+    cluster.wait_healthy()
+
+
+def cost(recorder: Recorder, operations: list[S3Operation], struck_s: float, killed_s: float) -> None:
+    """Observe that only requests failed that were in flight between the stroke and the proof of death."""
+    failed = [each for each in operations if each.code]
+    flying = [each for each in operations if each.began_s < killed_s and each.ended_s > struck_s]
+    later = [each for each in operations if each.began_s > killed_s + SLACK_S]
+    recorder.record("killed", failed=len(failed), in_flight=len(flying), after=len(later))
+    recorder.witness("requests after the kill", got=len(later), least=RATE)
+    strangers = [f"{each.kind} {each.code}" for each in failed if each not in flying]
+    recorder.observe(
+        "failed requests that were not in flight when the gateway was killed",
+        got=strangers,
+        wanted=[],
+        of=len(operations),
+    )
+
+
+SCENARIOS = (
+    *(
+        Scenario(
+            name=f"object.balanced[balancer={arch}]",
+            goal="A balancer spreads S3 requests over gateways of both architectures, and all answers are right.",
+            method="Loads HAProxy with the paper's mix, checks every body, and reads its statistics.",
+            run=partial(both_serve, through=arch),
+            check="witnessed",
+            topology=BALANCED,
+        )
+        for arch in Arch
+    ),
+    Scenario(
+        name="object.killed",
+        goal="A gateway that dies behind the balancer costs no more than the requests that it had.",
+        method="Kills the gateway of the other architecture under a load at a rate, and looks at every failed request.",
+        run=killed,
+        check="witnessed",
+        topology=BALANCED,
+    ),
+)

@@ -1,0 +1,106 @@
+"""Objects of 4 KiB to 50 MB through the balancer: rates fall and bandwidth rises with their size, up to a limit."""
+
+from functools import partial
+from statistics import fmean
+
+from cephlab.lab.history.history import Basis, Bound
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.telemetry.statistics import ratio_of_means
+from cephlab.lab.workloads.s3_load_program import FILL, RUN
+from cephlab.lab.workloads.s3load import S3Load, S3Operation, constant
+from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, loaded, near
+
+SIZES = {
+    Tier.QUICK: (4096, 524_288, 10_000_000),
+    Tier.FULL: (4096, 16_384, 65_536, 262_144, 524_288, 1 << 20, 4 << 20, 10_000_000, 50_000_000),
+}
+"""The Altra paper's range, 4k to 50M, with the points that its text names."""
+RUN_S = {Tier.QUICK: 3.0, Tier.FULL: 8.0}
+HELD_BYTES = 100_000_000
+WORKERS = 4
+LEAST_OBJECTS, MOST_OBJECTS = WORKERS + 1, 32
+"""No two workers put one object at a time."""
+PARTS = 4
+"""Stretches that a run is cut into, for an interval of its bandwidth."""
+LEAST_GAIN = 3.0
+"""Bandwidth at the largest size over that at the smallest. A request has a price beside that of its bytes; of 4 KiB
+that is nearly all (tuning/demands: 1.9 ms for a get of 64 KiB, 13 ms for one of 4 MiB, 64 times the bytes)."""
+
+
+def run(stage: Stage, operation: str) -> None:
+    """One size after the other by the same client."""
+    front = balancer(stage.cluster)
+    sizes = SIZES[stage.tier]
+    bandwidths, rates, p90s = [], [], []
+    for size_bytes in sizes:
+        load = S3Load(
+            mix={operation: 1.0},
+            sizes=constant(size_bytes),
+            bucket=f"{operation}-{size_bytes}",
+            objects=max(LEAST_OBJECTS, min(MOST_OBJECTS, HELD_BYTES // size_bytes)),
+            workers=WORKERS,
+            runtime_s=RUN_S[stage.tier],
+            seed=stage.rng.randrange(1 << 31),
+            phases=(FILL, RUN),
+        )
+        result = loaded(stage, f"{operation} of {size_bytes} bytes", near(stage.cluster), [front], load)
+        done = result.of(RUN, operation)
+        stage.recorder.witness(f"{operation} of {size_bytes} bytes in the run", got=len(done), least=PARTS)
+        bandwidths.append(stretches(done))
+        rates.append(len(done) / result.seconds)
+        p90s.append(result.percentile_s(90))
+        stage.recorder.figure(
+            f"p90 of {operation} of {size_bytes} bytes",
+            p90s[-1],
+            "s",
+            RECORDED,
+        )
+        stage.recorder.figure(
+            f"client's share of a CPU, {size_bytes} bytes",
+            result.busy,
+            "",
+            RECORDED,
+        )
+    gain = ratio_of_means(bandwidths[-1], bandwidths[0])
+    stage.recorder.figure(
+        f"bandwidth of {operation} at {sizes[-1]} bytes / at {sizes[0]}",
+        gain.mean,
+        "",
+        Bound("a request has a price beside that of its bytes", least=LEAST_GAIN, basis=Basis.SHAPE),
+        interval=(gain.low, gain.high),
+    )
+    lines = [
+        Line("bandwidth, bytes/s", operation, tuple(zip(sizes, map(fmean, bandwidths), strict=True))),
+        Line("rate, operations/s", operation, tuple(zip(sizes, rates, strict=True))),
+        Line("p90, s", operation, tuple(zip(sizes, p90s, strict=True))),
+    ]
+    record_series(stage.recorder, f"{operation} against object size", lines, axis="bytes", marks={})
+
+
+def stretches(done: list[S3Operation]) -> list[float]:
+    """Bytes a second in each of PARTS equal stretches of a run; an operation's bytes are spread over its time."""
+    first, last = min(each.began_s for each in done), max(each.ended_s for each in done)
+    step = (last - first) / PARTS
+    edges = [(first + number * step, first + (number + 1) * step) for number in range(PARTS)]
+    return [sum(each.bytes * share(each, *edge) for each in done) / step for edge in edges]
+
+
+def share(operation: S3Operation, begin_s: float, end_s: float) -> float:
+    """The part of an operation's time that lies in a stretch."""
+    inside = min(operation.ended_s, end_s) - max(operation.began_s, begin_s)
+    return max(0.0, inside) / max(1e-9, operation.ended_s - operation.began_s)
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"object.sizes[op={operation}]",
+        goal=f"A {operation} gets more bytes a second the larger its object is, and none of them is wrong.",
+        method="Loads the balancer with one size after the other, 4 KiB to 10 MB or 50 MB, and checks every body.",
+        run=partial(run, operation=operation),
+        check="figures",
+        tier=tier,
+        topology=BALANCED,
+    )
+    for operation, tier in (("get", Tier.QUICK), ("put", Tier.FULL))
+)

@@ -1,0 +1,91 @@
+"""Shared by the scenarios: the clusters, whom a client talks to, and what every load has to say of itself."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cephlab.lab.base import clock
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import Gateway, speaking_s3
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.haproxy import HAPROXY, Served, served
+from cephlab.lab.services.rgw import RGW
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3load import S3Load, S3Result
+
+GATEWAYS = Topology(native=2, foreign=1, clients=True, services=(("n0", (RGW.kind,)), ("n2", (RGW.kind,))))
+"""A gateway and a client of each architecture."""
+BALANCED = replace(GATEWAYS, services=tuple((node, (RGW.kind, HAPROXY.kind)) for node in ("n0", "n2")))
+"""The same with a balancer of each architecture, each before both gateways."""
+RECORDED = Bound("of this machine: recorded only", basis=Basis.PROFILE)
+LOAD_S = 120.0
+PUNCTUAL = 0.9
+"""Least share of the operations with an idle worker that have to begin when they are due."""
+
+
+def client(cluster: Cluster, arch: Arch) -> Host:
+    """The machine without daemons of an architecture."""
+    hosts = {node.arch: cluster.hosts[node.name] for node in cluster.spec.nodes if not node.has_daemons}
+    return hosts[arch]
+
+
+def near(cluster: Cluster) -> Host:
+    """The client machine whose programs are not emulated."""
+    return client(cluster, cluster.client.host.arch)
+
+
+def gateways(cluster: Cluster) -> dict[Arch, Gateway]:
+    """One gateway of each architecture."""
+    return {each.host.arch: each for each in speaking_s3(cluster)}
+
+
+def balancer(cluster: Cluster, arch: Arch | None = None) -> Gateway:
+    """The balancer of an architecture, this machine's own unless named, once it calls all gateways up."""
+    front = {each.host.arch: each for each in speaking_s3(cluster, HAPROXY.kind)}[arch or host_arch()]
+    clock.wait(
+        lambda: statistics(front),
+        lambda rows: {row.status for row in rows} == {"UP"},
+        what="every gateway up behind the balancer",
+        timeout_s=30 * cluster.patience,
+        interval_s=0.2,
+    )
+    return front
+
+
+def now_s(host: Host) -> float:
+    """Seconds since the epoch by the clock that a load on this host goes by."""
+    return float(host.run(["date", "+%s.%N"]).stdout)
+
+
+def statistics(front: Gateway) -> list[Served]:
+    """What a balancer says of its gateways."""
+    return served(front.host, front.daemon.id)
+
+
+def loaded(
+    stage: Stage, what: str, host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool = False
+) -> S3Result:
+    """Run a load to its end, and observe that every answer is right and none an error."""
+    result = s3load.run(host, entrances, load, timeout_s=LOAD_S * stage.cluster.patience, tls=tls)
+    truthful(stage.recorder, what, result)
+    stage.recorder.observe(f"errors of {what}", got=result.errors, wanted={}, of=len(result.operations))
+    return result
+
+
+def truthful(recorder: Recorder, what: str, result: S3Result) -> None:
+    """Note a load, and observe that what it read was what had been put."""
+    recorder.record("s3_load", what=what, **result.told())
+    asked = len(result.operations)
+    recorder.witness(f"operations of {what}", got=asked, least=1)
+    recorder.observe(f"answers of {what} that are not what was put", got=list(result.wrong), wanted=[], of=asked)
+
+
+def trusted(recorder: Recorder, what: str, result: S3Result) -> None:
+    """Witness that the times of a load are the cluster's and not its client's."""
+    recorder.witness(
+        f"{what}: share of operations that an idle worker began when due", got=result.punctual, least=PUNCTUAL
+    )
+    recorder.witness(f"{what}: share of a CPU that the client had left", got=1 - result.busy, least=0.1)

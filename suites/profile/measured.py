@@ -1,0 +1,141 @@
+"""Measures what a profile's own machines do under the load of a requirement: fio from every client machine at once."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.workloads import image
+from cephlab.lab.workloads.fio import FioJob, FioResult
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.block.papers import scale
+from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total
+from cephlab.tuning.held import power
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.requirements import LoadRequirement, Protection, Requirement
+from cephlab.tuning.units import Measure
+
+POOL = "wanted"
+IMAGE_BYTES = 4 << 30
+"""Of one load generator, where its share of the disks is not less: dozens of them are far beyond OSDs' memory."""
+SECONDS = {Tier.QUICK: 30.0, Tier.FULL: 120.0}
+RAMP_S = 5.0
+PGS_PER_OSD = 100
+PATTERNS = {
+    "read": "read",
+    "seq": "read",
+    "seqread": "read",
+    "write": "write",
+    "seqwrite": "write",
+    "randread": "randread",
+    "randwrite": "randwrite",
+}
+"""Operation of the model -> pattern of fio. Objects go through a gateway, which fio does not reach."""
+MIXES = {frozenset({"randread", "randwrite"}): "randrw", frozenset({"read", "write"}): "rw"}
+
+
+@dataclass(frozen=True)
+class FioLoad:
+    """pattern: fio's `rw`; more: its further options."""
+
+    pattern: str
+    more: Mapping[str, str]
+
+
+def load_of(requirement: Requirement) -> FioLoad | str:
+    """How fio makes a requirement's load; a sentence on why it cannot."""
+    if not isinstance(requirement, LoadRequirement):
+        return f"{requirement.kind} is predicted only"
+    if requirement.op in PATTERNS:
+        return FioLoad(PATTERNS[requirement.op], {})
+    pattern = MIXES.get(frozenset(requirement.mix))
+    if pattern is None:
+        return f"fio does not make {requirement.op or ' and '.join(requirement.mix)} on images"
+    reads = requirement.mix["read" if "read" in requirement.mix else "randread"]
+    return FioLoad(pattern, {"rwmixread": f"{round(reads * 100)}"})
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say."""
+
+    rate: Interval
+    mean: Interval
+    p99: Interval | None
+
+    def of(self, metric: str, kind: Measure, requirement: LoadRequirement, profile: Profile) -> Interval | None:
+        """The interval beside a prediction of that metric, in its unit; None where there is none."""
+        if metric.startswith("99th"):
+            return self.p99
+        if metric == "mean latency":
+            return self.mean
+        unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}.get(kind)
+        unit = 1 / power(profile) if unit is None else unit
+        rate = self.rate
+        return replace(rate, mean=rate.mean * unit, low=rate.low * unit, high=rate.high * unit)
+
+
+def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: Profile) -> Measured:
+    """Run every load generator at once, each with an image of its own that was written twice over."""
+    size_bytes = scale(profile).image_bytes(IMAGE_BYTES, requirement.clients)
+    with images(stage.cluster, requirement.protection, requirement.clients, size_bytes) as targets:
+        jobs = [
+            (client_node(stage.cluster, number), _job(stage, target, requirement, load))
+            for number, target in enumerate(targets)
+        ]
+        results = run_jobs(stage.cluster, jobs)
+    errors = sum(done.errors for result in results for done in (result.read, result.write))
+    stage.recorder.observe("errors of fio", got=errors, wanted=0)
+    fewest = min(result.operations for result in results)
+    stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
+    return summed(results)
+
+
+def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:
+    made = job(stage, target, load.pattern, requirement.bs, requirement.depth, **load.more)
+    more = {**made.more, "ramp_time": f"{RAMP_S:g}"}
+    return replace(made, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more)
+
+
+@contextmanager
+def images(cluster: Cluster, protection: Protection, count: int, size_bytes: int) -> Iterator[list[BlockImage]]:
+    """Images in a pool of that protection. An erasure code has the data only: the rest of an image takes copies."""
+    size = protection.k + protection.m if protection.k else protection.replicas
+    data = PoolKind("data", size, protection.k, protection.m)
+    pg_num = 1 << max(3, round(math.log2(PGS_PER_OSD * max(1, len(cluster.osd_ids())) / size)))
+    with ExitStack() as undo:
+        more: tuple[str, ...] = ()
+        if protection.k:
+            undo.enter_context(pools.pool(cluster, f"{POOL}-data", data, pg_num=pg_num))
+            more = ("--data-pool", f"{POOL}-data")
+        heads = PoolKind("replicated", min(3, size)) if protection.k else data
+        pool = undo.enter_context(pools.pool(cluster, POOL, heads, pg_num=8 if protection.k else pg_num))
+        targets = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
+        for number, target in enumerate(targets):
+            node = client_node(cluster, number)
+            image.create(cluster, node, target, *more)
+            image.precondition(cluster, node, target)
+        yield targets
+
+
+def summed(results: Sequence[FioResult]) -> Measured:
+    """All load generators together. The 99th percentile of all lies between the least and the largest of one."""
+    runs, samples = [], []
+    percentiles: list[float] = []
+    for result in results:
+        sides = [done for done in (result.read, result.write) if done.operations]
+        spread = math.sqrt(sum(done.iops_stddev**2 for done in sides))
+        runs.append((result.iops, spread, result.latency_mean_s))
+        samples += [done.iops_samples for done in sides]
+        percentiles += [done.latency_p99_s for done in sides if done.latency_p99_s is not None]
+    rate, mean = total(runs, min(samples, default=0))
+    p99 = None
+    if percentiles:
+        middle = sum(percentiles) / len(percentiles)
+        p99 = Interval(middle, min(percentiles), max(percentiles), len(percentiles))
+    return Measured(rate, mean, p99)

@@ -1,0 +1,5 @@
+"""Hours of load on a mixed cluster: what drifts, what grows, what stops, and what is logged meanwhile."""
+
+from cephlab.suites.stress import mixed
+
+SCENARIOS = mixed.SCENARIOS

@@ -1,0 +1,47 @@
+"""How long a stress run lasts, and how often it looks: a run of days keeps no more than one of minutes."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.scenario.scenario import Tier
+
+MINUTES_VARIABLE = "CEPHLAB_STRESS_MINUTES"
+"""Environment variable with the length of a run in minutes, instead of the tier's: 360 is six hours."""
+MINUTES: Mapping[Tier, float] = {Tier.QUICK: 5.0, Tier.FULL: 30.0}
+
+READINGS = 150
+"""Of every run, whatever its length: the check compares a few hundred samples, and memory stays what it is."""
+LEAST_EVERY_S = 0.4
+"""One look at a cluster of three OSDs takes about a fifth of that."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """seconds: of load that is judged; every_s: between two looks."""
+
+    seconds: float
+    every_s: float
+
+    @property
+    def hours(self) -> float:
+        return self.seconds / 3600
+
+
+def length_of(seconds: float) -> Length:
+    return Length(seconds, max(LEAST_EVERY_S, seconds / READINGS))
+
+
+def minutes(tier: Tier, text: str | None = None) -> float:
+    """The length of a run; SpecError where the environment variable holds no length. text: instead of the variable."""
+    text = os.environ.get(MINUTES_VARIABLE) if text is None else text
+    if text is None:
+        return MINUTES[tier]
+    try:
+        length = float(text)
+    except ValueError:
+        length = 0.0
+    if not 0 < length < float("inf"):
+        raise SpecError(f"{MINUTES_VARIABLE} is no length", f"got {text!r}, wanted minutes above 0", "leave it out")
+    return length

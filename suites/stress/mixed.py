@@ -1,0 +1,236 @@
+"""Blocks written and read, and objects written, for a while at a part of what the cluster can do, and sampled."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePosixPath
+
+from cephlab.lab.base import clock
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import MIB, Capability
+from cephlab.lab.telemetry.daemons import read_daemons
+from cephlab.lab.workloads import fio, fiolatency, image
+from cephlab.lab.workloads.fio import FioJob, RunningFio
+from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.stress import series
+from cephlab.suites.stress.length import Length, length_of, minutes
+
+POOL = "stress"
+PG_NUM = 16
+IMAGE_BYTES = 64 * MIB
+OBJECT_BYTES = 16 << 10
+UNCACHED = {"rbd_cache": "false"}
+
+CALIBRATE_S = 10.0
+"""Of full load before it: the rates follow from it, caches fill, and threads start."""
+SHARE = 0.25
+"""Of what the cluster can do: at a half, neighbours of a busy machine kept the load from its rate, and an operation
+cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
+
+SETTLING = (
+    ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576"),
+    ("debug_rocksdb", "1/5"),
+)
+"""By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
+memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
+its default level, by which a line a second would not be seen."""
+LEAST_RATE = 2
+SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
+"""Of the run that shows that everything can be read."""
+LEAST_SHARE = 0.9
+"""Of the readings that were to be taken."""
+_MARGIN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """A job of the load on its host."""
+
+    host: Host
+    job: FioJob
+
+
+def stress(stage: Stage) -> None:
+    """Load a cluster, and judge every series over the time."""
+    length = length_of(60 * minutes(stage.tier))
+    values = run(stage, length)
+    shared = Capability.HARDWARE not in stage.cluster.provider.capabilities()
+    series.declare(stage.recorder, values, length.hours, shared=shared)
+
+
+def readable(stage: Stage) -> None:
+    """Load a cluster for seconds: each series of a stress run has a value at every look."""
+    length = length_of(SHORT_S)
+    run(stage, length, SHORT_CALIBRATE_S)
+    readings = [event.data["values"] for event in stage.recorder.events() if event.kind == "reading"]
+    for name in dict.fromkeys(name for each in readings for name in each):
+        got = [each[name] for each in readings if name in each]
+        missing = sum(value is None for value in got)
+        stage.recorder.observe(f"{name}: looks without a value", got=missing, wanted=0, of=len(got))
+
+
+def run(stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S) -> series.Values:
+    """The load with its readings in the history; returns the last values of every series."""
+    with loaded(stage) as clients:
+        rates = calibrated(stage, clients, calibrate_s)
+        began_s = time.time()
+        running = [start(client, rate, length) for client, rate in zip(clients, rates, strict=True)]
+        values = sampled(stage, running, length)
+        for client, each in zip(clients, running, strict=True):
+            values |= finished(stage, client, each, length, began_s)
+    draw(stage)
+    return values
+
+
+@contextmanager
+def loaded(stage: Stage) -> Iterator[list[Client]]:
+    """A pool with an image, and the jobs of the load, one on each node to load from, in turn."""
+    cluster = stage.cluster
+    with pools.pool(cluster, POOL, pg_num=PG_NUM), ExitStack() as undo:
+        node = cluster.load_nodes()[0]
+        blocks = BlockImage(POOL, "blocks", IMAGE_BYTES)
+        image.create(cluster, node, blocks)
+        undo.callback(cluster.client.rbd_remove, POOL, blocks.name)
+        image.precondition(cluster, node, blocks, passes=1)
+        nodes = cluster.load_nodes()
+        yield [
+            Client(cluster.hosts[nodes[number % len(nodes)]], job) for number, job in enumerate(jobs(cluster, stage))
+        ]
+
+
+def jobs(cluster: Cluster, stage: Stage) -> Sequence[FioJob]:
+    """Blocks written, blocks read, objects written."""
+    block = FioJob(
+        name="block writes",
+        pool=POOL,
+        target="blocks",
+        pattern="randwrite",
+        block_bytes=4096,
+        depth=4,
+        size_bytes=IMAGE_BYTES,
+        seed=stage.rng.randrange(1 << 31),
+        options=UNCACHED,
+        client=cluster.client_name,
+        more={"norandommap": "1"},
+    )
+    reads = replace(block, name="block reads", pattern="randread", seed=stage.rng.randrange(1 << 31))
+    objects = replace(block, name="object writes", engine="rados", block_bytes=OBJECT_BYTES, size_bytes=16 * MIB)
+    return block, reads, replace(objects, seed=stage.rng.randrange(1 << 31))
+
+
+def calibrated(stage: Stage, clients: Sequence[Client], seconds: float) -> list[int]:
+    """Operations a second of each job: so much of what all of them did together at full load."""
+    running = [begin(client, {}, seconds) for client in clients]
+    timeout_s = (seconds + _MARGIN_S) * stage.cluster.patience
+    rates = []
+    for client, each in zip(clients, running, strict=True):
+        result = each.finish(timeout_s=timeout_s)
+        rates.append(max(LEAST_RATE, round(SHARE * result.iops)))
+        stage.recorder.record("calibrated", job=client.job.name, full_iops=result.iops, rate=rates[-1])
+    return rates
+
+
+def begin(client: Client, more: Mapping[str, str], seconds: float) -> RunningFio:
+    """Start a job. more: options of fio."""
+    base = folder_of(client)
+    # fio's engine for objects does not ask the environment for it, as that for images does.
+    own = {"conf": str(base / "ceph.conf")} if client.job.engine == "rados" else {}
+    job = replace(client.job, name=base.name, runtime_s=seconds, more={**client.job.more, **own, **more})
+    return fio.start(client.host, job)
+
+
+def folder_of(client: Client) -> PurePosixPath:
+    """Where `fio.start` puts what belongs to a job."""
+    return client.host.directory / "fio" / client.job.name.replace(" ", "-")
+
+
+def start(client: Client, rate: int, length: Length) -> RunningFio:
+    """The same job at a steady rate, with its latencies over time."""
+    logged = fiolatency.options(folder_of(client), length.every_s)
+    return begin(client, {"rate_iops": str(rate), **logged}, length.seconds)
+
+
+def sampled(stage: Stage, running: Sequence[RunningFio], length: Length) -> series.Values:
+    """Look at every daemon until the load ends; returns the last values."""
+    names = {name: daemon.kind for name, daemon in stage.cluster.daemons.items()}
+    began_s = at_s = time.time()
+    before = read_daemons(stage.cluster)
+    values: series.Values = {}
+
+    def look() -> bool:
+        nonlocal at_s, before, values
+        now, now_s = read_daemons(stage.cluster), time.time()
+        values = series.of_daemons(names, before, now, now_s - at_s)
+        before, at_s = now, now_s
+        stage.recorder.record("reading", at_s=now_s - began_s, values=values)
+        return now_s - began_s >= length.seconds or not any(each.process.alive() for each in running)
+
+    clock.SYSTEM.sleep(length.every_s)
+    timeout_s = length.seconds + _MARGIN_S * stage.cluster.patience
+    clock.wait(look, bool, what="the end of the load", timeout_s=timeout_s, interval_s=length.every_s)
+    looks = sum(event.kind == "reading" for event in stage.recorder.events())
+    stage.recorder.witness("looks at the daemons", got=looks, least=1)
+    stage.recorder.witness("seconds of load", got=at_s - began_s, least=LEAST_SHARE * length.seconds)
+    return values
+
+
+def finished(stage: Stage, client: Client, running: RunningFio, length: Length, began_s: float) -> series.Values:
+    """Record a job's latencies over time; returns the last ones. began_s: when it was started, since the epoch."""
+    result = running.finish(timeout_s=_MARGIN_S * stage.cluster.patience)
+    stage.recorder.observe(f"errors of {client.job.name}", got=result.main.errors, wanted=0)
+    stage.recorder.witness(client.job.name, got=result.operations, least=1)
+    base = running.output.parent
+    text = client.host.read(fiolatency.log_of(base)).decode()
+    first_s = result.began_s or began_s
+    windows = fiolatency.windows(text, first_s, first_s + result.main.seconds, length.every_s)
+    values: series.Values = {}
+    for window in windows[1:-1]:  # neither the first nor the last is whole
+        values = series.of_client(client.job.name, window)
+        stage.recorder.record("reading", at_s=window.ended_s - began_s, values=values)
+    return values
+
+
+DRAWN = ("rate", "mean latency", "p99 latency", "CPU of an operation", "memory", "DB", "log")
+
+
+def draw(stage: Stage) -> None:
+    """Put the series into the report, those of one kind together."""
+    readings = [event.data for event in stage.recorder.events() if event.kind == "reading"]
+    names = dict.fromkeys(name for data in readings for name in data["values"])
+    for kind in DRAWN:
+        lines = []
+        for name in (name for name in names if name.rpartition(": ")[2] == kind):
+            points = [(data["at_s"], data["values"].get(name)) for data in readings]
+            known = tuple((at_s, value) for at_s, value in points if value is not None)
+            lines.append(Line(f"{kind}, {series.KINDS[kind].unit}", name.partition(": ")[0], known))
+        record_series(stage.recorder, f"{kind} over time", lines, axis="seconds", marks={})
+
+
+ANY_MIXED = Topology(lone_client=True)
+scenario_of_hours = partial(Scenario, check="drift", topology=replace(ANY_MIXED, options=SETTLING))
+
+SCENARIOS = (
+    scenario_of_hours(
+        name="stress.readable",
+        goal="All that a stress run is judged by can be read under load, at every look.",
+        method=f"Writes and reads blocks and writes objects for {SHORT_S:g} s at a steady rate; looks at every daemon.",
+        run=readable,
+        check="witnessed",
+        topology=ANY_MIXED,
+        sees=("looks at the daemons", "seconds of load", ".*: looks without a value"),
+    ),
+    scenario_of_hours(
+        name="stress.mixed",
+        goal="Under hours of load nothing drifts: rates, latencies, CPU of an operation, memory, files, stores, logs.",
+        method="Writes and reads blocks and writes objects at a steady rate; judges the slope of every series.",
+        run=stress,
+        sees=("looks at the daemons", "seconds of load", "reading", "sampled"),
+    ),
+)

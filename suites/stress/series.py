@@ -1,0 +1,134 @@
+"""The series of a stress run: what is read, how it becomes a series, and how much of it may change in an hour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry.daemons import DaemonReading
+from cephlab.lab.workloads.fiolatency import Window
+
+Readings = Mapping[str, DaemonReading]
+Values = dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of series. per_hour: what may change in an hour the wrong way, of its median where `share`.
+
+    over_run: what may change over a whole run, however short: an allocator's reserve; over_run_shared: likewise on a
+    machine that others share, None where it is not judged there. steps: whether it jumps in good health. least:
+    where it stands still.
+    """
+
+    unit: str
+    worse: str
+    per_hour: float
+    over_run: float
+    over_run_shared: float | None = None
+    share: bool = False
+    steps: bool = False
+    least: float | None = None
+
+    def declared(self, series: str, hours: float, *, shared: bool) -> dict[str, Any]:
+        """As the check `drift` wants it. shared: whether others may use the machine."""
+        over_run = self.over_run_shared if shared else self.over_run
+        allowed = None if over_run is None else max(self.per_hour, over_run / hours)
+        unit = "of its median" if self.share else self.unit
+        why = f"{self.per_hour:g} {unit} an hour, or {over_run:g} over the run" if over_run is not None else SHARED
+        return {
+            "series": series,
+            "unit": self.unit,
+            "worse": self.worse,
+            "per_hour": allowed,
+            "share": self.share,
+            "least": self.least,
+            "steps": self.steps,
+            "why": why,
+        }
+
+
+SHARED = "others share the machine: noted, not judged"
+
+
+def _held_everywhere(unit: str, per_hour: float, over_run: float, *, steps: bool = False) -> Kind:
+    """What a daemon holds grows for no neighbour's sake."""
+    return Kind(unit, "up", per_hour, over_run, over_run_shared=over_run, steps=steps)
+
+
+KINDS: Mapping[str, Kind] = {
+    "rate": Kind("operations/s", "down", per_hour=0.02, over_run=0.10, share=True, least=0.0),
+    "mean latency": Kind("s", "up", per_hour=0.05, over_run=0.25, share=True),
+    "p99 latency": Kind("s", "up", per_hour=0.10, over_run=0.50, share=True),
+    "CPU of an operation": Kind("s", "up", per_hour=0.02, over_run=0.10, over_run_shared=0.50, share=True),
+    "memory": _held_everywhere("MiB", per_hour=4.0, over_run=64.0),
+    "threads": _held_everywhere("", per_hour=1.0, over_run=8.0),
+    "open files": _held_everywhere("", per_hour=2.0, over_run=24.0),
+    "log": _held_everywhere("KiB", per_hour=256.0, over_run=64.0, steps=True),
+    "mon log": _held_everywhere("KiB", per_hour=4096.0, over_run=512.0, steps=True),
+    "mgr log": _held_everywhere("KiB", per_hour=2048.0, over_run=256.0, steps=True),
+    "DB": _held_everywhere("MiB", per_hour=32.0, over_run=128.0, steps=True),
+    "store": _held_everywhere("MiB", per_hour=16.0, over_run=16.0, steps=True),
+}
+"""By a series' name, see `kind_of`. What was measured: docs/measured/stress.md."""
+
+
+def kind_of(series: str) -> Kind:
+    """The kind of `osd.0: memory`: that of `osd memory` if there is one, else of `memory`."""
+    whose, _, what = series.rpartition(": ")
+    return KINDS.get(f"{whose.partition('.')[0]} {what}") or KINDS[what]
+
+
+def of_daemons(names: Mapping[str, str], before: Readings, now: Readings, seconds: float) -> Values:
+    """What two looks say of each daemon; None for one that could not be read. names: daemon -> kind; all get a value.
+
+    CPU of an operation: of the OSD in the time between, by the operations and those of replicas that it did then.
+    """
+    values: Values = {}
+    for name, kind in names.items():
+        reading = now.get(name)
+        values |= _held(name, reading)
+        if kind == "mon":
+            values[f"{name}: store"] = reading.store_bytes / MIB if reading else None
+        if kind == "osd":
+            values |= _of_osd(name, before.get(name), reading, seconds)
+    return values
+
+
+def _held(name: str, reading: DaemonReading | None) -> Values:
+    return {
+        f"{name}: memory": reading.beyond / MIB if reading else None,
+        f"{name}: threads": float(reading.footprint.threads) if reading else None,
+        f"{name}: open files": float(reading.footprint.files) if reading else None,
+        f"{name}: log": reading.log_bytes / 1024 if reading else None,
+    }
+
+
+def _of_osd(name: str, before: DaemonReading | None, now: DaemonReading | None, seconds: float) -> Values:
+    database = now.counters.get("bluefs.db_used_bytes", 0.0) / MIB if now else None
+    if now is None or before is None:
+        return {f"{name}: DB": database, f"{name}: CPU of an operation": None, f"{name}: rate": None}
+    done = _operations(now) - _operations(before)
+    cost = (now.cpu_s - before.cpu_s) / done if done > 0 else None
+    return {f"{name}: DB": database, f"{name}: CPU of an operation": cost, f"{name}: rate": done / seconds}
+
+
+def _operations(reading: DaemonReading) -> float:
+    return reading.counters.get("osd.op", 0.0) + reading.counters.get("osd.subop", 0.0)
+
+
+def of_client(job: str, window: Window) -> Values:
+    """What a window of a client's job says."""
+    known = window.operations > 0
+    return {
+        f"{job}: rate": window.rate,
+        f"{job}: mean latency": window.mean_s if known else None,
+        f"{job}: p99 latency": window.p99_s if known else None,
+    }
+
+
+def declare(recorder: Recorder, values: Values, hours: float, *, shared: bool) -> None:
+    """Say of each series what it is held to. shared: whether others may use the machines."""
+    for name in values:
+        recorder.record("sampled", **kind_of(name).declared(name, hours, shared=shared))

@@ -1,0 +1,69 @@
+"""Walks on a live cluster: a side that leaves a step out is found, and the printed program runs on the cluster."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from cephlab.lab.base.home import Home
+from cephlab.lab.ceph import conf
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import History
+from cephlab.lab.providers.local import LocalProvider
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.suites.interop.walks.live import Line, Walking, lines, walk
+from cephlab.suites.interop.walks.rados_model import RadosModel
+from tests.contract.raising import raised
+
+pytestmark = pytest.mark.real
+
+STEPS = 60
+RUN_S = 60.0
+
+
+class Forgetful(Line):
+    """A side that says that it truncated, and did not."""
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        return None if operation == "truncate" else super().ask(operation, arguments)
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Home) -> Iterator[Cluster]:
+    """Within one architecture, which is quicker: the scenarios themselves go through both."""
+    with raised(LocalProvider(), Topology(native=2, foreign=0), home) as found:
+        yield found
+
+
+def test_a_forgetful_side_is_found_and_the_printed_program_clears_the_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    host, other = cluster.hosts["n0"], cluster.hosts["n1"]
+    recorder = History().recorder("interop.walk-rados")
+    stage = Stage(cluster, recorder, Random(4), tmp_path)
+    with pools.pool(cluster, "walk", PoolKind("replicated", 2)) as pool:
+        settings = {"conf": str(conf.conf_path(host)), "name": cluster.client_name, "pool": pool}
+        theirs = {**settings, "conf": str(conf.conf_path(other))}
+        with lines("rados", {"a": (host, settings), "b": (other, theirs)}, cluster.patience) as sides:
+            broken = {**sides, "b": Forgetful(sides["b"].channel, sides["b"].patience)}
+            sound = Walking("rados", lambda: RadosModel(Random(5), omap=True), sides, "sound")
+            walk(stage, sound, STEPS)
+            assert CHECKS["observations"](recorder.events()).outcome is Outcome.PASS
+            walk(stage, replace(sound, sides=broken, prefix="broken"), STEPS)
+        verdict = CHECKS["observations"](recorder.events())
+        assert verdict.outcome is Outcome.FAIL, verdict
+        source = recorder.programs()["walk-rados.py"].decode()
+        assert source.count("'truncate'") == 1, source
+        script = host.directory / "printed.py"
+        host.push(source.encode(), script)
+        argv = ["python3", str(script), *(f"{key}={value}" for key, value in settings.items())]
+        ran = host.run(argv, timeout_s=RUN_S, check=False)
+        assert (ran.code, "every answer as wanted" in ran.stdout) == (0, True), ran
+        host.push(source.replace("'listed': [", "'listed': ['stray', ").encode(), script)
+        assert host.run(argv, timeout_s=RUN_S, check=False).code == 1, "a wanted answer that the cluster cannot give"
+        host.remove(script)

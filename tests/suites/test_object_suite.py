@@ -1,0 +1,90 @@
+"""What the object suite says of a balancer, a dead gateway and a client that are wrong on purpose."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.workloads.s3load import S3Operation, S3Result
+from cephlab.suites.object import SCENARIOS, balanced, pace, sizes, stand
+
+
+def verdict_of(check: str, say: Callable[[Recorder], None]) -> Verdict:
+    recorder = History().recorder("object.topic")
+    recorder.witness("operations", got=9, least=1)
+    say(recorder)
+    return CHECKS[check](recorder.events())
+
+
+def operation(began_s: float, took_s: float, code: str = "", size_bytes: int = 100) -> S3Operation:
+    return S3Operation("run", "get", 0, "/b/o", 1, size_bytes, began_s, began_s, began_s + took_s, True, code)
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ({"rgw.n0": 60, "rgw.n2": 30}, Outcome.PASS),
+        ({"rgw.n0": 90, "rgw.n2": 0}, Outcome.FAIL),
+        ({"rgw.n0": 88, "rgw.n2": 2}, Outcome.FAIL),
+    ],
+)
+def test_a_balancer_that_sends_all_to_one_gateway_is_found(given: dict[str, int], outcome: Outcome) -> None:
+    assert verdict_of("witnessed", lambda recorder: balanced.spread(recorder, given, 90)).outcome is outcome
+
+
+LATER = [operation(11 + number / 30, 0.1) for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("failed", "outcome"),
+    [
+        ([operation(9.9, 0.2, "RemoteDisconnected")], Outcome.PASS),
+        ([operation(12.0, 0.2, "RemoteDisconnected")], Outcome.FAIL),
+        ([operation(3.0, 0.2, "503")], Outcome.FAIL),
+    ],
+    ids=["in flight", "long after", "before"],
+)
+def test_a_dead_gateway_may_cost_what_was_in_flight_and_no_more(failed: list[S3Operation], outcome: Outcome) -> None:
+    verdict = verdict_of("witnessed", lambda recorder: balanced.cost(recorder, [*failed, *LATER], 10.0, 10.1))
+    assert verdict.outcome is outcome
+
+
+def test_a_kill_that_nobody_asked_anything_after_shows_nothing() -> None:
+    verdict = verdict_of("witnessed", lambda recorder: balanced.cost(recorder, LATER[:5], 10.0, 10.1))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("opened_s", "outcome"), [(1.5, Outcome.PASS), (0.05, Outcome.FAIL)], ids=["from the due time", "from the send"]
+)
+def test_a_client_that_counts_from_the_send_is_found(opened_s: float, outcome: Outcome) -> None:
+    assert verdict_of("figures", lambda recorder: pace.compare(recorder, opened_s, 0.05)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("late_s", "cpu_s", "outcome"),
+    [(0.0, 1.0, Outcome.PASS), (0.3, 1.0, Outcome.INCONCLUSIVE), (0.0, 9.5, Outcome.INCONCLUSIVE)],
+    ids=["a good client", "a late one", "a busy one"],
+)
+def test_times_of_a_client_that_is_slow_itself_show_nothing(late_s: float, cpu_s: float, outcome: Outcome) -> None:
+    times = [S3Operation("run", "get", 0, "/b/o", 1, 9, float(n), n + late_s, n + 1.0, True, "") for n in range(20)]
+    result = S3Result(tuple(times), (), 0, 10.0, cpu_s)
+
+    def say(recorder: Recorder) -> None:
+        recorder.observe("errors", got=result.errors, wanted={}, of=20)
+        stand.trusted(recorder, "the load", result)
+
+    assert verdict_of("witnessed", say).outcome is outcome
+
+
+def test_bytes_of_an_operation_count_where_it_was_under_way() -> None:
+    # 4 s of 100 bytes a second: one that fills the first half, four short ones in the second.
+    done = [operation(0, 2, size_bytes=200), *(operation(2 + number / 2, 0.5, size_bytes=50) for number in range(4))]
+    assert sizes.stretches(done) == pytest.approx([100.0] * 4)
+
+
+def test_every_scenario_has_a_name_of_its_own() -> None:
+    names = [scenario.name for scenario in SCENARIOS]
+    assert len(set(names)) == len(names) >= 10
+    assert {scenario.suite for scenario in SCENARIOS} == {"object"}

@@ -1,0 +1,188 @@
+"""The suite `profile`: requirements as scenarios of a gate, whose verdicts count, are archived and judged again."""
+
+import gc
+import html
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from typer.testing import CliRunner
+
+from cephlab.cli.gate import requirement_lines
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.fixtures.run import GateResult, Request, run_gate
+from cephlab.lab.archive.archive import Ending, judge, read_archive
+from cephlab.lab.archive.sums import altered
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.home import Home
+from cephlab.lab.history.history import History
+from cephlab.lab.report.page import render_report
+from cephlab.lab.report.wanted import record_requirement
+from cephlab.lab.scenario.scenario import verdict_of
+from cephlab.tuning.profilefile import SHIPPED, load_hardware
+from tests.fake_raising import FakeRaiser
+
+ALTRA = "ampere-altra-4n"
+# The model predicts 158 k ops/s, so the first is a tenth of what is wanted, the second three times as much.
+WANTED = """
+[[requirements]]
+name = "too-much"
+op = "randwrite"
+bs = "4k"
+clients = 72
+depth = 8
+protection = "replicated:2"
+at_least = "1580000 ops/s"
+
+[[requirements]]
+name = "enough"
+op = "randwrite"
+bs = "4k"
+clients = 72
+depth = 8
+protection = "replicated:2"
+at_least = "52000 ops/s"
+mean_at_most = "11 ms"
+
+[[requirements]]
+name = "open"
+kind = "recovery"
+fill = 0.85
+protection = "replicated:2"
+at_most = "40 min"
+"""
+
+
+@pytest.fixture(autouse=True)
+def frozen() -> Iterator[None]:
+    # A pytest session ends with five collections of garbage, through everything that all tests before have left here.
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def profile_with(folder: Path, requirements: str = WANTED) -> Path:
+    path = folder / f"{ALTRA}.toml"
+    path.write_text((SHIPPED / path.name).read_text() + requirements)
+    return path
+
+
+def run(folder: Path, expression: str = "", changes: tuple[str, ...] = (), text: str = WANTED) -> GateResult:
+    raiser = FakeRaiser()
+    request = Request(
+        archive=folder / "archive",
+        home=folder / "home",
+        suites=("profile",),
+        seed=1,
+        profile=str(profile_with(folder, text)),
+        changes=changes,
+        expression=expression,
+    )
+    result = run_gate(request, raiser)
+    assert raiser.did == [], "a prediction needs no cluster"
+    return result
+
+
+def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what_would_do(tmp_path: Path) -> None:
+    result = run(tmp_path)
+    endings = {record.scenario: record.ending for record in result.records}
+    assert endings == {
+        "profile.too-much": Ending.FAIL,
+        "profile.enough": Ending.PASS,
+        "profile.open": Ending.INCONCLUSIVE,
+    }
+    assert result.code == 1
+    reason = result.records[0].reason
+    assert "at least 1.58e+06 wanted: limited by altra: bstore_kv_sync" in reason
+    archive = read_archive(result.archive)
+    assert altered(result.archive) == []
+    assert [verdict.now for verdict in judge(archive)] == list(endings.values())
+    page = html.unescape(render_report(archive))
+    first = page[: page.index("What needs a look")]
+    for said in ("What ampere-altra-4n is wanted for", "at least 1,580 k ops/s", "241 k ops/s (111 k ops/s to 520"):
+        assert said in first
+    assert "limited by altra: bstore_kv_sync of an OSD on cd8" in first
+    assert "altra: 4 machines -> 256 machines is still limited by" in first
+    assert "at most 40 min" in first
+    assert "not measured" in first
+    cases = ElementTree.parse(result.archive / "junit.xml").iter("testcase")
+    assert {case.get("name"): len(list(case)) > 0 for case in cases} == {
+        "test_scenario[profile.too-much]": True,
+        "test_scenario[profile.enough]": False,
+        "test_scenario[profile.open]": True,
+    }
+    lines = requirement_lines(result.archive)
+    assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 client(s) with 8 in flight each: failed" in lines
+    assert any("at most 40 min required, 44 min (22 min to" in line for line in lines)
+
+
+def test_a_gate_is_green_where_everything_is_in_reach(tmp_path: Path) -> None:
+    result = run(tmp_path, expression="enough")
+    assert result.code == 0
+    assert [record.ending for record in result.records] == [Ending.PASS]
+    assert [record.cluster for record in result.records] == [None]
+
+
+def test_another_machine_is_tried_without_another_file(tmp_path: Path) -> None:
+    slow = run(tmp_path, expression="enough", changes=("nodes.count=2", "nodes.cores=4"))
+    assert slow.code == 1
+    assert [record.ending for record in slow.records] == [Ending.FAIL]
+
+
+def test_what_is_changed_is_in_the_archive_and_in_the_replay(tmp_path: Path) -> None:
+    result = run(tmp_path, expression="enough", changes=("nodes.count=12",))
+    assert "--set nodes.count=12" in result.replay
+    manifest = read_archive(result.archive).manifest
+    assert manifest["changes"] == ["nodes.count=12"]
+    assert "What ampere-altra-4n, nodes.count=12 is wanted for" in (result.archive / "report.html").read_text()
+
+
+def test_what_cannot_be_expressed_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as caught:
+        run(tmp_path, text=WANTED.replace('"replicated:2"', '"ec:30+4"', 1))
+    assert "the model cannot express the requirement too-much" in caught.value.what
+    assert "requirements.0" in caught.value.detail
+    assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--suite", "profile"), "--profile: missing"),
+        (("--suite", "profile", "--profile", ALTRA), "has none"),
+        (("--suite", "profile", "--set", "nodes.count=3"), "--profile: missing"),
+    ],
+)
+def test_the_suite_without_requirements_is_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, ["gate", *arguments], obj=World(Home(tmp_path), {}))
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Path) -> None:
+    from cephlab.lab.archive.archive import ArchiveWriter, Record
+    from tests.lab.archive.test_archive import MANIFEST
+
+    writer = ArchiveWriter(tmp_path / "a", MANIFEST)
+    rows = [("throughput", "at least 10 k ops/s", "12 k ops/s", "11 k ops/s (10.5 to 11.5)", "CPU")]
+    recorder = writer.history.recorder("profile.x")
+    record_requirement(recorder, what="reads", profile="mine", rows=rows, enough=[], demands="shipped")
+    writer.add(Record("profile.x", "profile", Ending.PASS, "", (), began_s=0.0, seconds=1.0))
+    writer.save()
+    page = html.unescape(render_report(read_archive(tmp_path / "a")))
+    assert "11 k ops/s (10.5 to 11.5)" in page
+    assert "What would be enough" not in page
+
+
+def test_a_requirement_of_which_nothing_was_predicted_is_not_a_pass() -> None:
+    recorder = History().recorder("profile.x")
+    recorder.record("began", goal="", cluster="", check="figures")
+    recorder.record("ended")
+    assert verdict_of(recorder.events()).outcome == "inconclusive"
+
+
+def test_every_requirement_of_the_example_is_one_that_the_model_has_words_for() -> None:
+    hardware = load_hardware(Path(__file__).resolve().parents[2] / "examples" / "storage-3n.toml")
+    assert {requirement.kind for requirement in hardware.requirements} >= {"load", "recovery", "capacity", "power"}

@@ -1,0 +1,126 @@
+"""The stress suite: its length, what its readings become, what each series is held to, and what is found."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.memory import Footprint
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry.daemons import DaemonReading
+from cephlab.lab.workloads.fiolatency import Window
+from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, length_of, minutes
+from cephlab.suites.stress.series import KINDS, Values, declare, kind_of, of_client, of_daemons
+
+NAMES = {"mon.a": "mon", "osd.0": "osd"}
+WRITES_S = 60.0
+
+
+def reading(operations: float = 0.0, cpu_s: float = 0.0, leaked: float = 0.0, log_bytes: float = 0.0) -> DaemonReading:
+    held = Footprint(int(200 * MIB + leaked), threads=50, files=70)
+    counted = {"osd.op": operations / 2, "osd.subop": operations / 2, "bluefs.db_used_bytes": 64.0 * MIB}
+    return DaemonReading(held, cpu_s, int(log_bytes), accounted=90 * MIB, store_bytes=5 * MIB, counters=counted)
+
+
+def judged(osd: Callable[[float], DaemonReading], hours: float, *, stops: float = 2.0, shared: bool = True) -> Verdict:
+    """The verdict over a run whose osd.0 is what a function of the time in seconds says.
+
+    stops: after which share of the run the client stops.
+    """
+    length = length_of(hours * 3600)
+    recorder = History().recorder("stress.mixed")
+    rng = np.random.default_rng(3)
+    before = {"mon.a": reading(), "osd.0": osd(0)}
+    values: Values = {}
+    for number in range(1, READINGS + 1):
+        at_s = number * length.every_s
+        now = {"mon.a": reading(), "osd.0": osd(at_s)}
+        values = of_daemons(NAMES, before, now, length.every_s)
+        done = round(WRITES_S * length.every_s * (1 + 0.02 * rng.standard_normal())) if number < stops * READINGS else 0
+        latency_s = 0.01 * float(np.exp(0.2 * rng.standard_normal()))
+        values |= of_client("block writes", Window(at_s - length.every_s, at_s, done, latency_s, latency_s, latency_s))
+        before = now
+        recorder.record("reading", at_s=at_s, values=values)
+    declare(recorder, values, length.hours, shared=shared)
+    recorder.witness("looks", got=READINGS, least=1)
+    return CHECKS["drift"](recorder.events())
+
+
+def sound(at_s: float, slower: float = 0.0, leak: float = 0.0, logged: float = 0.0) -> DaemonReading:
+    """An OSD after so many seconds. slower: of its CPU an operation, for each minute; leak: bytes a write.
+
+    logged: bytes a second. What it costs and holds trembles.
+    """
+    trembles = np.random.default_rng(int(at_s)).standard_normal()
+    minutes = at_s / 60
+    cpu_s = WRITES_S * 600e-6 * (at_s + slower * minutes * at_s / 2) + 0.002 * trembles
+    return reading(WRITES_S * at_s, cpu_s, WRITES_S * at_s * leak + 2 * MIB * trembles, at_s * logged)
+
+
+@pytest.mark.parametrize(("hours", "shared"), [(5 / 60, True), (0.5, True), (6, True), (6, False)])
+def test_a_sound_cluster_passes(hours: float, shared: bool) -> None:
+    assert judged(sound, hours, shared=shared).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(("hours", "shared"), [(0.5, False), (6, True)])
+def test_an_osd_that_slows_by_one_percent_a_minute_is_found(hours: float, shared: bool) -> None:
+    verdict = judged(lambda at_s: sound(at_s, slower=0.01), hours, shared=shared)
+    assert verdict.outcome is Outcome.FAIL
+    assert "osd.0: CPU of an operation" in verdict.reason
+
+
+@pytest.mark.parametrize("hours", [0.5, 6])
+def test_an_osd_that_leaks_two_kib_a_write_is_found(hours: float) -> None:
+    verdict = judged(lambda at_s: sound(at_s, leak=2048), hours)
+    assert verdict.outcome is Outcome.FAIL
+    assert "osd.0: memory" in verdict.reason
+
+
+def test_an_osd_that_logs_a_line_a_second_is_found() -> None:
+    verdict = judged(lambda at_s: sound(at_s, logged=120), 6)
+    assert verdict.outcome is Outcome.FAIL
+    assert "osd.0: log" in verdict.reason
+
+
+@pytest.mark.parametrize("hours", [5 / 60, 6])
+def test_a_client_that_stops_is_found(hours: float) -> None:
+    verdict = judged(sound, hours, stops=0.8)
+    assert verdict.outcome is Outcome.FAIL
+    assert "block writes: rate: stood at 0" in verdict.reason
+
+
+def test_a_daemon_that_cannot_be_read_is_a_gap() -> None:
+    values = of_daemons(NAMES, {"osd.0": reading()}, {"mon.a": reading()}, 1.0)
+    assert values["osd.0: memory"] is None
+    assert values["osd.0: rate"] is None
+    assert values["mon.a: store"] == 5.0
+
+
+def test_a_run_of_days_keeps_no_more_readings_than_one_of_minutes() -> None:
+    for seconds in (300.0, 21600.0, 3 * 86400.0):
+        assert seconds / length_of(seconds).every_s == pytest.approx(READINGS)
+    assert length_of(14).every_s == LEAST_EVERY_S
+
+
+def test_the_length_is_the_tiers_or_the_variables() -> None:
+    assert minutes(Tier.QUICK, "360") == 360
+    for text in ("0", "-1", "long", "inf", "nan"):
+        with pytest.raises(SpecError, match="CEPHLAB_STRESS_MINUTES"):
+            minutes(Tier.QUICK, text)
+
+
+def test_what_may_change_in_an_hour_is_more_in_a_short_run() -> None:
+    rate = KINDS["rate"]
+    assert rate.declared("a: rate", 6, shared=False)["per_hour"] == rate.per_hour
+    assert rate.declared("a: rate", 1 / 12, shared=False)["per_hour"] == pytest.approx(12 * rate.over_run)
+    assert rate.declared("a: rate", 6, shared=True)["per_hour"] is None
+
+
+def test_a_daemons_own_kind_comes_first() -> None:
+    assert kind_of("mon.a: log") is KINDS["mon log"]
+    assert kind_of("osd.0: log") is KINDS["log"]
+    assert kind_of("block writes: rate") is KINDS["rate"]
