@@ -318,11 +318,16 @@ def test_an_engine_is_started_for_those_it_would_serve(
     bench.program("id", f'case "$1" in -u) echo {user} ;; -nG) echo {groups} ;; *) echo ana ;; esac')
     bench.program("sudo", 'shift; "$@"')
     write_script(bench.root / "ci" / "engine", f'echo started >>"{bench.root}/log"; {engine}')
+    checked = bench.run("--check")
+    assert checked.returncode == 0, checked.stderr
+    assert ("ci/engine starts it, as root" in checked.stdout) == started, "what install does is what --check says"
     ended = bench.run("install")
     assert ended.returncode == 0, ended.stderr
     assert bench.log() == (["started"] if started else [])
     assert sentence in ended.stderr
     assert bool(ended.stderr) == bool(sentence)
+    if not started:
+        assert checked.stderr == ended.stderr, "an ordinary user is told one reason"
 
 
 def test_lxd_is_installed_and_started_for_those_who_ask_for_it(bench: Bench) -> None:
