@@ -138,6 +138,12 @@ def is_list(hint: Any) -> bool:
     return typing.get_origin(bare(hint)[0]) in (tuple, list, frozenset, set)
 
 
+def of_kinds(hint: Any) -> bool:
+    """Whether a key takes one of several tables; a page shows each of them by a line of its own."""
+    kinds = [bare(kind)[0] for kind in typing.get_args(bare(hint)[0])]
+    return bool(kinds) and all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
+
+
 def is_mapping(hint: Any) -> bool:
     """Whether a key takes a table of names."""
     origin = typing.get_origin(bare(hint)[0])
@@ -171,7 +177,8 @@ def takes(hint: Any) -> str:
     elif is_mapping(hint):
         words = f"a table: {takes(arguments[0])} = {'a table' if inner_table(hint) else takes(arguments[1])}"
     elif is_list(hint):
-        words = "tables, see below" if inner_table(hint) else f"a list of: {takes(arguments[0])}"
+        tables_inside = inner_table(hint) or of_kinds(arguments[0])
+        words = "tables, see below" if tables_inside else f"a list of: {takes(arguments[0])}"
     elif inner_table(hint):
         words = "a table, see below"
     elif typing.get_origin(kind) is typing.Literal:
