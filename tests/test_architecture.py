@@ -66,6 +66,7 @@ PROCESS_STARTERS = {
     "suites/hci/hypervisor/inside.py",
     "lab/providers/agent/inside/programs.py",
     "lab/providers/ssh/remote/start.py",
+    "suites/interop/walks/inside/replay.py",
 }
 """All but the first run on a host. tests/ may start processes: they run the project's own commands as a user would."""
 SLEEPERS = {
@@ -156,6 +157,9 @@ def one_process_starter(path: str, tree: ast.Module) -> Iterator[str]:
     if path in PROCESS_STARTERS or package_of(path) == "tests":
         return
     for line, module in imports(tree):
+        # Its connections carry objects over a socket, and start nothing.
+        if module.startswith("multiprocessing.connection."):
+            continue
         if module.split(".")[0] in {"subprocess", "pty", "multiprocessing"}:
             yield f"{path}:{line} imports {module}"
     for node in nodes(tree):
