@@ -159,15 +159,15 @@ def predict(
     if out.as_json:
         value: dict[str, Any] = {
             "demands": origin,
-            "predictions": [as_value(made) for made in predictions],
+            "predictions": _values(predictions),
             "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
             "published": [compared(comparison) for comparison in published],
             "published_demands": theirs,
             **({"recovery": rebuilt.value} if rebuilt else {}),
-            **({"compared": [[as_value(made) for made in row] for row in rivals]} if further.compare else {}),
+            **({"compared": [_values(row) for row in rivals]} if further.compare else {}),
         }
         if swept:
-            value |= {"sweep": [[as_value(point) for point in points] for points in series], "requirements": met}
+            value |= {"sweep": [_values(points) for points in series], "requirements": met}
         out.json(value)
         return
     for prediction, points, made, law in zip(predictions, places, series, scalings, strict=True):
@@ -175,9 +175,7 @@ def predict(
         out.note(law.words(prediction.shape.clients))
         if swept:
             show_sweep(out, swept.what, points, made)
-    for prediction, row in zip(predictions, rivals, strict=True):
-        if row:
-            show_rivals(out, prediction, row)
+    show_rivals(out, predictions, rivals)
     _note_doubts(out, predictions)
     if swept:
         show_met(out, swept.what, met)
@@ -292,6 +290,10 @@ def as_value(prediction: Prediction) -> dict[str, Any]:
         "unloaded_s": prediction.unloaded_s,
         "unknown": list(prediction.unknown),
     }
+
+
+def _values(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    return [as_value(made) for made in predictions]
 
 
 def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:

@@ -12,8 +12,14 @@ if TYPE_CHECKING:
     from cephlab.tuning.model import Prediction
 
 
-def show_rivals(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
-    """A line for each profile, the first one's own first; only intervals that are apart are called faster or slower."""
+def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence[Sequence[Prediction]]) -> None:
+    """A table for each load. rivals: the other machines' predictions, for each of these; there may be none."""
+    for first, others in zip(predictions, rivals, strict=True):
+        if others:
+            _show(out, first, others)
+
+
+def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
     rows = [_row(first, first), *(_row(first, other) for other in others)]
     print(f"\n{first.shape}, side by side:")
     heads = ("machines", "rate", "90 % interval", "mean", "of the first")

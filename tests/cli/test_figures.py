@@ -101,7 +101,10 @@ def lines_on_a_terminal(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "last_word"),
-    [(("predict", "--profile", "kunpeng920", "--compare", "incerta-3n"), "client process"), (("validate-model",), "cd8")],
+    [
+        (("predict", "--profile", "kunpeng920", "--compare", "incerta-3n"), "client process"),
+        (("validate-model",), "cd8"),
+    ],
 )
 def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: str) -> None:
     lines = lines_on_a_terminal(*arguments)
