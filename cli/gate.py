@@ -13,7 +13,7 @@ from cephlab.cli.archives import newest
 from cephlab.cli.completion import ARCHIVES, LABS, PROFILES, RELEASES, SUITES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
-from cephlab.cli.plan import show
+from cephlab.cli.plan import name_all, show
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
@@ -66,6 +66,7 @@ class Selection:
         bool,
         typer.Option("--plan", help="Only say what would run, how long it took last time, and the memory it needs."),
     ] = False
+    list_only: Annotated[bool, typer.Option("--list", help="Only name the scenarios and what each shows.")] = False
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,8 @@ def gate(
         expression=what.expression,
         **{**vars(where), "changes": tuple(where.changes or ())},
     )
-    if what.plan:
-        return show(out, request)
+    if what.plan or what.list_only:
+        return (show if what.plan else name_all)(out, request)
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         jobs = lanes_of(what.jobs, where, what.resume)
         result = run_gate(request, narrator) if jobs == 1 else run_side_by_side(request, jobs, narrator)

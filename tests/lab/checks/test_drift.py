@@ -1,6 +1,7 @@
 """Verdicts over sampled series: drift, steps, gaps, and what stands still."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,67 @@ def test_an_osd_that_logs_a_line_a_second_is_found() -> None:
     log = {**MEMORY, "series": "log", "unit": "KiB", "per_hour": 150.0}
     assert judged(log, lambda share: 20 + 3600 * share * 120 / 1024 + around(share)).outcome is Outcome.FAIL
     assert judged(log, lambda share: 20 + 3600 * share * 20 / 1024 + around(share)).outcome is Outcome.PASS
+
+
+# The edges of what is judged.
+
+
+def sparse(lost: Collection[int], samples: int = SAMPLES) -> Verdict:
+    """A flat series of which the samples of these numbers could not be read."""
+    events = [Event("s.t", 0.0, "sampled", {**MEMORY, "steps": False, "why": "as tried"})]
+    for number in range(samples):
+        value = None if number in lost else 500.0
+        events.append(Event("s.t", 0.0, "reading", {"at_s": number * EVERY_S, "values": {"memory": value}}))
+    return drift([*events, Event("s.t", 0.0, "witness", {"what": "samples", "got": samples, "least": 1})])
+
+
+def test_a_gap_is_longer_than_three_of_the_usual_distances_and_is_told() -> None:
+    assert sparse({50, 51}).outcome is Outcome.PASS
+    verdict = sparse({50, 51, 52})
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "cannot tell: memory: a gap of 120 s from 1470 s on" in (verdict.reason, *verdict.derivation)
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"), [({0, 1, 2, 3}, "120 s from 0 s"), ({116, 117, 118, 119}, "120 s from 3450 s")]
+)
+def test_a_gap_at_either_end_counts_from_the_end(lost: set[int], text: str) -> None:
+    assert f"a gap of {text} on" in sparse(lost).reason
+
+
+def test_a_tenth_of_the_samples_may_be_missing() -> None:
+    assert sparse(range(0, 120, 10)).outcome is Outcome.PASS
+    verdict = sparse({*range(0, 120, 10), 5})
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.INCONCLUSIVE,
+        "cannot tell: memory: 13 of 120 samples are missing",
+    )
+
+
+@pytest.mark.parametrize(("last", "outcome"), [(3, Outcome.FAIL), (2, Outcome.PASS)])
+def test_three_samples_at_the_end_are_a_stop(last: int, outcome: Outcome) -> None:
+    stopped = (SAMPLES - last) / SAMPLES
+    assert judged(RATE, lambda share: 0.0 if share >= stopped - 1e-9 else 100.0, per_hour=None).outcome is outcome
+
+
+def test_a_verdict_says_what_it_saw() -> None:
+    around = noise(0.1)
+    verdict = judged(MEMORY, lambda share: 500 + (100 if share >= 0.5 else 0) + around(share), steps=True)
+    assert verdict.outcome is Outcome.PASS
+    (seen,) = [line for line in verdict.derivation if "independent" in line]
+    assert seen.startswith("120 samples over 0.992 h are worth ")
+    (steps,) = [line for line in verdict.derivation if line.startswith("steps: ")]
+    assert re.fullmatch(r"steps: \+(99\.\d+|100(\.\d+)?) at 1800 s", steps)
+
+
+def test_a_share_is_of_the_median_and_its_steps_are_told_in_the_unit() -> None:
+    around = noise(0.1)
+    verdict = judged(RATE, lambda share: (200 if share < 0.5 else 100) + around(share))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert re.fullmatch(r"cannot tell: rate jumped by 100\.0\d+ /s and stayed there", verdict.reason)
+
+
+def test_a_series_that_could_be_read_at_no_time_names_itself() -> None:
+    assert judged(MEMORY, lambda share: None).reason == "cannot tell: memory: nothing was sampled"
+    assert judged(MEMORY, lambda share: float("inf")).reason == "cannot tell: memory: nothing was sampled"
+    assert drift([]).reason == "no series was declared"
