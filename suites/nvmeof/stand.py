@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 
+from cephlab.lab.base import clock
 from cephlab.lab.blockstack.initiator import Connecting, Initiator
 from cephlab.lab.blockstack.nvmeof import CONTROLLERS, Pair, Volume, host_nqn
 from cephlab.lab.blockstack.nvmet import KernelGateway
@@ -44,6 +45,7 @@ IMAGE = "volume"
 IMAGE_BYTES = 16 * MIB
 TWO_COPIES = PoolKind("replicated", 2)
 HELD = Connecting()
+CONNECTED_S = 30.0
 LAYERING = 1
 """The image's only feature. An exclusive lock would fence by itself, and hide what the pair does."""
 
@@ -100,6 +102,16 @@ def standing(
             yield stand
         finally:
             initiator.disconnect(pair.volume)
+
+
+def connected(stand: Stand) -> None:
+    """Wait until the initiator has its way to each gateway again."""
+    clock.wait(
+        lambda: [path.state for path in stand.initiator.look(stand.volume)[1]],
+        lambda states: states == ["live"] * len(stand.pair.gateways),
+        what="every way live",
+        timeout_s=CONNECTED_S * stand.cluster.patience,
+    )
 
 
 def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:

@@ -18,7 +18,8 @@ from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario, seeded
 from cephlab.lab.spec.arch import host_arch
 from cephlab.suites.nvmeof import stand
-from cephlab.suites.nvmeof.failover import IsolateNode, failed_over
+from cephlab.suites.nvmeof.failover import failed_over
+from cephlab.suites.nvmeof.faults import IsolateNode
 from cephlab.suites.nvmeof.stand import IMAGE_BYTES, NODES, TOPOLOGY
 from tests.contract.raising import raised
 
