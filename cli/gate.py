@@ -19,7 +19,7 @@ from cephlab.lab.base.errors import SpecError
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
-COSTS, REQUIREMENTS = "block", "profile"
+COSTS, REQUIREMENTS, SCALE = "block", "profile", "scale"
 
 QUICK = "quick"
 TIERS = (QUICK, "full")
@@ -65,6 +65,9 @@ class Selection:
     plan: Annotated[
         bool,
         typer.Option("--plan", help="Only say what would run, how long it took last time, and the memory it needs."),
+    ] = False
+    scale_model: Annotated[
+        bool, typer.Option("--scale-model", help="Also run the profile's loads on a scale model of it: docs/scale.md.")
     ] = False
     list_only: Annotated[bool, typer.Option("--list", help="Only name the scenarios and what each shows.")] = False
 
@@ -142,7 +145,7 @@ def gate(
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
-    brought = beside(world, where, what.suite or ())
+    brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
