@@ -72,21 +72,20 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
         raise LabBroken("hardly a write was answered", f"writes: {done}", "try again on a quieter machine")
     for name, count in done.items():
         stage.recorder.witness(f"writes by {name}", got=count, least=LEAST_OPERATIONS)
-    judge(stage.recorder, "CPU of initiator and gateway for one write", costs)
-    judge(stage.recorder, "wait for one write", waits)
+    judge(stage.recorder, "CPU of initiator and gateway for one write", costs, Bound(WHY, 1.0, basis=Basis.SHAPE))
+    shared = Bound("who waits for a CPU that others share waits for them: written down", basis=Basis.SHAPE)
+    judge(stage.recorder, "wait for one write", waits, shared)
 
 
-def judge(recorder: Recorder, what: str, found: dict[str, list[float]]) -> None:
-    """Note both sides, and hold their ratio to being above 1 with its whole interval."""
+def judge(recorder: Recorder, what: str, found: dict[str, list[float]], bound: Bound) -> None:
+    """Note both sides, and the ratio of the gateway's to krbd's, which is held to a bound with its whole interval."""
     for name, values in found.items():
         side = interval(values)
-        bound = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
-        recorder.figure(f"{what}, {name}", side.mean, "s", bound, interval=(side.low, side.high))
+        emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
+        recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
     ratio = ratio_of_means(found[NVMEOF], found[KRBD])
     ends = (ratio.low, min(ratio.high, 1e9))
-    recorder.figure(
-        f"{what}, {NVMEOF} over {KRBD}", ratio.mean, "", Bound(WHY, least=1.0, basis=Basis.SHAPE), interval=ends
-    )
+    recorder.figure(f"{what}, {NVMEOF} over {KRBD}", ratio.mean, "", bound, interval=ends)
 
 
 def narrow(costs: dict[str, list[float]]) -> bool:

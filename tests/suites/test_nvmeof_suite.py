@@ -13,7 +13,7 @@ from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import EVENT
 from cephlab.lab.history import operations
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import Bound, History
 from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -65,7 +65,7 @@ def test_a_gap_is_held_to_the_settings_in_force(gap_s: float, took_s: float, out
 def test_a_gateway_that_costs_less_than_krbd_alone_is_not_believed(through: list[float], outcome: Outcome) -> None:
     recorder = History().recorder("nvmeof.topic")
     recorder.witness("writes", got=100, least=100)
-    overhead.judge(recorder, "cost", {overhead.KRBD: [1.0, 1.1, 0.9], overhead.NVMEOF: through})
+    overhead.judge(recorder, "cost", {overhead.KRBD: [1.0, 1.1, 0.9], overhead.NVMEOF: through}, Bound(least=1.0))
     assert CHECKS["figures"](recorder.events()).outcome is outcome
 
 
