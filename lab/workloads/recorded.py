@@ -39,8 +39,8 @@ _OPTIONS = {
 }
 
 
-Kind = Literal["objects", "blocks"]
-"""What a load writes: RADOS objects, or blocks of RBD images."""
+Kind = Literal["objects", "blocks", "files"]
+"""What a load writes: RADOS objects, blocks of RBD images, or files of CephFS."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Load:
 
     nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
     sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
-    data_pool: where images keep their data, if not in `pool`. options: Ceph's, of these clients only.
+    pool: for files the name of their file system. data_pool: where images keep their data, if not in `pool`.
+    options: Ceph's, of these clients only.
     acknowledge_early: log every write as done before it is done, a lie that checks must detect.
     """
 
@@ -179,7 +180,7 @@ class RecordedLoad:
             "load": load.name,
             "client": index,
             "clients": len(load.nodes),
-            "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
+            "sizes": load.sizes[:1] if load.kind == "blocks" else load.sizes,
             "first_version": (self._runs << _RUN_BITS) + 1,
             "options": {**_OPTIONS, **load.options, **limits},
             "connect_s": _START_S,
