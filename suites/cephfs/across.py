@@ -1,7 +1,9 @@
 """What one client does to a tree of CephFS the other finds, whatever architectures clients, MDS and primaries have."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import permutations, product
+from typing import Any
 
 from cephlab.lab.cluster import pools
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -9,11 +11,11 @@ from cephlab.lab.services.mds import DATA_POOL, META_POOL
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by
-from cephlab.suites.cephfs.topics import TOPICS
+from cephlab.suites.cephfs.topics import TOPICS, Topic
 from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.walks.live import Line, lines, wrong_of
 from cephlab.suites.interop.walks.scenarios import clients
-from cephlab.suites.interop.walks.walk import take
+from cephlab.suites.interop.walks.walk import Step, take
 
 
 def run(stage: Stage, mds: Arch, primary: Arch) -> None:
@@ -30,15 +32,32 @@ def run(stage: Stage, mds: Arch, primary: Arch) -> None:
         observe_primaries(stage, DATA_POOL, primary)
 
 
-def take_topics(stage: Stage, sides: dict[str, Line], one: str, other: str) -> int:
-    """Take the steps of each topic, one's first, in a tree of its own; observe the first answer that is wrong."""
+def take_topics(
+    stage: Stage,
+    sides: dict[str, Line],
+    one: str,
+    other: str,
+    *,
+    topics: Mapping[str, Topic] | None = None,
+    placed: Callable[[str, Step], None] = lambda _place, _step: None,
+) -> int:
+    """Take the steps of each topic, one's first, in a tree of its own; observe the first answer that is wrong.
+
+    placed: called after each step with the tree's directory. Returns how many steps there were.
+    """
     total = 0
-    for name, topic in TOPICS.items():
+    for name, topic in (topics or TOPICS).items():
         steps = list(topic(one, other, stage.rng))
         place = f"{name}-{one}-{stage.rng.randrange(1 << 31)}"
         for side in sides.values():
             side.begin(place)
-        found = take(FsModel(), steps, lambda step: sides[step.side].ask(step.operation, step.arguments))
+
+        def taking(step: Step, place: str = place) -> Any:
+            answer = sides[step.side].ask(step.operation, step.arguments)
+            placed(place, step)
+            return answer
+
+        found = take(FsModel(), steps, taking)
         what = f"wrong answers of {name}, begun by {one}"
         stage.recorder.observe(what, got=wrong_of(found), wanted=[], of=len(steps))
         total += len(steps)

@@ -224,6 +224,10 @@ class FsModel:
             raise Unfit
         self.at(path).quota_bytes = most
 
+    def do_pin(self, path: str, rank: int) -> None:
+        """Which server has it changes nothing that a client sees. rank: an active one."""
+        _ = self.at(path).within, rank
+
     def do_flock(self, path: str, kind: str, owner: int) -> None:
         lock(self.file(path).flocks, owner, kind, 0, 1)
 

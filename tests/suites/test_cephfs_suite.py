@@ -12,7 +12,7 @@ import pytest
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.suites.cephfs import SCENARIOS
+from cephlab.suites.cephfs import SCENARIOS, ranks
 from cephlab.suites.cephfs.across import take_topics
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
@@ -108,6 +108,14 @@ def test_a_client_that_reads_its_own_past_is_found(tmp_path: Path) -> None:
         return seen[0]
 
     assert red(judged(Tree(), tmp_path, stale)) >= {"names", "renames", "snapshots"}
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [("", Outcome.PASS), ("rename", Outcome.FAIL), ("link", Outcome.FAIL)])
+def test_what_is_lost_between_two_servers_is_found(lost: str, outcome: Outcome, tmp_path: Path) -> None:
+    recorder = History().recorder("cephfs.two-active")
+    sides = cast("dict[str, Line]", dict.fromkeys(SIDES, Client(Tree(loses=lost))))
+    take_topics(Stage(None, recorder, Random(7), tmp_path), sides, *SIDES, topics=ranks.TOPICS)
+    assert CHECKS["observations"](recorder.events()).outcome is outcome
 
 
 def test_what_a_walk_draws_fits_and_reaches_every_operation() -> None:

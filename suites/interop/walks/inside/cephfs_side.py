@@ -161,6 +161,10 @@ class Side:
     def op_quota(self, path, of, most):
         self.fs.setxattr(self.at(path), QUOTAS[of], b"%d" % most, 0)
 
+    def op_pin(self, path, rank):
+        """Say which active server is to have a directory, and what is below it."""
+        self.fs.setxattr(self.at(path), "ceph.dir.pin", b"%d" % rank, 0)
+
     def op_flock(self, path, kind, owner):
         """Lock a file, each owner by an opening of its own, or give the lock up."""
         key = path, owner
