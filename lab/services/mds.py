@@ -20,14 +20,14 @@ class Mds(Service):
         client.mon("fs new", fs_name=FILE_SYSTEM, metadata=META_POOL, data=DATA_POOL)
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        state = _states(client).get(ident, "not in the map")
+        state = states(client).get(ident, "not in the map")
         return "" if state in _SERVING else f"mds.{ident} is {state}"
 
     def lost(self, client: RadosClient, ident: str) -> bool:
-        return ident not in _states(client)
+        return ident not in states(client)
 
 
-def _states(client: RadosClient) -> dict[str, str]:
+def states(client: RadosClient) -> dict[str, str]:
     """Metadata server -> its state in the map, as `up:active`."""
     dump = client.mon("fs dump")
     ranks = [info for system in dump["filesystems"] for info in system["mdsmap"]["info"].values()]

@@ -2,7 +2,7 @@
 
 A line of the log is `WORKER i MICROSECONDS ACT KEY VERSION` before an operation and `WORKER o MICROSECONDS OUTCOME
 VERSION NOTE` after it, each written through to the kernel at once, so that a killed client leaves what it knew.
-Times are of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` modules.
+Times are of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` modules, and `cephfs` for files.
 """
 
 import errno
@@ -18,6 +18,11 @@ import time
 import rados
 import rbd
 
+try:
+    import cephfs
+except ImportError:  # only a load of files needs it
+    cephfs = None
+
 REFUSED = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -31,7 +36,7 @@ REFUSED = {
 """A write that ends with one of these was not done; after any other error it may have been."""
 
 POLL_S = 0.05
-FAILED = (rados.Error, rbd.Error, OSError)
+FAILED = (rados.Error, rbd.Error, OSError, *((cephfs.Error,) if cephfs else ()))
 """What an operation ends with that is not done."""
 
 GIVE_UP = 2
@@ -121,6 +126,43 @@ class Device:
             return page[: os.preadv(self.file, [page], key * self.size)]
 
 
+class Files:
+    """Every key is a file of a file system. It is replaced as careful programs do: written beside, synced, renamed."""
+
+    def __init__(self, cluster, config):
+        self.fs = cephfs.LibCephFS(rados_inst=cluster)
+        self.fs.mount(filesystem_name=config["pool"].encode())
+        self.folder = "/%s.%s" % (config["load"], config["seed"])
+        self.fs.mkdirs(self.folder, 0o755)
+        self.directory = self.fs.open(self.folder, os.O_RDONLY | os.O_DIRECTORY, 0)
+        self.most = max(config["sizes"]) + 1
+
+    def write(self, key, data):
+        path = "%s/%d" % (self.folder, key)
+        fd = self.fs.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            self.fs.write(fd, data, 0)
+            self.fs.fsync(fd, 0)
+        finally:
+            self.fs.close(fd)
+        self.fs.rename(path + ".new", path)
+        self.fs.fsync(self.directory, 0)
+
+    def read(self, key):
+        try:
+            fd = self.fs.open("%s/%d" % (self.folder, key), os.O_RDONLY, 0)
+        except cephfs.ObjectNotFound:
+            return None
+        try:
+            return self.fs.read(fd, 0, self.most)
+        finally:
+            self.fs.close(fd)
+
+    def close(self):
+        """From a client that is merely gone the MDS takes what it held only after a minute."""
+        self.fs.shutdown()
+
+
 class OperationLog:
     """A log whose lines the kernel has when `line` returns."""
 
@@ -151,6 +193,9 @@ def write(target, log, worker, key, version, config):
         target.write(key, data)
         outcome, note = "o", ""
     except FAILED as error:
+
+
+    except FAILED as error:
         number = abs(getattr(error, "errno", None) or 0)
         outcome, note = ("f" if number in REFUSED else "u"), "%s %d %s" % (type(error).__name__, number, error)
     if not config["acknowledge_early"]:
@@ -164,6 +209,9 @@ def read(target, log, worker, key, act, config):
         version, note = version_of(config["load"], key, target.read(key))
         log.end(worker, "o", version, note)
         return True
+    except FAILED as error:
+
+
     except FAILED as error:
         log.end(worker, "f", 0, "%s %s %s" % (type(error).__name__, getattr(error, "errno", ""), error))
         return False
@@ -219,7 +267,8 @@ def main():
     cluster = rados.Rados(conffile=conf, name=name, conf=config["options"])
     if config["kind"] != "device":
         cluster.connect(timeout=int(config["connect_s"]))
-    target = {"objects": Objects, "blocks": Blocks, "device": Device}[config["kind"]](cluster, config)
+    targets = {"objects": Objects, "blocks": Blocks, "device": Device, "files": Files}
+    target = targets[config["kind"]](cluster, config)
     log, stopping = OperationLog(config["log"]), threading.Event()
     job = verify if config["mode"] == "verify" else work
     threads = [
@@ -236,6 +285,8 @@ def main():
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     log.line("ended %d" % now_us())
+    if config["kind"] == "files" and not any(thread.is_alive() for thread in threads):
+        target.close()
     # A thread that still waits for its operation would keep the interpreter alive; that outcome stays unknown.
     os._exit(0)
 

@@ -39,8 +39,8 @@ _OPTIONS = {
 }
 
 
-Kind = Literal["objects", "blocks", "device"]
-"""What a load writes: RADOS objects, blocks of RBD images, or blocks of one device of its clients' kernels."""
+Kind = Literal["objects", "blocks", "device", "files"]
+"""What a load writes: RADOS objects, blocks of RBD images or of one device of its clients' kernels, files of CephFS."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Load:
 
     nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
     sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
-    data_pool: where images keep their data, if not in `pool`. device: its path on every client, where that is written.
+    pool: for files the name of their file system. data_pool: where images keep their data, if not in `pool`.
+    device: its path on every client, where that is written.
     options: Ceph's, of these clients only.
     acknowledge_early: log every write as done before it is done, a lie that checks must detect.
     """
@@ -181,7 +182,7 @@ class RecordedLoad:
             "load": load.name,
             "client": index,
             "clients": len(load.nodes),
-            "sizes": load.sizes if load.kind == "objects" else load.sizes[:1],
+            "sizes": load.sizes[:1] if load.kind in ("blocks", "device") else load.sizes,
             "first_version": (self._runs << _RUN_BITS) + 1,
             "options": {**_OPTIONS, **load.options, **limits},
             "connect_s": _START_S,

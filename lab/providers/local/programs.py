@@ -17,7 +17,7 @@ _SEARCH = ("usr/bin", "usr/sbin", "usr/local/bin")
 _MAX_LINKS = 16
 _WRAPPED = re.compile(r"uname|python3|fio|(ceph|rados|rbd|cephfs|crushtool|monmaptool|osdmaptool|mount\.ceph).*")
 
-RESPAWNING = frozenset({"ceph-mgr"})
+RESPAWNING = frozenset({"ceph-mgr", "ceph-mds"})
 """Programs that execute themselves again: a manager does so when it becomes a standby or gets other modules."""
 
 _RESPAWN = """trap : TERM INT HUP

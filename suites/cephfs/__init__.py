@@ -1,0 +1,5 @@
+"""CephFS across architectures: what two clients see of each other, dying metadata servers, scrub, Ceph's own tests."""
+
+from cephlab.suites.cephfs import across, failover, ranks, scrub
+
+SCENARIOS = (*across.SCENARIOS, *failover.SCENARIOS, *ranks.SCENARIOS, *scrub.SCENARIOS)

@@ -1,0 +1,80 @@
+"""What one client does to a tree of CephFS the other finds, whatever architectures clients, MDS and primaries have."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import permutations, product
+from typing import Any
+
+from cephlab.lab.cluster import pools
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.services.mds import DATA_POOL, META_POOL
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.cephfs.model import FsModel
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by
+from cephlab.suites.cephfs.topics import TOPICS, Topic
+from cephlab.suites.interop.matrix import observe_primaries
+from cephlab.suites.interop.walks.live import Line, lines, wrong_of
+from cephlab.suites.interop.walks.scenarios import clients
+from cephlab.suites.interop.walks.walk import Step, take
+
+
+def run(stage: Stage, mds: Arch, primary: Arch) -> None:
+    """Every topic twice, so that each client begins once."""
+    cluster = stage.cluster
+    server = served_by(cluster, mds)
+    with pools.led_by(cluster, primary):
+        before = requests(cluster, server)
+        with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
+            steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+        asked = requests(cluster, server) - before
+        stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
+        observe_primaries(stage, META_POOL, primary)
+        observe_primaries(stage, DATA_POOL, primary)
+
+
+def take_topics(
+    stage: Stage,
+    sides: dict[str, Line],
+    one: str,
+    other: str,
+    *,
+    topics: Mapping[str, Topic] | None = None,
+    placed: Callable[[str, Step], None] = lambda _place, _step: None,
+) -> int:
+    """Take the steps of each topic, one's first, in a tree of its own; observe the first answer that is wrong.
+
+    placed: called after each step with the tree's directory. Returns how many steps there were.
+    """
+    total = 0
+    for name, topic in (topics or TOPICS).items():
+        steps = list(topic(one, other, stage.rng))
+        place = f"{name}-{one}-{stage.rng.randrange(1 << 31)}"
+        for side in sides.values():
+            side.begin(place)
+
+        def taking(step: Step, place: str = place) -> Any:
+            answer = sides[step.side].ask(step.operation, step.arguments)
+            placed(place, step)
+            return answer
+
+        found = take(FsModel(), steps, taking)
+        what = f"wrong answers of {name}, begun by {one}"
+        stage.recorder.observe(what, got=wrong_of(found), wanted=[], of=len(steps))
+        total += len(steps)
+    return total
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"cephfs.across[mds={mds},primary={primary}]",
+        goal="Clients of both architectures see one file system, whoever serves its metadata and leads its data.",
+        method="Two clients work on the same trees in turn and look at what the other did: contents, names, "
+        "attributes, links, renames, locks, quotas, snapshots. Compares every answer with a model's.",
+        run=partial(run, mds=mds, primary=primary),
+        check="witnessed",
+        sees=tuple(f"wrong answers of {topic}, begun by {arch}" for topic in TOPICS for arch in Arch),
+        topology=PAIR,
+        expects=EXPECTED,
+    )
+    for mds, primary in product(Arch, Arch)
+)

@@ -1,0 +1,133 @@
+"""Metadata servers that die under a recorded load of files, and those of the other architecture that replace them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults import inflict
+from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.services.mds import FILE_SYSTEM, states
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.workloads.recorded import Load, RecordedLoad
+from cephlab.suites.cephfs.scrub import scrubbed
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, served_by, wait_active
+from cephlab.suites.expected import PEERS_MISSED
+from cephlab.suites.limits import no_errors
+from cephlab.suites.resilience.trial import goes_on, under_way
+
+KEYS, WORKERS, PAUSE_S = 16, 3, 0.02
+SIZES = (4096, 65536)
+REPLAY_S = 6.0
+"""For the standby to replay, reconnect and rejoin, before patience. Measured: 1 to 3 s beside much other work."""
+REPLAYING = "up:standby-replay"
+
+
+def load_of(stage: Stage, name: str) -> RecordedLoad:
+    """Files from a client of each architecture, on machines whose metadata servers may die beside them."""
+    cluster = stage.cluster
+    nodes = tuple(cluster.host_with(arch).name for arch in Arch)
+    seed = stage.rng.randrange(1 << 30)
+    load = Load(
+        FILE_SYSTEM, nodes, seed, name=name, kind="files", keys=KEYS, workers=WORKERS, sizes=SIZES, pause_s=PAUSE_S
+    )
+    return RecordedLoad(cluster, stage.recorder, load)
+
+
+def limit_gap(recorder: Recorder, cluster: Cluster) -> None:
+    """Limit how long nobody is served: until the monitors miss the server, and the standby has taken over."""
+    mon = next(name for name in cluster.daemons if name.startswith("mon."))
+    grace, tick = (float(told(cluster, mon, name)) for name in ("mds_beacon_grace", "mon_tick_interval"))
+    why = f"mds_beacon_grace {grace:g} s, mon_tick_interval {tick:g} s, then {REPLAY_S:g} s times {cluster.patience:g}"
+    recorder.limit("longest_gap_s", grace + tick + REPLAY_S * cluster.patience, "s", why)
+
+
+def told(cluster: Cluster, daemon: str, setting: str) -> str:
+    """A setting as a daemon has it."""
+    return str(json.loads(cluster.client.command(daemon, "config get", var=setting))[setting])
+
+
+@contextmanager
+def loaded(stage: Stage, name: str) -> Iterator[RecordedLoad]:
+    """Run the load during the block; afterwards read every file back, and scrub the file system."""
+    no_errors(stage.recorder, "clients wait for the next metadata server")
+    limit_gap(stage.recorder, stage.cluster)
+    load = load_of(stage, name)
+    load.prepare()
+    with load.running():
+        under_way(load)
+        yield load
+        goes_on(load)
+    load.verify()
+    scrubbed(stage)
+
+
+def kill_active(stage: Stage, load: RecordedLoad, victim: str) -> str:
+    """Kill the active server, wait until the other serves, and start the dead one again; returns who serves."""
+    cluster = stage.cluster
+    with inflict(KillDaemon(victim), cluster, stage.recorder):
+        [taken] = wait_active(cluster, but=victim)
+        goes_on(load)
+    arch = cluster.host_of(taken).arch
+    what = f"architecture that serves after {victim} of {cluster.host_of(victim).arch}"
+    stage.recorder.observe(what, got=arch.value, wanted=cluster.host_of(victim).arch.other.value)
+    cluster.wait_healthy()
+    return taken
+
+
+def failover(stage: Stage) -> None:
+    """There and back."""
+    server = served_by(stage.cluster, host_arch())
+    with loaded(stage, "failover") as load:
+        for _ in Arch:
+            server = kill_active(stage, load, server)
+
+
+def standby_replay(stage: Stage) -> None:
+    """As `failover`, with a standby that follows the journal."""
+    cluster = stage.cluster
+    server = served_by(cluster, host_arch())
+    cluster.client.mon("fs set", fs_name=FILE_SYSTEM, var="allow_standby_replay", val="true")
+    with loaded(stage, "replay") as load:
+        for _ in Arch:
+            follows(cluster)
+            stage.recorder.witness("standbys that replay", got=len(replaying(cluster)), least=1)
+            server = kill_active(stage, load, server)
+
+
+def replaying(cluster: Cluster) -> list[str]:
+    return [ident for ident, state in states(cluster.client).items() if state == REPLAYING]
+
+
+def follows(cluster: Cluster) -> None:
+    """Wait until a standby follows the journal."""
+    cluster.wait(lambda _: bool(replaying(cluster)), what="a standby that replays")
+
+
+EXPECTS = {**EXPECTED, **PEERS_MISSED}
+
+SCENARIOS = (
+    Scenario(
+        name="cephfs.failover",
+        goal="A metadata server that dies is replaced by one of the other architecture, and nothing synced is lost.",
+        method="Kills the active one, then its successor, under files that clients of both write, sync and rename; "
+        "reads all back, and scrubs.",
+        run=failover,
+        check="recorded",
+        topology=PAIR,
+        expects=EXPECTS,
+    ),
+    Scenario(
+        name="cephfs.standby-replay",
+        goal="So it is with a standby that follows the journal of the other architecture's server.",
+        method="As cephfs.failover, with allow_standby_replay.",
+        spoils=True,
+        run=standby_replay,
+        check="recorded",
+        tier=Tier.FULL,
+        topology=PAIR,
+        expects=EXPECTS,
+    ),
+)

@@ -1,0 +1,76 @@
+"""Scrub of a file system: its metadata by the MDS, its objects by their OSDs; and damage that it must find and mend."""
+
+from functools import partial
+
+from cephlab.lab.base import clock
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.scrub import deep_scrub, rados_json
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.services.mds import DATA_POOL, META_POOL
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, rank, served_by, tell
+from cephlab.suites.interop.walks.live import lines
+from cephlab.suites.interop.walks.scenarios import clients
+
+SCRUB_S = 60.0
+
+
+def scrub(cluster: Cluster, *how: str) -> list[dict[str, object]]:
+    """Scrub the whole tree; what is damaged by then. how: more words, as `repair`."""
+    options = ",".join(("recursive", "force", *how))
+    tell(cluster, rank(0), "scrub", "start", "/", options)
+    clock.wait(
+        lambda: str(tell(cluster, rank(0), "scrub", "status")["status"]),
+        lambda said: said.startswith("no active"),
+        what="the end of the MDS's scrub",
+        timeout_s=SCRUB_S * cluster.patience,
+        interval_s=0.5,
+    )
+    damage: list[dict[str, object]] = tell(cluster, rank(0), "damage", "ls")
+    return damage
+
+
+def scrubbed(stage: Stage) -> None:
+    """Observe that neither the MDS nor the OSDs find damage."""
+    cluster = stage.cluster
+    files = int(tell(cluster, rank(0), "perf", "dump")["mds"]["inodes"])
+    stage.recorder.observe("damage that the MDS's scrub found", got=scrub(cluster), wanted=[], of=files)
+    for pool in (META_POOL, DATA_POOL):
+        pgs = deep_scrub(cluster, pool)
+        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
+        stage.recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(pgs))
+
+
+def mended(stage: Stage, mds: Arch) -> None:
+    """Take the backtrace of a file from its first object; scrub must find that, mend it, and find nothing any more."""
+    cluster = stage.cluster
+    served_by(cluster, mds)
+    before = set(cluster.client.list_objects(DATA_POOL))
+    with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
+        side = sides[mds.other.value]
+        side.begin(f"damaged{stage.rng.randrange(1 << 31)}")
+        side.ask("write", {"path": "f", "seed": 1, "size": 5000, "offset": 0})
+    [name] = set(cluster.client.list_objects(DATA_POOL)) - before
+    tell(cluster, rank(0), "flush", "journal")  # which writes the backtrace
+    cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "rmxattr", name, "parent")
+    inode = int(name.partition(".")[0], 16)
+    found = [(each["damage_type"], each["ino"]) for each in scrub(cluster)]
+    stage.recorder.observe("damage that the MDS's scrub found", got=found, wanted=[("backtrace", inode)])
+    scrub(cluster, "repair")
+    tell(cluster, rank(0), "flush", "journal")
+    scrubbed(stage)
+    attributes = cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "listxattr", name).split()
+    stage.recorder.observe("whether the file has its backtrace again", got="parent" in attributes, wanted=True)
+
+
+SCENARIOS = tuple(
+    Scenario(
+        name=f"cephfs.scrub[mds={mds}]",
+        goal="A scrub of the file system finds a file that has lost its backtrace, and mends it.",
+        method=f"A client of {mds.other} writes a file. Takes its object's backtrace, scrubs, repairs, scrubs.",
+        run=partial(mended, mds=mds),
+        topology=PAIR,
+        expects={**EXPECTED, r"_validate_inode_done scrub error on inode": "The scenario removed a backtrace."},
+    )
+    for mds in Arch
+)

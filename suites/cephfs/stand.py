@@ -1,0 +1,62 @@
+"""Shared by the scenarios: the cluster, which architecture's metadata server is active, and what one says of itself."""
+
+import json
+from typing import Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.mds import FILE_SYSTEM, MDS, states
+from cephlab.lab.spec.arch import Arch
+from cephlab.suites.expected import HEALTH_TOLD
+
+PAIR = Topology(native=2, foreign=1, services=(("n0", (MDS.kind,)), ("n2", (MDS.kind,))))
+"""A metadata server of each architecture: one is active, the other stands by."""
+ACTIVE = "up:active"
+TAKE_OVER_S = 60.0
+"""Of a stopped server's standby, before patience. Measured: 1 to 3 s."""
+EXPECTED = HEALTH_TOLD
+"""A server that is stopped leaves the file system degraded and without a standby for a moment."""
+
+
+def active(cluster: Cluster) -> list[str]:
+    """Names of the daemons that serve, in no order."""
+    return [f"mds.{ident}" for ident, state in states(cluster.client).items() if state == ACTIVE]
+
+
+def wait_active(cluster: Cluster, count: int = 1, *, but: str = "") -> list[str]:
+    """Wait until so many serve, none of them `but`."""
+    return clock.wait(
+        lambda: active(cluster),
+        lambda names: len(names) == count and but not in names,
+        what=f"{count} active metadata servers",
+        timeout_s=TAKE_OVER_S * cluster.patience,
+        interval_s=0.2,
+    )
+
+
+def served_by(cluster: Cluster, arch: Arch) -> str:
+    """Have a metadata server of an architecture active, the other one standing by; returns the daemon's name."""
+    [name] = wait_active(cluster)
+    if cluster.host_of(name).arch is not arch:
+        cluster.stop(name)
+        [taken] = wait_active(cluster, but=name)
+        cluster.start(name)
+        name = taken
+    cluster.wait_healthy()
+    return name
+
+
+def tell(cluster: Cluster, target: str, *words: str) -> Any:
+    """What a metadata server answers. target: a daemon's name, or `mds.lab:0` for a rank."""
+    return json.loads(cluster.tool(cluster.client.host.name, "ceph", "tell", target, *words, "--format=json"))
+
+
+def requests(cluster: Cluster, name: str) -> int:
+    """Requests of clients that a metadata server has handled since it started."""
+    return int(tell(cluster, name, "perf", "dump")["mds_server"]["handle_client_request"])
+
+
+def rank(number: int) -> str:
+    """A rank of the lab's file system, as `tell` takes it."""
+    return f"mds.{FILE_SYSTEM}:{number}"

@@ -1,0 +1,134 @@
+"""What the cephfs suite says of clients and metadata servers that are wrong on purpose."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.history.history import History
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.cephfs import SCENARIOS, ranks
+from cephlab.suites.cephfs.across import take_topics
+from cephlab.suites.cephfs.model import FsModel
+from cephlab.suites.cephfs.topics import TOPICS
+from cephlab.suites.interop.walks.live import Line
+from cephlab.suites.interop.walks.walk import LOOK, Step, answer_of, draw, take
+
+SIDES = ("x86_64", "aarch64")
+
+
+@dataclass
+class Tree:
+    """A file system in memory. loses: an operation that it says it did, and did not."""
+
+    loses: str = ""
+    model: FsModel = field(default_factory=FsModel)
+
+    def begin(self) -> None:
+        self.model = FsModel()
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        if operation == self.loses:
+            # It refuses what it would have refused.
+            return answer_of(deepcopy(self.model), Step("", operation, arguments))
+        return answer_of(self.model, Step("", operation, arguments))
+
+
+@dataclass
+class Client:
+    """A client of such a tree. spoils: what it makes of an answer."""
+
+    tree: Tree
+    spoils: Callable[[str, Any], Any] = lambda _operation, answer: answer
+
+    def begin(self, _place: str) -> None:
+        self.tree.begin()
+
+    def ask(self, operation: str, arguments: Mapping[str, Any]) -> Any:
+        return self.spoils(operation, self.tree.ask(operation, arguments))
+
+
+def judged(tree: Tree, tmp_path: Path, spoils: Callable[[str, Any], Any] | None = None) -> Verdict:
+    recorder = History().recorder("cephfs.across")
+    stage = Stage(None, recorder, Random(7), tmp_path)
+    sides = {side: Client(tree) for side in SIDES}
+    if spoils:
+        sides["aarch64"].spoils = spoils
+    take_topics(stage, cast("dict[str, Line]", sides), *SIDES)
+    return CHECKS["observations"](recorder.events())
+
+
+def red(verdict: Verdict) -> set[str]:
+    """Topics that went wrong."""
+    assert verdict.outcome is Outcome.FAIL, verdict
+    return {topic for topic in TOPICS if any(f"of {topic}," in line for line in verdict.derivation)}
+
+
+def test_an_honest_tree_passes(tmp_path: Path) -> None:
+    assert judged(Tree(), tmp_path).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("lost", "topics"),
+    [
+        ("rename", {"names", "links", "renames", "snapshots"}),
+        ("truncate", {"contents", "links", "snapshots"}),
+        ("link", {"links"}),
+        ("removexattr", {"xattrs"}),
+        ("flock", {"locks"}),
+        ("range", {"locks"}),
+        ("quota", {"quotas"}),
+        ("snap", {"snapshots"}),
+    ],
+)
+def test_a_server_that_loses_an_operation_is_found(lost: str, topics: set[str], tmp_path: Path) -> None:
+    assert red(judged(Tree(loses=lost), tmp_path)) == topics
+
+
+def test_a_client_that_does_not_see_long_names_is_found(tmp_path: Path) -> None:
+    def short(operation: str, answer: Any) -> Any:
+        return {path: what for path, what in answer.items() if len(path) < 200} if operation == LOOK else answer
+
+    assert red(judged(Tree(), tmp_path, short)) == {"names"}
+
+
+def test_a_client_that_reads_its_own_past_is_found(tmp_path: Path) -> None:
+    """It goes on with what it saw at its first look of a tree that held something."""
+    seen: list[Any] = []
+
+    def stale(operation: str, answer: Any) -> Any:
+        if operation != LOOK or not answer:
+            return answer
+        seen.append(answer)
+        return seen[0]
+
+    assert red(judged(Tree(), tmp_path, stale)) >= {"names", "renames", "snapshots"}
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [("", Outcome.PASS), ("rename", Outcome.FAIL), ("link", Outcome.FAIL)])
+def test_what_is_lost_between_two_servers_is_found(lost: str, outcome: Outcome, tmp_path: Path) -> None:
+    recorder = History().recorder("cephfs.two-active")
+    sides = cast("dict[str, Line]", dict.fromkeys(SIDES, Client(Tree(loses=lost))))
+    take_topics(Stage(None, recorder, Random(7), tmp_path), sides, *SIDES, topics=ranks.TOPICS)
+    assert CHECKS["observations"](recorder.events()).outcome is outcome
+
+
+def test_what_a_walk_draws_fits_and_reaches_every_operation() -> None:
+    def model() -> FsModel:
+        return FsModel(["a", "é" * 100, "b c"])
+
+    steps = draw(model(), Random(3), SIDES, 400, 8)
+    assert steps == draw(model(), Random(3), SIDES, 400, 8)
+    done = {step.operation for step in steps}
+    assert {"write", "rename", "link", "symlink", "unlink", "mkdir", "rmdir", "snap", "drop", "truncate"} <= done
+    tree = Tree()
+    assert take(model(), steps, lambda step: tree.ask(step.operation, step.arguments)) is None
+
+
+def test_the_suites_scenarios_have_its_name() -> None:
+    assert {scenario.suite for scenario in SCENARIOS} == {"cephfs"}
