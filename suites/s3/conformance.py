@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import SpecError, Unavailable
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.runs import write_private
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, user_keys
@@ -59,6 +59,8 @@ USERS = {"s3 main": "s3tests", "s3 alt": "s3tests-alt", "s3 tenant": "testx$s3te
 LIMIT_S = 1800.0
 """On a native gateway, before patience: 501 cases took 616 s on two cores beside other work."""
 _ASK_S = 60.0
+_PASSED, _FAILED = 0, 1
+"""pytest's codes where cases ran. Others mean that it could not be started or could not read them."""
 
 
 def checkout(release: str) -> Path:
@@ -125,6 +127,10 @@ def run(stage: Stage, arch: Arch) -> None:
     )
     conf.unlink()
     tail = "\n".join(ended.stdout.splitlines()[-20:])
+    if ended.code not in (_PASSED, _FAILED):
+        raise LabBroken(
+            f"ceph/s3-tests could not run: pytest ended with {ended.code}", f"{tail}\n{ended.stderr[-1000:]}"
+        )
     record(stage.recorder, report.read_bytes() if report.exists() else b"", ended.code, tail)
 
 
