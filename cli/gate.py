@@ -19,7 +19,7 @@ from cephlab.lab.base.errors import SpecError
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
-COSTS, REQUIREMENTS, SCALE = "block", "profile", "scale"
+COSTS, REQUIREMENTS, SCALE, JOBS = "block", "profile", "scale", "job"
 
 QUICK = "quick"
 TIERS = (QUICK, "full")
@@ -37,6 +37,9 @@ FailedInArgument = Annotated[
 class Selection:
     """What runs."""
 
+    job: Annotated[
+        Path | None, typer.Option(help="Run this job, and no suite: what `cephlab import` writes.", metavar="FILE")
+    ] = None
     tier: Annotated[
         str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))
     ] = None
@@ -145,13 +148,18 @@ def gate(
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
+    if what.job is not None and what.suite:
+        raise SpecError("--job and --suite cannot be given together", "a job is a run of its own", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
+    suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
+    suites = (JOBS,) if what.job else suites
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
         tier=what.tier,
         seed=what.seed,
-        suites=chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought),
+        suites=suites,
+        job=what.job.absolute() if what.job else None,
         keep=kept.keep,
         rerun=rerun,
         resume=what.resume.absolute() if what.resume else None,

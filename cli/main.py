@@ -13,6 +13,7 @@ from cephlab.cli import (
     enter,
     gate,
     images,
+    imports,
     machine,
     measure,
     predict,
@@ -77,6 +78,7 @@ for panel, group in (
     (CLUSTERS, spec.app),
     (VERDICTS, archives.app),
     (VERDICTS, profiles.app),
+    (VERDICTS, imports.app),
 ):
     app.add_typer(group, cls=Group, rich_help_panel=panel)
 

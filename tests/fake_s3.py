@@ -31,6 +31,8 @@ CONFIG: Mapping[str, Any] = {
     "page": 2,
     "begin_at": 0.0,
     "fill_by": "put",
+    "operations": 0,
+    "over": {},
 }
 
 

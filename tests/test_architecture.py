@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cluster",),
     ("blockstack",),
     ("workloads", "faults"),
-    ("telemetry",),
+    ("telemetry", "jobs"),
     ("tunables", "scenario"),
     ("archive",),
     ("report",),

@@ -164,11 +164,16 @@ def _missing(cluster: Cluster, daemon: Daemon) -> str:
     return RGW.missing(cluster.client, daemon.host, daemon.id)
 
 
-def _user(cluster: Cluster, node: str) -> dict[str, str]:
-    """The lab's user. The gateway's own tool chooses the keys, so that no command line shows a secret."""
+def user_keys(cluster: Cluster, name: str, email: str = "") -> dict[str, str]:
+    """{access_key, secret_key} of a further user, `TENANT$NAME` in a tenant, who is made by the first call."""
+    return _user(cluster, cluster.client.host.name, name, email)
+
+
+def _user(cluster: Cluster, node: str, name: str = USER, email: str = "") -> dict[str, str]:
+    """A user, by default the lab's. The gateway's own tool chooses the keys, so that no command line shows a secret."""
     known = json.loads(cluster.tool(node, "radosgw-admin", "user", "list", "--format", "json"))
-    argv = ["user", "info" if USER in known else "create", "--uid", USER, "--format", "json"]
-    argv += [] if USER in known else ["--display-name", USER]
+    argv = ["user", "info" if name in known else "create", "--uid", name, "--format", "json"]
+    argv += [] if name in known else ["--display-name", name, *(["--email", email] if email else [])]
     keys: dict[str, str] = json.loads(cluster.tool(node, "radosgw-admin", *argv))["keys"][0]
     remember(keys["access_key"], keys["secret_key"])
     return keys

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.local.programs import Programs
 from cephlab.lab.spec.arch import host_arch
@@ -33,12 +34,18 @@ def refuse_unknown_options(spec: ClusterSpec, images: Images, run: RunCommand = 
     if not asked or not built:
         return
     image = next((image for image in built if image.arch is host_arch()), built[0])
+    known = known_options(image, run)
+    for name in asked:
+        _refuse_unknown(name, known, image.release)
+
+
+def known_options(image: Image, run: RunCommand = process.run_command) -> frozenset[str]:
+    """Names of all settings that an image's own ceph-conf lists."""
     printed = run(Programs(image.root, image.arch).command(_LIST), timeout_s=_LIST_S).stdout
     known = frozenset(line.split(" = ", 1)[0] for line in printed.splitlines() if " = " in line)
     if not known:
         raise LabBroken(f"ceph-conf of the {image.arch} image lists no settings", printed[-500:])
-    for name in asked:
-        _refuse_unknown(name, known, image.release)
+    return known
 
 
 def _refuse_unknown(name: str, known: Collection[str], release: str) -> None:

@@ -193,9 +193,6 @@ def write(target, log, worker, key, version, config):
         target.write(key, data)
         outcome, note = "o", ""
     except FAILED as error:
-
-
-    except FAILED as error:
         number = abs(getattr(error, "errno", None) or 0)
         outcome, note = ("f" if number in REFUSED else "u"), "%s %d %s" % (type(error).__name__, number, error)
     if not config["acknowledge_early"]:
@@ -209,9 +206,6 @@ def read(target, log, worker, key, act, config):
         version, note = version_of(config["load"], key, target.read(key))
         log.end(worker, "o", version, note)
         return True
-    except FAILED as error:
-
-
     except FAILED as error:
         log.end(worker, "f", 0, "%s %s %s" % (type(error).__name__, getattr(error, "errno", ""), error))
         return False

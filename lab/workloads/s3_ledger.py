@@ -4,6 +4,7 @@ It runs on a host beside the load's program, so it needs nothing but Python. The
 of each of its own writes when it began and when it was answered.
 """
 
+import itertools
 import random
 import threading
 import zlib
@@ -51,7 +52,11 @@ class Entry(NamedTuple):
 
 
 class Ledger:
-    """All keys of a load. config: buckets, objects in each, sizes, seed, filled: whether version 1 of all is there."""
+    """All keys of a load. config: buckets, objects in each, sizes, seed, filled: whether version 1 of all is there.
+
+    over: operation or phase -> which of them it takes: ranges of buckets and of objects from 1, each (first, last,
+    weight), and whether in order; all of them by chance where it has none.
+    """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
@@ -61,6 +66,30 @@ class Ledger:
         self.keys = [Key(bucket, name, first) for bucket in self.buckets for name in names]
         self.of_bucket = {bucket: [key for key in self.keys if key.bucket == bucket] for bucket in self.buckets}
         self.lock = threading.Lock()
+        self.over: dict[str, dict[str, Any]] = config["over"]
+        self.turns = {kind: itertools.cycle(self.keys_of(kind)) for kind, over in self.over.items() if over["in_order"]}
+
+    def keys_of(self, kind: str) -> list[Key]:
+        """All keys that an operation or a phase takes, in order."""
+        over = self.over.get(kind)
+        if over is None:
+            return self.keys
+        chosen = [
+            {number - 1 for first, last, _ in ranges or ((1, most, 1.0),) for number in range(first, last + 1)}
+            for ranges, most in ((over["buckets"], len(self.buckets)), (over["objects"], self.config["objects"]))
+        ]
+        return [self.of_bucket[self.buckets[bucket]][key] for bucket in sorted(chosen[0]) for key in sorted(chosen[1])]
+
+    def pick(self, kind: str, rng: random.Random) -> Key:
+        """The key of an operation."""
+        over = self.over.get(kind)
+        if over is None:
+            return rng.choice(self.keys)
+        if over["in_order"]:
+            with self.lock:
+                return next(self.turns[kind])
+        bucket = self.buckets[drawn(rng, over["buckets"], len(self.buckets))]
+        return self.of_bucket[bucket][drawn(rng, over["objects"], self.config["objects"])]
 
     def length(self, key: Key, version: int) -> int:
         """Bytes of a version, by the seed: one of the ranges by its weight, then any size in it."""
@@ -70,13 +99,13 @@ class Ledger:
         return rng.randint(least, most)
 
     def begin(self, kind: str, rng: random.Random) -> Entry:
-        """An operation on any key; a write takes one that no other write has."""
-        key = rng.choice(self.keys)
+        """An operation on a key that it may take; a write takes one that no other write has."""
+        key = self.pick(kind, rng)
         if kind in WRITES:
             for _ in range(_TRIES):
                 if not key.busy:
                     break
-                key = rng.choice(self.keys)
+                key = self.pick(kind, rng)
         return self.take(key, kind)
 
     def take(self, key: Key, kind: str) -> Entry:
@@ -117,3 +146,11 @@ class Ledger:
                 for key in self.of_bucket[bucket]
                 if not key.busy and not key.unsure
             }
+
+
+def drawn(rng: random.Random, ranges: Any, most: int) -> int:
+    """A number from 0, by ranges from 1 with weights; any below `most` without."""
+    if not ranges:
+        return rng.randrange(most)
+    first, last, _ = rng.choices(ranges, [weight for _, _, weight in ranges])[0]
+    return rng.randint(first, last) - 1

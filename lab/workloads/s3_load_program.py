@@ -2,7 +2,7 @@
 
 It is copied to the host with the modules that it imports and runs there, so it needs nothing but Python. Its argument
 is the configuration's file. It goes through the phases that this names: `fill` puts every object once, `run` is the
-load, `final` reads every object once.
+load, `final` reads every object once, `clean` deletes.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from cephlab.lab.workloads.s3_program import EMPTY, STOP, S3Answer, S3Connection
 WRONG = "WrongContent"
 """Told in place of S3's code where an answer was a success and not what was put."""
 SHOWN = 20
-FILL, RUN, FINAL = "fill", "run", "final"
+FILL, RUN, FINAL, CLEAN = "fill", "run", "final", "clean"
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
 _BREATH_S = 0.05
@@ -218,7 +218,9 @@ def worker(load: Load, todo: Iterator[Due], number: int) -> None:
     rng = random.Random(f"{load.config['seed']} keys {number}")
     while not STOP.is_set():
         with load.lock:
-            due = next(todo)
+            due = next(todo, None)
+        if due is None:
+            return
         early_s = due.due_s - time.monotonic() if due.due_s is not None else 0.0
         if early_s > 0 and STOP.wait(early_s):
             return
@@ -229,8 +231,8 @@ def worker(load: Load, todo: Iterator[Due], number: int) -> None:
 
 
 def each_once(load: Load, phase: str, kind: str) -> None:
-    """Put or get every object once."""
-    keys = iter(list(enumerate(load.ledger.keys)))
+    """Put, get or delete every object once that the phase takes."""
+    keys = iter(list(enumerate(load.ledger.keys_of(phase))))
 
     def share() -> None:
         while not STOP.is_set():
@@ -254,7 +256,7 @@ def together(works: list[Callable[[], None]]) -> None:
 
 def run(load: Load) -> None:
     """The load itself, for as long as it should be or until a signal."""
-    todo = plan(load.config, time.monotonic())
+    todo = itertools.islice(plan(load.config, time.monotonic()), load.config["operations"] or None)
     timer = threading.Timer(load.config["runtime_s"] or _NEVER_S, STOP.set)
     timer.daemon = True
     timer.start()
@@ -271,19 +273,19 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: STOP.set())
     spent: dict[str, tuple[float, float]] = {}
+    for bucket in [] if config["filled"] else load.ledger.buckets:
+        S3Connection({**config, **config["endpoints"][0]}).ask("PUT", f"/{bucket}")
     for phase in config["phases"]:
         if phase == RUN:
             # Several clients may begin at one moment.
             STOP.wait(max(0.0, config["begin_at"] - time.time()))
         began_s, cpu_s = time.monotonic(), time.process_time()
         if phase == FILL:
-            for bucket in load.ledger.buckets:
-                S3Connection({**config, **config["endpoints"][0]}).ask("PUT", f"/{bucket}")
             each_once(load, FILL, config["fill_by"])
         elif phase == RUN:
             run(load)
         else:
-            each_once(load, FINAL, "get")
+            each_once(load, phase, "get" if phase == FINAL else "delete")
         spent[phase] = (time.monotonic() - began_s, time.process_time() - cpu_s)
     Path(config["log"]).write_text("".join(load.rows))
     report = {"spent": spent, "wrong": load.wrong[:SHOWN], "wrongs": len(load.wrong)}

@@ -15,7 +15,7 @@ from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
 from cephlab.lab.workloads.fio import RunningProgram, folder
-from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN
 
 KINDS = ("delete", "get", "head", "list", "multipart", "put")
 PART_BYTES = 5 << 20
@@ -38,13 +38,24 @@ def constant(size_bytes: int) -> Sizes:
 
 
 @dataclass(frozen=True)
+class Over:
+    """Objects that an operation takes: ranges of buckets and of objects from 1, (first, last, weight); none for all."""
+
+    buckets: tuple[tuple[int, int, float], ...] = ()
+    objects: tuple[tuple[int, int, float], ...] = ()
+    in_order: bool = False
+
+
+@dataclass(frozen=True)
 class S3Load:
     """A load. mix: operation -> share; objects: in each bucket; workers: the most requests in flight.
 
     rate: operations a second that are due, as a Poisson process, however many were answered (open loop); 0: each worker
     asks as soon as it was answered (closed loop). runtime_s: 0 until it is stopped. fill_by: put or multipart. phases:
-    any of fill, run, final, in that order; without fill, every object must be there from another load of the same seed.
-    begin_at: when the run begins, in seconds since the epoch; 0 for at once.
+    any of fill, run, final, clean, in that order; without fill, every object must be there from another load of the
+    same seed, unless it begins with empty buckets (unfilled). begin_at: of the run, in seconds since the epoch;
+    0 for at once.
+    operations: the run ends after so many; 0: by time alone. over: which objects an operation or a phase takes.
     """
 
     mix: Mapping[str, float] = field(default_factory=lambda: {"get": 1.0})
@@ -62,6 +73,9 @@ class S3Load:
     timeout_s: float = 60.0
     phases: tuple[str, ...] = (FILL, RUN, FINAL)
     begin_at: float = 0.0
+    operations: int = 0
+    over: Mapping[str, Over] = field(default_factory=dict)
+    unfilled: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.mix} - {*KINDS})
@@ -69,8 +83,10 @@ class S3Load:
             raise SpecError("the mix of an S3 load", f"mix: got {dict(self.mix)}, wanted: shares of {', '.join(KINDS)}")
         if not self.sizes or any(not 0 <= least <= most or weight <= 0 for least, most, weight in self.sizes):
             raise SpecError("sizes of an S3 load", f"sizes: got {self.sizes}, wanted: (least, most, weight)")
-        if list(self.phases) != [phase for phase in (FILL, RUN, FINAL) if phase in self.phases]:
-            raise SpecError("phases of an S3 load", f"phases: got {self.phases}, wanted: any of fill, run, final")
+        if list(self.phases) != [phase for phase in (FILL, RUN, FINAL, CLEAN) if phase in self.phases]:
+            raise SpecError(
+                "phases of an S3 load", f"phases: got {self.phases}, wanted: any of fill, run, final, clean"
+            )
 
 
 @dataclass(frozen=True)
@@ -223,7 +239,7 @@ def start(host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool =
     ]
     config = {
         **asdict(load),
-        "filled": FILL not in load.phases,
+        "filled": FILL not in load.phases and not load.unfilled,
         "endpoints": endpoints,
         "access_key": entrances[0].access_key,
         "secret_key": entrances[0].secret_key,

@@ -8,6 +8,7 @@ from functools import partial
 from itertools import product
 
 from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.telemetry.statistics import interval_of
@@ -112,6 +113,7 @@ class FioSetting:
     volumes: int = 1
     options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
     more: Mapping[str, str] = field(default_factory=dict)
+    kind: PoolKind = REPLICATED
 
     @property
     def loads(self) -> tuple[tuple[int, int], ...]:
@@ -122,11 +124,8 @@ class FioSetting:
 _ALTRA = "Ceph on Ampere Altra, appendix 12.6"
 _KUNPENG = "Ceph NVMe-oF gateway on Arm, fio rbd config"
 _KUNPENG_48 = "Ceph NVMe-oF gateway on Arm, case 1"
-_OLTP = "dm-cache and cache tiering for OLTP, CBT configuration (librbd fio)"
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix 5"
 _SYNC = {"sync": "1"}
-_MIXED = {"rwmixread": "50"}
-_CBT_PATTERNS = {"read": {}, "write": {}, "randread": {}, "randwrite": {}, "rw": _MIXED, "randrw": _MIXED}
 _PVE_JOBS, _PVE_DEPTHS = (1, 4), (1, 32)
 _PVE_GUESTS = 6
 
@@ -139,11 +138,6 @@ SETTINGS = (
     FioSetting("kunpeng-read", _KUNPENG, "randread", 4096, (128,), 100 * GIB, 60),
     FioSetting("kunpeng-48-write", _KUNPENG_48, "randwrite", 4096, (128,), 100 * GIB, 60, volumes=48),
     FioSetting("kunpeng-48-read", _KUNPENG_48, "randread", 4096, (128,), 100 * GIB, 60, volumes=48),
-    *(
-        FioSetting(f"oltp-{pattern}-{size >> 10}k", _OLTP, pattern, size, (32,), 128 * GIB, 300, volumes=2, more=more)
-        for pattern, more in _CBT_PATTERNS.items()
-        for size in (4 << 20, 128 << 10, 4096)
-    ),
     *(
         FioSetting(
             f"pve-{guests}-{pattern}-{size >> 10}k",
@@ -176,7 +170,7 @@ def run(stage: Stage, setting: FioSetting) -> None:
     scale = scale_of(stage)
     count = scale.volumes(setting.volumes)
     options = (SHARED_IMAGE,) if max(setting.jobs) > 1 else ()
-    with written(stage, count, scale.image_bytes(setting.size_bytes, count), *options) as images:
+    with written(stage, count, scale.image_bytes(setting.size_bytes, count), *options, kind=setting.kind) as images:
         for jobs, depth in setting.loads:
             loaded(stage, setting, images, jobs, depth)
 

@@ -11,6 +11,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, described
+from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
@@ -81,10 +82,12 @@ _MARGIN_S = 60.0
 
 
 @contextmanager
-def written(stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: str) -> Iterator[list[BlockImage]]:
+def written(
+    stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: str, kind: PoolKind = REPLICATED
+) -> Iterator[list[BlockImage]]:
     """A pool with images that the first client has written twice over. more: options of `rbd create`."""
     cluster = stage.cluster
-    with pools.pool(cluster, POOL, pg_num=PG_NUM) as pool:
+    with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
         for target in images:
             image.create(cluster, client_node(cluster), target, *more)

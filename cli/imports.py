@@ -1,0 +1,115 @@
+"""`cephlab import`: other tools' test plans as the lab's own job file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cephlab.cli.completion import RELEASES
+from cephlab.cli.conventions import Command, Group
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError, unwritable
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+
+if TYPE_CHECKING:
+    from cephlab.lab.jobs.jobfile import Job
+
+app = typer.Typer(
+    name="import", cls=Group, help="Write a job for `gate --job` from another tool's plan.", no_args_is_help=True
+)
+
+Plan = Annotated[Path, typer.Argument(help="The plan to read.", metavar="FILE")]
+Target = Annotated[
+    Path | None, typer.Option("-o", "--output", help="File to write.", metavar="FILE", show_default="NAME.toml")
+]
+MOST_BYTES = 10_000_000
+"""No test plan is larger."""
+
+
+@app.command("cosbench", cls=Command)
+@framed
+def cosbench(out: Output, world: World, file: Plan, output: Target = None) -> None:
+    """Read COSBench's XML: stages, works, ratios, selectors. Credentials and endpoints stay behind.
+
+    Example: cephlab import cosbench s3-config.xml
+    """
+    from cephlab.lab.jobs.cosbench import import_cosbench
+
+    write(out, import_cosbench(contents(file), name=name_of(file), source=file.name), output)
+
+
+@app.command("cbt", cls=Command)
+@framed
+def cbt(
+    out: Output,
+    world: World,
+    file: Plan,
+    conf: Annotated[
+        Path | None, typer.Option(help="The plan's ceph.conf, whose settings the job takes.", metavar="FILE")
+    ] = None,
+    release: Annotated[
+        str, typer.Option(help="With --conf: whose settings are known.", autocompletion=RELEASES)
+    ] = DEFAULT_RELEASE,
+    output: Target = None,
+) -> None:
+    """Read CBT's YAML: librbdfio, radosbench and mysqlsysbench. Hosts, users and paths stay behind.
+
+    Example: cephlab import cbt runtests.yaml --conf ceph.conf
+    """
+    from cephlab.lab.cluster.optionnames import known_options
+    from cephlab.lab.jobs.cbt import import_cbt
+    from cephlab.lab.jobs.cephconf import read_conf
+
+    settings = None
+    if conf is not None:
+        image = world.images.cached(release, host_arch())
+        known = known_options(image) if image is not None else None
+        settings = read_conf(text_of(conf), conf.name, known, release)
+    write(out, import_cbt(text_of(file), name=name_of(file), source=file.name, conf=settings), output)
+
+
+def contents(path: Path) -> bytes:
+    """A plan's bytes; SpecError where it cannot be read or is no plan by its size."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise SpecError(f"{path} is no test plan", f"{path.stat().st_size} bytes, at most {MOST_BYTES}")
+        return path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read", str(error.strerror)) from error
+
+
+def text_of(path: Path) -> str:
+    """A plan's text."""
+    try:
+        return contents(path).decode()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} is not UTF-8", f"byte {error.start}") from None
+
+
+def name_of(path: Path) -> str:
+    """A job's name, from the name of the file that it is made of."""
+    return re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:40].strip("-") or "job"
+
+
+def write(out: Output, job: Job, output: Path | None) -> None:
+    """Write a job's file and say what was left out; a file that exists stays."""
+    from cephlab.lab.jobs.jobfile import job_to_toml
+
+    target = output or Path(f"{job.name}.toml")
+    try:
+        with target.open("x") as sink:
+            sink.write(job_to_toml(job))
+    except FileExistsError:
+        raise SpecError(f"{target} exists already", "nothing was written", "name another with -o") from None
+    except OSError as error:
+        raise unwritable(target, error) from error
+    for line in job.notes:
+        out.note(line)
+    out.note(f"look at it, then: cephlab gate --job {target}")
+    out.result(str(target), {"file": str(target.absolute()), "notes": list(job.notes)})

@@ -1,0 +1,10 @@
+"""Jobs: the papers' own COSBench and CBT plans, and the job file that a run is given with --job."""
+
+from pathlib import Path
+
+from cephlab.lab.jobs.jobfile import load_job
+from cephlab.suites.job.scenarios import scenarios_of
+
+PAPERS = tuple(sorted(Path(__file__).with_name("papers").glob("*.toml")))
+"""What `cephlab import` made of the papers' plans; tests/lab/jobs has these."""
+SCENARIOS = tuple(scenario for path in PAPERS for scenario in scenarios_of(load_job(path)))

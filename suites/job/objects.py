@@ -1,0 +1,116 @@
+"""The loads of objects of a job, one after the other through gateways of both architectures, scaled to the cluster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.jobs.jobfile import Job, ObjectLoad
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FILL, RUN
+from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
+from cephlab.suites.block.papers import Scale, scale_of
+from cephlab.suites.object.stand import gateways, loaded, near
+
+HELD_BYTES = 64_000_000
+"""Most that a load may keep on a lab, whose disks share one machine."""
+LAB_OBJECT_BYTES = 10_000_000
+"""Largest object on a lab; all ranges of larger ones shrink alike."""
+LAB_WORKERS, LAB_BUCKETS = 8, 4
+LEAST_OPERATIONS = 10
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A load as it runs. words: what of it is as published, and what is less."""
+
+    load: S3Load
+    rampup_s: float
+    pause_s: float
+    words: str
+
+
+def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
+    """The load at a scale: at the published size on the machines of a profile, else one that a lab can hold."""
+    sizes, buckets, objects = load.sizes, load.buckets, load.objects
+    largest = max(most for _, most, _ in sizes)
+    workers, operations = load.workers, load.operations
+    if not scale.at_length:
+        factor = min(1.0, LAB_OBJECT_BYTES / max(1, largest))
+        sizes = tuple((int(least * factor), int(most * factor), weight) for least, most, weight in sizes)
+        weights = sum(weight for _, _, weight in sizes)
+        mean = sum((least + most) / 2 * weight for least, most, weight in sizes) / weights
+        workers, buckets = min(workers, LAB_WORKERS), min(buckets, LAB_BUCKETS)
+        # No two workers put one object at a time.
+        objects = min(objects, max(workers // buckets + 1, int(HELD_BYTES / max(1.0, mean) / buckets)), 2000)
+        operations = min(operations, buckets * objects)
+    over = {
+        kind: s3load.Over(
+            shrunk(each.buckets, load.buckets, buckets), shrunk(each.objects, load.objects, objects), each.in_order
+        )
+        for kind, each in load.over.items()
+    }
+    rampup_s = scale.seconds(load.rampup_s) if load.rampup_s else 0.0
+    runtime_s = scale.seconds(load.runtime_s) if load.runtime_s else 0.0
+    made = S3Load(
+        mix={str(kind): share for kind, share in load.mix.items()} or {"get": 1.0},
+        sizes=sizes,
+        bucket=f"{load.name}-",
+        buckets=buckets,
+        objects=objects,
+        workers=workers,
+        runtime_s=rampup_s + runtime_s,
+        operations=operations,
+        seed=seed,
+        phases=load.phases,
+        over=over,
+        unfilled=FILL not in load.phases,
+    )
+    words = (
+        f"{buckets} of {load.buckets} buckets, {objects} of {load.objects} objects, "
+        f"{workers} of {load.workers} workers, up to {max(most for _, most, _ in sizes)} of {largest} bytes, "
+        f"{runtime_s:g} of {load.runtime_s:g} s"
+    )
+    return Scaled(made, rampup_s, scale.seconds(load.pause_s) if load.pause_s else 0.0, words)
+
+
+def shrunk(ranges: Sequence[tuple[int, int, float]], most: int, fewer: int) -> tuple[tuple[int, int, float], ...]:
+    """Ranges of 1 to `most` on 1 to `fewer`: what was apart stays apart where there is room."""
+    found = []
+    for first, last, weight in ranges:
+        begin = 1 + (first - 1) * fewer // most
+        found.append((begin, max(begin, last * fewer // most), weight))
+    return tuple(found)
+
+
+def run(stage: Stage, job: Job) -> None:
+    """Every load of the job in its order."""
+    doors = list(gateways(stage.cluster).values())
+    for load in job.objects:
+        part = scaled(load, scale_of(stage), stage.rng.randrange(1 << 31))
+        result = loaded(stage, load.name, near(stage.cluster), doors, part.load)
+        note(stage.recorder, load, result, f"{job.source}; {part.words}", part.rampup_s)
+        if part.pause_s:
+            Deadline.after(part.pause_s).pause(part.pause_s)
+
+
+def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampup_s: float) -> None:
+    """Note what each operation did after the ramp, and that there was enough of it."""
+    done = settled(result, rampup_s) or result.of(FILL)
+    recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
+    bound = Bound(f"{why}: recorded only", basis=Basis.PROFILE)
+    seconds = max(each.ended_s for each in done) - min(each.began_s for each in done) if done else 1.0
+    for kind in sorted({each.kind for each in done}):
+        own = [each for each in done if each.kind == kind]
+        recorder.figure(f"{load.name}: {kind}", len(own) / seconds, "operations/s", bound)
+        only = replace(result, operations=tuple(replace(each, phase=RUN) for each in own))
+        recorder.figure(f"{load.name}: p90 of {kind}", only.percentile_s(90), "s", bound)
+    recorder.figure(f"{load.name}: bytes of bodies", sum(each.bytes for each in done) / seconds, "B/s", bound)
+
+
+def settled(result: S3Result, rampup_s: float) -> list[S3Operation]:
+    """The operations of the run that began after its ramp."""
+    run_of = result.of(RUN)
+    begin_s = min((each.began_s for each in run_of), default=0.0) + rampup_s
+    return [each for each in run_of if each.began_s >= begin_s]

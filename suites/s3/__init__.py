@@ -1,0 +1,40 @@
+"""What users of S3 rely on, case by case: written through a gateway of one architecture, read through the other's."""
+
+from dataclasses import replace
+from functools import partial
+
+from cephlab.lab.scenario.scenario import Scenario
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.object.stand import GATEWAYS
+from cephlab.suites.s3 import access, buckets, conformance, multipart, objects, versions
+from cephlab.suites.s3.stand import run
+
+GROUPS = {
+    "objects": objects.CASES,
+    "buckets": buckets.CASES,
+    "multipart": multipart.CASES,
+    "versions": versions.CASES,
+    "access": access.CASES,
+}
+TOPOLOGY = replace(GATEWAYS, clients=False, options=(("rgw_lc_debug_interval", "5"),))
+"""A day of a lifecycle rule lasts 5 s."""
+
+EXPECTS = {
+    "crypto_isal": "Debian's Ceph for aarch64 has no plugin of ISA-L; the gateway encrypts without it, and says so.",
+}
+
+GROUP_SCENARIOS = tuple(
+    Scenario(
+        name=f"s3.{group}",
+        goal=f"What S3 promises of {group} holds across gateways of both architectures.",
+        method=f"Runs {len(cases)} cases by boto3, each with either gateway as the one that is written through.",
+        run=partial(run, group=group, cases=cases),
+        check="gtest",
+        topology=TOPOLOGY,
+        needs=frozenset({Capability.THIS_MACHINE}),
+        sees=("gtest_case",),
+        expects=EXPECTS,
+    )
+    for group, cases in GROUPS.items()
+)
+SCENARIOS = (*GROUP_SCENARIOS, *conformance.SCENARIOS)

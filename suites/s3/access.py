@@ -1,0 +1,222 @@
+"""Cases of who may do what: ACLs, policies, presigned requests, forms, wrong keys, keys of the customer's own."""
+
+import hashlib
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from cephlab.suites.s3.stand import OTHER, Differs, Keys, Ways, named, refusal, same
+
+BODY = b"who may read this? " * 20
+NOBODY = Keys(None)
+SECRET = "0" * 32
+CUSTOMER = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": SECRET}
+
+
+def asked(
+    url: str, method: str = "GET", body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> tuple[int, bytes]:
+    """Status and body of a plain request."""
+    request = urllib.request.Request(url, data=body, method=method, headers=dict(headers or {}))
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return int(answer.status), bytes(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def held(ways: Ways, **more: Any) -> None:
+    """The bucket with an object of its owner's."""
+    ways.made()
+    ways.put("k", BODY, **more)
+
+
+def private(ways: Ways) -> None:
+    """Without a word of the owner's, neither another user nor nobody may read, list or write."""
+    held(ways)
+    for who in (ways.other, NOBODY):
+        client = ways.reader.client(who)
+        refusal("GET", lambda client=client: ways.got("k", client), "AccessDenied")  # type: ignore[misc]
+        refusal("LIST", lambda client=client: client.list_objects_v2(Bucket=ways.bucket), "AccessDenied")  # type: ignore[misc]
+        refusal(
+            "PUT",
+            lambda client=client: client.put_object(Bucket=ways.bucket, Key="n", Body=b"x"),  # type: ignore[misc]
+            "AccessDenied",
+        )
+
+
+def acl_public(ways: Ways) -> None:
+    """public-read lets anybody read and nobody write; private again, it ends."""
+    held(ways, ACL="public-read")
+    nobody = ways.reader.client(NOBODY)
+    same("body for nobody", ways.got("k", nobody), BODY)
+    refusal("PUT", lambda: nobody.put_object(Bucket=ways.bucket, Key="k", Body=b"x"), "AccessDenied")
+    ways.write.put_object_acl(Bucket=ways.bucket, Key="k", ACL="private")
+    refusal("GET once it is private", lambda: ways.got("k", nobody), "AccessDenied")
+
+
+def acl_grant(ways: Ways) -> None:
+    """A grant to one user lets that user read, and only that."""
+    held(ways)
+    theirs = ways.reader.client(ways.other)
+    ways.write.put_object_acl(
+        Bucket=ways.bucket, Key="k", GrantRead=f"id={OTHER}", GrantFullControl=f"id={owner_of(ways)}"
+    )
+    same("body for the other", ways.got("k", theirs), BODY)
+    refusal("GET by nobody", lambda: ways.got("k", ways.reader.client(NOBODY)), "AccessDenied")
+    grants = ways.read.get_object_acl(Bucket=ways.bucket, Key="k")["Grants"]
+    same(
+        "who has what",
+        sorted((one["Grantee"]["ID"], one["Permission"]) for one in grants),
+        sorted([(OTHER, "READ"), (owner_of(ways), "FULL_CONTROL")]),
+    )
+
+
+def owner_of(ways: Ways) -> str:
+    return str(ways.write.get_bucket_acl(Bucket=ways.bucket)["Owner"]["ID"])
+
+
+def policy(ways: Ways, *statements: Mapping[str, Any]) -> None:
+    """Put a bucket policy."""
+    text = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+    ways.write.put_bucket_policy(Bucket=ways.bucket, Policy=text)
+
+
+def statement(ways: Ways, effect: str, action: str, key: str = "/*") -> dict[str, Any]:
+    who = {"AWS": [f"arn:aws:iam:::user/{OTHER}"]}
+    return {"Effect": effect, "Principal": who, "Action": action, "Resource": f"arn:aws:s3:::{ways.bucket}{key}"}
+
+
+def policy_allows(ways: Ways) -> None:
+    """A policy lets one user get and list, and no more; deleted, it ends."""
+    held(ways)
+    theirs = ways.reader.client(ways.other)
+    policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Allow", "s3:ListBucket", ""))
+    same("body for the other", ways.got("k", theirs), BODY)
+    same("names for the other", [one["Key"] for one in theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]], ["k"])
+    refusal("PUT", lambda: theirs.put_object(Bucket=ways.bucket, Key="n", Body=b"x"), "AccessDenied")
+    same("statements", len(json.loads(ways.read.get_bucket_policy(Bucket=ways.bucket)["Policy"])["Statement"]), 2)
+    ways.write.delete_bucket_policy(Bucket=ways.bucket)
+    refusal("GET without the policy", lambda: ways.got("k", theirs), "AccessDenied")
+
+
+def policy_denies(ways: Ways) -> None:
+    """A denial outranks what an ACL and another statement allow."""
+    held(ways, ACL="public-read")
+    ways.put("open", BODY)
+    policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Deny", "s3:GetObject", "/k"))
+    theirs = ways.reader.client(ways.other)
+    same("what is allowed", ways.got("open", theirs), BODY)
+    refusal("what is denied", lambda: ways.got("k", theirs), "AccessDenied")
+
+
+def presigned(ways: Ways) -> None:
+    """A presigned GET and PUT work for whoever has them, for the signed name alone, and not for ever."""
+    held(ways)
+
+    def url(client: Any, verb: str, key: str = "k", seconds: int = 600) -> str:
+        return str(client.generate_presigned_url(verb, Params={"Bucket": ways.bucket, "Key": key}, ExpiresIn=seconds))
+
+    same("presigned GET", asked(url(ways.read, "get_object")), (200, BODY))
+    same("status of a presigned PUT", asked(url(ways.write, "put_object", "new"), "PUT", b"new")[0], 200)
+    same("what it put", ways.got("new"), b"new")
+    other = url(ways.read, "get_object").replace("/k?", "/new?")
+    same("status with another name", asked(other)[0], 403)
+    same("status of a PUT by a GET's signature", asked(url(ways.read, "get_object"), "PUT", b"x")[0], 403)
+    late = url(ways.read, "get_object", seconds=1)
+    ways.read.head_object(Bucket=ways.bucket, Key="k")
+    same("status of a signature that does not fit", asked(late.replace("X-Amz-Expires=1", "X-Amz-Expires=2"))[0], 403)
+
+
+def form(fields: Mapping[str, str], body: bytes) -> tuple[bytes, dict[str, str]]:
+    """A browser's form with a file: body and headers."""
+    line = "lab-form-border"
+    parts = [
+        f'--{line}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    ]
+    head = f'--{line}\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+    whole = "".join(parts).encode() + head.encode() + body + f"\r\n--{line}--\r\n".encode()
+    return whole, {"Content-Type": f"multipart/form-data; boundary={line}"}
+
+
+def post_form(ways: Ways) -> None:
+    """A form with a policy puts an object; one that breaks its policy or has none of the rights is refused."""
+    ways.made()
+    made = ways.write.generate_presigned_post(
+        ways.bucket, "k", Conditions=[["content-length-range", 1, 1000]], ExpiresIn=600
+    )
+    url = f"http://{ways.writer.address}/{ways.bucket}"
+    status, said = asked(url, "POST", *form(made["fields"], BODY))
+    if status != 204:
+        raise Differs(f"status of a form: got {status}, {said[:200]!r}, wanted 204")
+    same("what it put", ways.got("k"), BODY)
+    same("status of a file that is too large", asked(url, "POST", *form(made["fields"], BODY * 9))[0], 400)
+    same("status with another name", asked(url, "POST", *form({**made["fields"], "key": "n"}, BODY))[0], 403)
+    same("status without a policy", asked(url, "POST", *form({"key": "n"}, BODY))[0], 403)
+    refusal("GET", lambda: ways.got("n"), "NoSuchKey")
+
+
+def wrong_keys(ways: Ways) -> None:
+    """A wrong secret and an unknown key are told apart, and neither gets in."""
+    held(ways)
+    wrong = replace(ways.keys, secret="x" * 40)
+    refusal("a wrong secret", lambda: ways.got("k", ways.reader.client(wrong)), "SignatureDoesNotMatch")
+    unknown = Keys("UNKNOWNKEY", "x" * 40)
+    refusal("an unknown key", lambda: ways.got("k", ways.reader.client(unknown)), "InvalidAccessKeyId")
+
+
+def customers_key(ways: Ways) -> None:
+    """A body that is encrypted with the customer's key is read with that key alone, over TLS alone."""
+    ways.made()
+    write, read = (door.client(ways.keys, tls=True) for door in (ways.writer, ways.reader))
+    write.put_object(Bucket=ways.bucket, Key="k", Body=BODY, **CUSTOMER)
+    same("body", ways.got("k", read, **CUSTOMER), BODY)
+    head = read.head_object(Bucket=ways.bucket, Key="k", **CUSTOMER)
+    same("length", head["ContentLength"], len(BODY))
+    # InvalidArgument is RGW's word, InvalidRequest Amazon's.
+    refusal("GET without the key", lambda: ways.got("k", read), "InvalidArgument", "InvalidRequest")
+    another = {**CUSTOMER, "SSECustomerKey": "1" * 32}
+    refusal("GET with another key", lambda: ways.got("k", read, **another), "InvalidArgument", "AccessDenied")
+
+
+def customers_key_in_parts(ways: Ways) -> None:
+    """An encrypted upload in parts, and a range across them."""
+    ways.made()
+    write, read = (door.client(ways.keys, tls=True) for door in (ways.writer, ways.reader))
+    upload = write.create_multipart_upload(Bucket=ways.bucket, Key="k", **CUSTOMER)["UploadId"]
+    bodies = [hashlib.sha256(bytes([number])).digest() * (5 << 15) for number in (1, 2)]
+    parts = [
+        {
+            "PartNumber": number,
+            "ETag": client.upload_part(
+                Bucket=ways.bucket, Key="k", UploadId=upload, PartNumber=number, Body=body, **CUSTOMER
+            )["ETag"],
+        }
+        for number, (client, body) in enumerate(zip((write, read), bodies, strict=True), 1)
+    ]
+    write.complete_multipart_upload(
+        Bucket=ways.bucket, Key="k", UploadId=upload, MultipartUpload={"Parts": parts}, **CUSTOMER
+    )
+    whole = b"".join(bodies)
+    same("body", ways.got("k", read, **CUSTOMER), whole)
+    middle = len(bodies[0])
+    span = f"bytes={middle - 9}-{middle + 8}"
+    same("a range across parts", ways.got("k", read, Range=span, **CUSTOMER), whole[middle - 9 : middle + 9])
+
+
+CASES = named(
+    private,
+    acl_public,
+    acl_grant,
+    policy_allows,
+    policy_denies,
+    presigned,
+    post_form,
+    wrong_keys,
+    customers_key,
+    customers_key_in_parts,
+)

@@ -1,0 +1,114 @@
+"""Cases of buckets: making, listing, tags, CORS, lifecycle."""
+
+import urllib.request
+
+from cephlab.lab.base import clock
+from cephlab.suites.s3.stand import Ways, named, refusal, same
+
+EXPIRY_S = 90.0
+"""A rule's day lasts rgw_lc_debug_interval, and the gateways look as often."""
+
+
+def made_and_removed(ways: Ways) -> None:
+    """A bucket is there for the other gateway, is not removed with something in it, and is gone afterwards."""
+    bucket = ways.made()
+    ways.read.head_bucket(Bucket=bucket)
+    names = [each["Name"] for each in ways.read.list_buckets()["Buckets"]]
+    same("the bucket's name in the list", names.count(bucket), 1)
+    ways.put("k", b"x")
+    refusal("removing a full bucket", lambda: ways.read.delete_bucket(Bucket=bucket), "BucketNotEmpty")
+    ways.write.delete_object(Bucket=bucket, Key="k")
+    ways.write.delete_bucket(Bucket=bucket)
+    refusal("HEAD of a removed bucket", lambda: ways.read.head_bucket(Bucket=bucket), "404", "NoSuchBucket")
+    refusal("a put into it", lambda: ways.put("k", b"x"), "NoSuchBucket")
+
+
+def of_another(ways: Ways) -> None:
+    """A name that somebody has is refused to others."""
+    bucket = ways.made()
+    theirs = ways.reader.client(ways.other)
+    refusal("making it again", lambda: theirs.create_bucket(Bucket=bucket), "BucketAlreadyExists")
+
+
+def listed_by_pages(ways: Ways) -> None:
+    """Both kinds of listing, page by page, have every name once and in order."""
+    bucket, names = ways.made(), [f"n{number:03}" for number in range(25)]
+    for name in names:
+        ways.put(name, b"x")
+    for kind in ("list_objects_v2", "list_objects"):
+        pages = list(ways.read.get_paginator(kind).paginate(Bucket=bucket, PaginationConfig={"PageSize": 7}))
+        same(f"pages of {kind}", len(pages), 4)
+        same(f"names of {kind}", [each["Key"] for page in pages for each in page["Contents"]], names)
+    later = ways.read.list_objects_v2(Bucket=bucket, StartAfter="n019")["Contents"]
+    same("names after n019", [each["Key"] for each in later], names[20:])
+
+
+def listed_by_prefix(ways: Ways) -> None:
+    """Prefix and delimiter make folders."""
+    bucket = ways.made()
+    for name in ("a/1", "a/2", "a/b/3", "b/4", "top"):
+        ways.put(name, b"x")
+    top = ways.read.list_objects_v2(Bucket=bucket, Delimiter="/")
+    same("names at the top", [each["Key"] for each in top["Contents"]], ["top"])
+    same("folders at the top", [each["Prefix"] for each in top["CommonPrefixes"]], ["a/", "b/"])
+    below = ways.read.list_objects_v2(Bucket=bucket, Prefix="a/", Delimiter="/")
+    same("names in a", [each["Key"] for each in below["Contents"]], ["a/1", "a/2"])
+    same("folders in a", [each["Prefix"] for each in below["CommonPrefixes"]], ["a/b/"])
+
+
+def tagged(ways: Ways) -> None:
+    """Tags of a bucket."""
+    bucket, tags = ways.made(), [{"Key": "team", "Value": "lab"}]
+    ways.write.put_bucket_tagging(Bucket=bucket, Tagging={"TagSet": tags})
+    same("tags", ways.read.get_bucket_tagging(Bucket=bucket)["TagSet"], tags)
+    ways.write.delete_bucket_tagging(Bucket=bucket)
+    refusal("tags after their deletion", lambda: ways.read.get_bucket_tagging(Bucket=bucket), "NoSuchTagSet")
+
+
+def cors(ways: Ways) -> None:
+    """Rules come back, and a browser's question before its request is answered by them."""
+    bucket = ways.made()
+    rule = {"AllowedMethods": ["GET"], "AllowedOrigins": ["https://lab.example"], "MaxAgeSeconds": 60}
+    ways.write.put_bucket_cors(Bucket=bucket, CORSConfiguration={"CORSRules": [rule]})
+    same("rules", ways.read.get_bucket_cors(Bucket=bucket)["CORSRules"], [rule])
+    asked = {"Origin": "https://lab.example", "Access-Control-Request-Method": "GET"}
+    request = urllib.request.Request(f"http://{ways.reader.address}/{bucket}/k", method="OPTIONS", headers=asked)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        same("allowed origin", answer.headers["Access-Control-Allow-Origin"], "https://lab.example")
+
+
+def lifecycle_kept(ways: Ways) -> None:
+    """Lifecycle rules come back as they were put, and go."""
+    bucket = ways.made()
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 3}}
+    ways.write.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    same("rules", ways.read.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"], [rule])
+    ways.write.delete_bucket_lifecycle(Bucket=bucket)
+    refusal(
+        "rules after their deletion",
+        lambda: ways.read.get_bucket_lifecycle_configuration(Bucket=bucket),
+        "NoSuchLifecycleConfiguration",
+    )
+
+
+def lifecycle_expires(ways: Ways) -> None:
+    """What a rule names goes when its time is over, and nothing else does."""
+    bucket = ways.made()
+    for name in ("tmp/1", "tmp/2", "kept"):
+        ways.put(name, b"x")
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "tmp/"}, "Expiration": {"Days": 1}}
+    ways.write.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    clock.wait(
+        lambda: [each["Key"] for each in ways.read.list_objects_v2(Bucket=bucket)["Contents"]],
+        lambda names: names == ["kept"],
+        what="the expiry of what a lifecycle rule names",
+        timeout_s=EXPIRY_S * ways.patience,
+        interval_s=2.0,
+    )
+    same("what no rule names", ways.got("kept"), b"x")
+
+
+CASES = named(
+    lifecycle_expires, made_and_removed, of_another, listed_by_pages, listed_by_prefix, tagged, cors, lifecycle_kept
+)
+"""The longest first."""

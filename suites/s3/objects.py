@@ -1,0 +1,179 @@
+"""Cases of single objects: bodies, names, metadata, ranges, conditions, copies, tags."""
+
+import hashlib
+
+from cephlab.suites.s3.stand import Differs, Ways, named, refusal, same
+
+BODY = bytes(range(256)) * 40
+STRIPE = 4 << 20
+"""A gateway cuts objects into pieces of 4 MiB."""
+
+
+def put_and_get(ways: Ways) -> None:
+    """A body, its ETag and its length, around a stripe's border."""
+    ways.made()
+    for size in (0, 1, len(BODY), STRIPE - 1, STRIPE + 1):
+        body = (BODY * (size // len(BODY) + 1))[:size]
+        tag = ways.put(f"k{size}", body)["ETag"]
+        same(f"ETag of {size} bytes", tag.strip('"'), hashlib.md5(body, usedforsecurity=False).hexdigest())
+        same(f"body of {size} bytes", ways.got(f"k{size}"), body)
+        head = ways.read.head_object(Bucket=ways.bucket, Key=f"k{size}")
+        same("length and ETag of HEAD", (head["ContentLength"], head["ETag"]), (size, tag))
+
+
+def overwritten(ways: Ways) -> None:
+    """After each acknowledged put the other gateway has it, and nothing older."""
+    ways.made()
+    for number in range(5):
+        body = f"version {number}".encode() * 50
+        ways.put("k", body)
+        same(f"body after put {number}", ways.got("k"), body)
+
+
+def deleted(ways: Ways) -> None:
+    """What was deleted is gone for the other gateway; deleting it again is no error."""
+    ways.made()
+    ways.put("k", BODY)
+    for _ in range(2):
+        answer = ways.write.delete_object(Bucket=ways.bucket, Key="k")
+        same("status of DELETE", answer["ResponseMetadata"]["HTTPStatusCode"], 204)
+        refusal("GET of what was deleted", lambda: ways.got("k"), "NoSuchKey")
+
+
+def many_deleted(ways: Ways) -> None:
+    """DeleteObjects of some, with one that is not there."""
+    ways.made()
+    for number in range(4):
+        ways.put(f"k{number}", b"x")
+    gone = [{"Key": "k0"}, {"Key": "k2"}, {"Key": "never"}]
+    answer = ways.write.delete_objects(Bucket=ways.bucket, Delete={"Objects": gone})
+    same("deleted", sorted(each["Key"] for each in answer["Deleted"]), ["k0", "k2", "never"])
+    left = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
+    same("what is left", [each["Key"] for each in left], ["k1", "k3"])
+
+
+def metadata(ways: Ways) -> None:
+    """Headers of the user's own and of HTTP come back."""
+    ways.made()
+    sent = {
+        "ContentType": "text/x-lab",
+        "CacheControl": "max-age=7",
+        "ContentDisposition": "inline",
+        "ContentLanguage": "de",
+    }
+    ways.put("k", BODY, Metadata={"architecture": "both", "empty-less": "1"}, **sent)
+    head = ways.read.head_object(Bucket=ways.bucket, Key="k")
+    same("metadata", head["Metadata"], {"architecture": "both", "empty-less": "1"})
+    same("headers", {key: head[key] for key in sent}, sent)
+
+
+def odd_names(ways: Ways) -> None:
+    """Names with spaces, signs, slashes and letters beyond ASCII are taken as they are."""
+    names = sorted(["a b", "a+b", "a%2Fb", "a//b", "ключ", "日本", "a?b=c&d", "x" * 1000])
+    ways.made()
+    for name in names:
+        ways.put(name, name.encode())
+    for name in names:
+        same(f"body of {name[:20]!r}", ways.got(name), name.encode())
+    listed = ways.read.list_objects_v2(Bucket=ways.bucket)["Contents"]
+    same("names", sorted(each["Key"] for each in listed), names)
+
+
+def ranged(ways: Ways) -> None:
+    """Parts of an object across its stripes; a range behind its end is refused."""
+    body = BODY * (STRIPE // len(BODY) + 3)
+    ways.made()
+    ways.put("k", body)
+    for text, wanted in (
+        ("bytes=0-9", body[:10]),
+        (f"bytes={STRIPE - 5}-{STRIPE + 4}", body[STRIPE - 5 : STRIPE + 5]),
+        ("bytes=-7", body[-7:]),
+        (f"bytes={len(body) - 3}-", body[-3:]),
+    ):
+        answer = ways.read.get_object(Bucket=ways.bucket, Key="k", Range=text)
+        same(f"status of {text}", answer["ResponseMetadata"]["HTTPStatusCode"], 206)
+        same(text, answer["Body"].read(), wanted)
+    refusal("a range behind the end", lambda: ways.got("k", Range=f"bytes={len(body)}-"), "InvalidRange")
+
+
+def conditional_get(ways: Ways) -> None:
+    """If-Match, If-None-Match and If-Modified-Since."""
+    ways.made()
+    tag = ways.put("k", BODY)["ETag"]
+    when = ways.read.head_object(Bucket=ways.bucket, Key="k")["LastModified"]
+    same("If-Match", ways.got("k", IfMatch=tag), BODY)
+    same("If-None-Match of another", ways.got("k", IfNoneMatch='"0"'), BODY)
+    refusal("If-None-Match", lambda: ways.got("k", IfNoneMatch=tag), "304")
+    refusal("If-Match of another", lambda: ways.got("k", IfMatch='"0"'), "PreconditionFailed")
+    refusal("If-Modified-Since", lambda: ways.got("k", IfModifiedSince=when), "304")
+
+
+def conditional_put(ways: Ways) -> None:
+    """A put with If-None-Match: * makes an object and never replaces one."""
+    ways.made()
+    ways.put("k", b"first", IfNoneMatch="*")
+    refusal("a second one", lambda: ways.put("k", b"second", IfNoneMatch="*"), "PreconditionFailed")
+    same("body", ways.got("k"), b"first")
+
+
+def copied(ways: Ways) -> None:
+    """A copy on the server, with its own metadata where asked for; the source stays."""
+    ways.made()
+    ways.put("k", BODY, Metadata={"a": "1"})
+    source = {"Bucket": ways.bucket, "Key": "k"}
+    ways.read.copy_object(Bucket=ways.bucket, Key="kept", CopySource=source)
+    ways.read.copy_object(
+        Bucket=ways.bucket, Key="new", CopySource=source, MetadataDirective="REPLACE", Metadata={"b": "2"}
+    )
+    for key, wanted in (("k", {"a": "1"}), ("kept", {"a": "1"}), ("new", {"b": "2"})):
+        answer = ways.write.get_object(Bucket=ways.bucket, Key=key)
+        same(f"body and metadata of {key}", (answer["Body"].read(), answer["Metadata"]), (BODY, wanted))
+
+
+def tagged(ways: Ways) -> None:
+    """Tags of an object: put with it, replaced, deleted."""
+    ways.made()
+    ways.put("k", BODY, Tagging="kind=lab&arch=both")
+
+    def tags(client: object) -> dict[str, str]:
+        answer = client.get_object_tagging(Bucket=ways.bucket, Key="k")  # type: ignore[attr-defined]
+        return {each["Key"]: each["Value"] for each in answer["TagSet"]}
+
+    same("tags of the put", tags(ways.read), {"kind": "lab", "arch": "both"})
+    ways.write.put_object_tagging(Bucket=ways.bucket, Key="k", Tagging={"TagSet": [{"Key": "a", "Value": "b c"}]})
+    same("tags that replace them", tags(ways.read), {"a": "b c"})
+    ways.write.delete_object_tagging(Bucket=ways.bucket, Key="k")
+    same("tags after their deletion", tags(ways.read), {})
+    same("body", ways.got("k"), BODY)
+
+
+def digests(ways: Ways) -> None:
+    """A body that does not fit its Content-MD5 is refused, and nothing of it is there."""
+    ways.made()
+    refusal("a wrong Content-MD5", lambda: ways.put("k", BODY, ContentMD5="AAAAAAAAAAAAAAAAAAAAAA=="), "BadDigest")
+    refusal("GET", lambda: ways.got("k"), "NoSuchKey")
+
+
+def trailing_checksum(ways: Ways) -> None:
+    """A checksum that boto3 sends behind the body, as it does by itself since 1.36."""
+    ways.made()
+    ways.put("k", BODY, ChecksumAlgorithm="CRC32")
+    if (body := ways.got("k")) != BODY:
+        raise Differs(f"body: got {len(body)} bytes, begins with {body[:20]!r}")
+
+
+CASES = named(
+    put_and_get,
+    overwritten,
+    deleted,
+    many_deleted,
+    metadata,
+    odd_names,
+    ranged,
+    conditional_get,
+    conditional_put,
+    copied,
+    tagged,
+    digests,
+    trailing_checksum,
+)

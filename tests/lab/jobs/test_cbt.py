@@ -1,0 +1,130 @@
+"""CBT's plans and ceph.conf as jobs: products, pools, depths, what a release lacks, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.jobs.cbt import import_cbt
+from cephlab.lab.jobs.cephconf import read_conf
+from cephlab.lab.jobs.jobfile import Job, job_to_toml, load_job
+from cephlab.suites.job import PAPERS
+from cephlab.suites.job.blocks import settings_of
+
+HERE = Path(__file__).parent
+FIO = "benchmarks:\n  librbdfio:\n    time: 60\n    vol_size: 1024\n    op_size: 4096\n    mode: [read]\n"
+
+
+def read(text: str) -> Job:
+    return import_cbt(text, name="plan", source="plan.yaml")
+
+
+def test_the_shipped_job_is_what_is_made_of_the_papers_plan() -> None:
+    shipped = load_job(next(path for path in PAPERS if path.stem == "incerta"))
+    made = import_cbt(HERE.joinpath("incerta.yaml").read_text(), name="incerta", source=shipped.source)
+    assert made == shipped
+
+
+def test_lists_mean_every_combination() -> None:
+    job = load_job(next(path for path in PAPERS if path.stem == "incerta"))
+    settings = list(settings_of(job, job.blocks[0]))
+    assert len(settings) == 6 * 3
+    one = next(each for each in settings if each.name == "librbdfio-randrw-4k")
+    assert (one.volumes, one.size_bytes, one.seconds, one.loads) == (2, 128 << 30, 300, ((1, 32),))
+    assert one.more == {"rwmixread": "50"}
+    assert next(each for each in settings if each.name == "librbdfio-read-4096k").more == {}
+    assert job.databases[0].threads == (1, 32, 80, 100, 116, 152)
+    assert job.benches[0].modes == ("write", "seq")
+
+
+def test_neither_hosts_nor_users_nor_paths_are_copied() -> None:
+    text = (
+        "cluster:\n  user: planted\n  head: 10.1.2.3\n  clients: [a.planted, b.planted]\n  conf_file: /planted\n" + FIO
+    )
+    written = job_to_toml(read(text))
+    assert "planted" not in written
+    assert "10.1.2.3" not in written
+    assert read(text).blocks[0].volumes == (2,)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("benchmarks:\n  hsbench:\n    size: 1\n", "line 2: benchmark 'hsbench'"),
+        (FIO + "    cache: 3\n", "line 7: key 'cache' of librbdfio"),
+        (FIO.replace("[read]", "[trim]"), "blocks.0.pattern.0: got 'trim'"),
+        (FIO.replace("4096", "many"), "line 5: op_size cannot be imported\ngot 'many'"),
+        (FIO.replace("4096", "[0]"), "line 5: op_size"),
+        (FIO + "    pool_profile: rbd\n", "pool of librbdfio: got 'rbd'"),
+        (FIO + "    total_iodepth: 9\n    volumes_per_client: [2]\n", "line 7: total_iodepth"),
+        (FIO + "pool_profiles:\n  p: {replication: erasure, erasure_profile: x}\n", "line 8: pool profile 'p'"),
+        (
+            FIO + "erasure_profiles:\n  x: {erasure_k: 4}\n",
+            "line 8: erasure profile 'x' cannot be imported\ngot no erasure_m",
+        ),
+        ("parts: 3\n" + FIO, "line 1: part 'parts'"),
+        ("a: &a [1]\nb: *a\n", "line 2: an alias"),
+        ("a: [", "plan.yaml is not YAML\nline 1, column"),
+        ("", "plan.yaml is empty"),
+        ("- 1\n", "line 1: the file"),
+        ("cluster: {user: a}\n", "wanted: at least one load"),
+    ],
+)
+def test_what_is_not_known_is_refused_with_key_and_line(text: str, words: str) -> None:
+    with pytest.raises(SpecError) as refusal:
+        read(text)
+    assert words in f"{refusal.value.what}\n{refusal.value.detail}"
+
+
+def test_pools_have_copies_or_shards() -> None:
+    profiles = "erasure_profiles:\n  ec62: {erasure_k: 6, erasure_m: 2}\npool_profiles:\n"
+    profiles += "  a: {pg_size: 64, pgp_size: 64, replication: 2}\n  b: {replication: erasure, erasure_profile: ec62}\n"
+    bench = "benchmarks:\n  radosbench: {op_size: 4096, write_only: True, concurrent_procs: 2, pool_profile: b}\n"
+    job = read("cluster:\n  clients: [x, y]\n" + profiles + bench)
+    assert [(pool.name, pool.kind.size, pool.kind.k) for pool in job.pools] == [("a", 2, 0), ("b", 8, 6)]
+    assert (job.benches[0].modes, job.benches[0].processes) == (("write",), (4,))
+
+
+@given(st.integers(1, 8), st.lists(st.integers(1, 64), min_size=1, max_size=4))
+def test_a_total_depth_is_shared_by_the_volumes(volumes: int, each: list[int]) -> None:
+    totals = ", ".join(str(depth * volumes) for depth in each)
+    job = read(FIO + f"    volumes_per_client: [{volumes}]\n    total_iodepth: [{totals}]\n")
+    assert job.blocks[0].depth == tuple(each)
+
+
+CONF = """
+[global]
+    osd pool default size = 1
+  keyring = /planted/keyring
+auth cluster required = none
+filestore-merge-threshold = 40
+osd max scrubs = 16
+[client]
+rbd cache = true
+[osd.3]
+host = planted
+"""
+
+
+def test_a_conf_is_read_without_places_and_with_what_a_release_lacks() -> None:
+    conf = read_conf(CONF, "ceph.conf", {"osd_pool_default_size", "osd_max_scrubs", "rbd_cache"}, "reef")
+    assert conf.options == {"osd_pool_default_size": "1", "osd_max_scrubs": "16", "rbd_cache": "true"}
+    assert conf.notes == [
+        "ceph.conf: of another place, not copied: auth_cluster_required, keyring",
+        "ceph.conf: reef lacks filestore_merge_threshold",
+        "ceph.conf: sections of single daemons are ignored: osd.3",
+    ]
+    assert "planted" not in str(conf)
+    job = import_cbt(FIO, name="p", source="p", conf=conf)
+    assert job.options["osd_max_scrubs"] == "16"
+    assert "planted" not in job_to_toml(job)
+
+
+def test_without_an_image_nothing_is_said_to_lack() -> None:
+    conf = read_conf(CONF, "ceph.conf", None, "reef")
+    assert "filestore_merge_threshold" in conf.options
+    assert "no image of reef is built" in conf.notes[-1]
+    with pytest.raises(SpecError, match="is not a ceph"):
+        read_conf("size = 1", "c", None, "reef")

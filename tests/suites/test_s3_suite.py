@@ -1,0 +1,186 @@
+"""The s3 suite's own rules, without a cluster: how a case ends, what is known, and what the group's verdict is."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cephlab.lab.base.errors import NotReached, SpecError, Unavailable
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.history.history import History
+from cephlab.suites.interop.cephtests import read_known
+from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance
+from cephlab.suites.s3.access import form
+from cephlab.suites.s3.stand import LIST, Differs, Entrance, Keys, Result, Ways, record, refusal, same, tried
+
+HERE = Entrance("x86_64", "127.0.0.1:1", "127.0.0.1:2", Path("none"))
+WAYS = Ways(HERE, replace(HERE, arch="aarch64"), Keys("a", "b"), Keys(None), "bucket")
+BOTH = ("x86_64_aarch64", "aarch64_x86_64")
+
+
+def refused(code: str = "AccessDenied") -> None:
+    raise ClientError({"Error": {"Code": code}}, "GetObject")
+
+
+def raising(error: Exception) -> Result:
+    def case(_: Ways) -> None:
+        raise error
+
+    return tried("group.case", case, WAYS)
+
+
+def test_a_case_is_named_by_its_gateways_and_passes_where_nothing_differs() -> None:
+    result = tried("group.case", lambda _: None, WAYS)
+    assert (result.case, result.result) == ("group.case/x86_64_aarch64", "pass")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Differs("body"),
+        ClientError({"Error": {"Code": "InternalError"}}, "PutObject"),
+        ConnectionResetError(),
+        KeyError("Contents"),
+        NotReached("the expiry", 9.0, "still there"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_differs_is_refused_or_does_not_come_is_a_failure(error: Exception) -> None:
+    assert raising(error).result == "fail"
+
+
+def test_a_mistake_of_the_suite_is_no_failure_of_ceph() -> None:
+    with pytest.raises(TypeError):
+        raising(TypeError("own mistake"))
+
+
+def test_a_refusal_must_come_and_be_the_right_one() -> None:
+    refusal("GET", refused, "AccessDenied")
+    with pytest.raises(Differs, match="it was allowed"):
+        refusal("GET", lambda: None, "AccessDenied")
+    with pytest.raises(Differs, match="refused with SlowDown"):
+        refusal("GET", lambda: refused("SlowDown"), "AccessDenied")
+
+
+def test_long_bodies_are_told_in_short() -> None:
+    with pytest.raises(Differs, match="got 5000 bytes, sha256 "):
+        same("body", b"x" * 5000, b"y" * 5000)
+
+
+def results(ending: str = "pass", case: str = "objects.copied") -> list[Result]:
+    return [
+        Result("objects.deleted/x86_64_aarch64", "pass", 1.0),
+        *(Result(f"{case}/{way}", ending, 1.0, "why") for way in BOTH),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        (results(), Outcome.PASS),
+        (results("fail"), Outcome.FAIL),
+        (results("fail", "multipart.completed_after_abort"), Outcome.PASS),
+        (results()[:2], Outcome.FAIL),
+    ],
+    ids=["all pass", "one fails", "known to fail", "one way only"],
+)
+def test_a_group_is_judged_case_by_case(found: list[Result], outcome: Outcome) -> None:
+    recorder = History().recorder("s3.objects")
+    record(recorder, found)
+    assert CHECKS["gtest"](recorder.events()).outcome is outcome
+
+
+def test_every_known_case_is_one_that_there_is() -> None:
+    names = {f"{group}.{name}/x86_64_aarch64" for group, cases in GROUPS.items() for name in cases}
+    own = [entry for entry in read_known(LIST) if entry.program == "s3"]
+    assert own
+    assert all(any(entry.covers("s3", name) for name in names) for entry in own)
+
+
+def test_there_are_about_forty_cases_and_all_share_a_cluster() -> None:
+    assert sum(map(len, GROUPS.values())) >= 40
+    assert len({scenario.topology for scenario in GROUP_SCENARIOS}) == 1
+    assert all(case.__doc__ for cases in GROUPS.values() for case in cases.values())
+
+
+def test_a_form_is_what_browsers_send() -> None:
+    body, headers = form({"key": "k"}, b"\x00file")
+    border = headers["Content-Type"].partition("boundary=")[2].encode()
+    assert body.startswith(b"--" + border + b'\r\nContent-Disposition: form-data; name="key"\r\n\r\nk\r\n')
+    assert body.endswith(b"\r\n\r\n\x00file\r\n--" + border + b"--\r\n")
+
+
+def test_clients_are_made_once(tmp_path: Path) -> None:
+    door = replace(HERE, trusted=tmp_path)
+    assert door.client(Keys("a", "b")) is door.client(Keys("a", "b"))
+    assert door.client(Keys("a", "b")) is not door.client(Keys(None))
+
+
+COMMIT = conformance.REVISIONS["reef"].commit
+REPORT = b"""<testsuites><testsuite>
+<testcase classname="s3.test_s3" name="test_bucket_list" time="0.5" />
+<testcase classname="s3.test_s3" name="test_acl" time="1"><failure message="403 != 200">x</failure></testcase>
+<testcase classname="s3.test_s3" name="test_later" time="0"><skipped message="not yet" /></testcase>
+</testsuite></testsuites>"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    return subprocess.run(
+        ["git", "-C", str(folder), *who, *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose commit is that of reef."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / "case.py").write_text("one")
+    git(tmp_path, "add", "case.py")
+    git(tmp_path, "commit", "-qm", "one")
+    revision = conformance.Revision(git(tmp_path, "rev-parse", "HEAD"))
+    monkeypatch.setattr(conformance, "REVISIONS", {"reef": revision})
+    monkeypatch.setenv(conformance.VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def test_without_a_checkout_the_skip_has_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(conformance.VARIABLE, raising=False)
+    with pytest.raises(Unavailable) as lack:
+        conformance.checkout("reef")
+    assert f"checkout {COMMIT}" in lack.value.hint
+    with pytest.raises(Unavailable, match="no commit of ceph/s3-tests is known for squid"):
+        conformance.checkout("squid")
+
+
+def test_a_checkout_is_taken_at_its_commit_and_unchanged(made: Path) -> None:
+    with pytest.raises(Unavailable, match="no environment of its own"):
+        conformance.checkout("reef")
+    python = conformance.python_of(made)
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert conformance.checkout("reef") == made
+    (made / "case.py").write_text("two")
+    with pytest.raises(SpecError, match="was changed"):
+        conformance.checkout("reef")
+    git(made, "commit", "-qam", "two")
+    with pytest.raises(SpecError, match="is not the ceph/s3-tests of reef"):
+        conformance.checkout("reef")
+
+
+def test_each_case_of_a_report_is_a_result() -> None:
+    recorder = History().recorder("s3.conformance")
+    conformance.record(recorder, REPORT, 1, "")
+    cases = {event.data["case"]: event.data["result"] for event in recorder.events() if event.kind == "gtest_case"}
+    assert cases == {"test_s3.test_bucket_list": "pass", "test_s3.test_acl": "fail", "test_s3.test_later": "skip"}
+    verdict = CHECKS["gtest"](recorder.events())
+    assert verdict.outcome is Outcome.FAIL
+    assert "403 != 200" in verdict.reason
+
+
+def test_without_a_report_nothing_passed() -> None:
+    recorder = History().recorder("s3.conformance")
+    conformance.record(recorder, b"", 4, "usage")
+    assert CHECKS["gtest"](recorder.events()).outcome is not Outcome.PASS
