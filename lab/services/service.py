@@ -55,7 +55,7 @@ class Service:
         return self.port + LETTERS.index(letter_of(ident)) if self.port else 0
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
-        """Write its own files onto its host. peers: every daemon beyond the core -> its host."""
+        """Write its own files onto its host. peers: every daemon beyond the core, and managers -> its host."""
 
     def section(self, host: Host, ident: str) -> Mapping[str, str]:
         """Its own section of its host's ceph.conf."""
