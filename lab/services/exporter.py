@@ -6,7 +6,7 @@ from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services.service import Metadata, Service, silent_http
 
-COLLECTORS = ("cpu", "diskstats", "hwmon", "loadavg", "meminfo", "netdev", "rapl", "stat", "thermal_zone")
+COLLECTORS = ("cpu", "hwmon", "loadavg", "meminfo", "netdev", "rapl", "stat", "thermal_zone")
 """What it reads: all of its own choice take several times the CPU, and nobody looks at the rest."""
 
 
@@ -17,6 +17,7 @@ class NodeExporter(Service):
         asked = [f"--collector.{name}" for name in COLLECTORS]
         return (
             self.program,
+            "--log.level=error",
             "--collector.disable-defaults",
             *asked,
             f"--web.listen-address={host.address}:{self.listens(ident)}",

@@ -13,6 +13,8 @@ from cephlab.lab.services.service import Metadata, Service, silent_http
 EVERY_S = 5
 MANAGER_PORT = 9283
 """Of the manager's module `prometheus`; its own default."""
+READY = "/-/ready"
+"""Its first page it finds under /usr/share only, which the image's root is not on every host."""
 _KEPT = "365d"
 _KINDS = (EXPORTER.kind, MGR.kind)
 
@@ -31,6 +33,7 @@ class Prometheus(Service):
             f"--storage.tsdb.path={data}/tsdb",
             f"--storage.tsdb.retention.time={_KEPT}",
             f"--web.listen-address={host.address}:{self.listens(ident)}",
+            "--log.level=warn",
             "--web.enable-admin-api",  # for snapshots
         )
 
@@ -40,7 +43,7 @@ class Prometheus(Service):
         client.mon("config set", who="mgr", name=name, value="false", force=True)
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident))
+        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident), READY)
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         return ()
