@@ -13,13 +13,13 @@ from cephlab.cli.archives import newest
 from cephlab.cli.completion import ARCHIVES, LABS, PROFILES, RELEASES, SUITES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
-from cephlab.cli.plan import show
+from cephlab.cli.plan import name_all, show
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
-COSTS, REQUIREMENTS = "block", "profile"
+COSTS, REQUIREMENTS, SCALE = "block", "profile", "scale"
 
 QUICK = "quick"
 TIERS = (QUICK, "full")
@@ -66,6 +66,10 @@ class Selection:
         bool,
         typer.Option("--plan", help="Only say what would run, how long it took last time, and the memory it needs."),
     ] = False
+    scale_model: Annotated[
+        bool, typer.Option("--scale-model", help="Also run the profile's loads on a scale model of it: docs/scale.md.")
+    ] = False
+    list_only: Annotated[bool, typer.Option("--list", help="Only name the scenarios and what each shows.")] = False
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ def gate(
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
-    brought = beside(world, where, what.suite or ())
+    brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
@@ -154,8 +158,8 @@ def gate(
         expression=what.expression,
         **{**vars(where), "changes": tuple(where.changes or ())},
     )
-    if what.plan:
-        return show(out, request)
+    if what.plan or what.list_only:
+        return (show if what.plan else name_all)(out, request)
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         jobs = lanes_of(what.jobs, where, what.resume)
         result = run_gate(request, narrator) if jobs == 1 else run_side_by_side(request, jobs, narrator)

@@ -1,4 +1,4 @@
-"""What `cephlab gate --plan` says, and what an archive says of scenarios that did not run."""
+"""What `cephlab gate --plan` and `--list` say, and what an archive says of scenarios that did not run."""
 
 from __future__ import annotations
 
@@ -42,6 +42,18 @@ def show(out: Output, request: Request) -> int:
         out.result(table(("scenario", "cluster", "nodes", "memory", "last time"), rows), None)
     told = {"scenarios": [asdict(each) for each in planned], "seconds": sum(timed), "memory_bytes": most}
     out.result("\n".join(said), told)
+    return 0
+
+
+def name_all(out: Output, request: Request) -> int:
+    """The scenarios of a gate and what each is to show; raises nothing."""
+    from cephlab.fixtures.plan import plan
+
+    planned = plan(request)
+    if not out.as_json:
+        out.result(table(("scenario", "shows"), [[each.scenario, each.goal] for each in planned]), None)
+    told = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
+    out.result(f"{len(planned)} scenarios", {"scenarios": told})
     return 0
 
 

@@ -14,6 +14,7 @@ from cephlab.cli.completion import PROFILES
 from cephlab.cli.figures import comparison_table, interval_lines, resource_table
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
+from cephlab.cli.rivals import show_rivals
 from cephlab.cli.sweep import read_sweep, requirements_met, show_met, show_sweep
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
@@ -53,14 +54,21 @@ class Machines:
     ] = None
 
 
-SweepOption = Annotated[
-    str,
-    typer.Option(
-        "--sweep",
-        metavar="WHAT",
-        help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12.",
-    ),
-]
+@dataclass(frozen=True)
+class Further:
+    """What else is predicted: other points, other machines, a recovery."""
+
+    sweep: Annotated[
+        str,
+        typer.Option(
+            metavar="WHAT", help="Also for 1, 2, 4 ... of these: depth or clients; or for each of nodes.count=3..12."
+        ),
+    ] = ""
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="Also another profile, side by side; repeatable.", autocompletion=PROFILES),
+    ] = None
+    recover: Annotated[str, typer.Option(metavar="BYTES", help="Also the time to copy a lost node.")] = ""
 
 
 @dataclass(frozen=True)
@@ -123,8 +131,7 @@ def predict(
     world: World,
     machines: Machines,
     load: LoadOptions,
-    sweep: SweepOption = "",
-    recover: Annotated[str, typer.Option("--recover", metavar="BYTES", help="Also the time to copy a lost node.")] = "",
+    further: Further,
 ) -> None:
     """Say what a cluster of that profile should deliver, and what limits it.
 
@@ -140,25 +147,27 @@ def predict(
     hardware = read.profile
     work_out = partial(work_out_of, demands, release=load.release)
     predictions = [work_out(hardware, shape) for shape in shapes]
-    swept = read_sweep(sweep, read, machines.changes or (), shapes)
+    swept = read_sweep(further.sweep, read, machines.changes or (), shapes)
     places = swept.points if swept else [()] * len(shapes)
     series = [[work_out(point.hardware.profile, point.shape) for point in points] for points in places]
     met = requirements_met(world, swept, demands) if swept else []
+    rivals = [[work_out(world.profile(name), shape) for name in further.compare or ()] for shape in shapes]
     scalings = [scaling(world.home.demands, hardware, shape) for shape in shapes]
     published, theirs = _published(world, hardware.name, load.demand)
-    rebuilt = recovered(world, recover, demands, hardware, k=shapes[0].k) if recover else None
+    rebuilt = recovered(world, further.recover, demands, hardware, k=shapes[0].k) if further.recover else None
     out.note(f"demands: {origin}")
     if out.as_json:
         value: dict[str, Any] = {
             "demands": origin,
-            "predictions": [as_value(made) for made in predictions],
+            "predictions": _values(predictions),
             "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
             "published": [compared(comparison) for comparison in published],
             "published_demands": theirs,
             **({"recovery": rebuilt.value} if rebuilt else {}),
+            **({"compared": [_values(row) for row in rivals]} if further.compare else {}),
         }
         if swept:
-            value |= {"sweep": [[as_value(point) for point in points] for points in series], "requirements": met}
+            value |= {"sweep": [_values(points) for points in series], "requirements": met}
         out.json(value)
         return
     for prediction, points, made, law in zip(predictions, places, series, scalings, strict=True):
@@ -166,6 +175,7 @@ def predict(
         out.note(law.words(prediction.shape.clients))
         if swept:
             show_sweep(out, swept.what, points, made)
+    show_rivals(out, predictions, rivals)
     _note_doubts(out, predictions)
     if swept:
         show_met(out, swept.what, met)
@@ -280,6 +290,10 @@ def as_value(prediction: Prediction) -> dict[str, Any]:
         "unloaded_s": prediction.unloaded_s,
         "unknown": list(prediction.unknown),
     }
+
+
+def _values(predictions: Sequence[Prediction]) -> list[dict[str, Any]]:
+    return [as_value(made) for made in predictions]
 
 
 def interval_value(trust: Trust, prediction: Prediction) -> dict[str, Any]:

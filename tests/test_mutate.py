@@ -126,6 +126,7 @@ tried("cli/gate.py", [], tests, 1)
 """
 
 
+@pytest.mark.real
 def test_a_changed_constant_reaches_the_tests() -> None:
     """pytest loads every module of an installed plugin in its own way; a mutant that it passes by seems to survive."""
     done = run([sys.executable, "-c", TRY], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)

@@ -31,6 +31,15 @@ def speed(points: float, constants: Constants) -> float:
     return float(ANCHOR * (points / ANCHOR) ** constants.speed_exponent)
 
 
+def core(points: float, threads: int, constants: Constants) -> float:
+    """The speed of Ceph on a core of so many points, all its threads busy, on the same scale.
+
+    It is scaled thread by thread: what a core gains by its second thread is not Ceph's doing.
+    """
+    gain = SMT_GAIN if threads > 1 else 1.0
+    return speed(points / gain, constants) * gain
+
+
 def demands(measured: Sequence[Demand], constants: Constants) -> list[Demand]:
     """Demands on the scale of `speed`. A demand without a core speed stays one, and is refused later."""
     return [
@@ -54,17 +63,16 @@ def _meeting(flow: Flow, constants: Constants) -> float:
 
 
 def _machine(machine: MachineClass, share: float, constants: Constants) -> MachineClass:
-    """Speeds are scaled thread by thread: what a core gains by its second thread is not Ceph's doing."""
     fast = speed(thread_speed(machine), constants)
-    gain = SMT_GAIN if machine.threads_per_core > 1 else 1.0
-    core = speed(machine.core_speed.value / gain, constants) * gain
 
     def link(figure: Figure | None) -> Figure | None:
         return figure.times(share) if figure else None
 
     return replace(
         machine,
-        core_speed=replace(machine.core_speed, value=core),
+        core_speed=replace(
+            machine.core_speed, value=core(machine.core_speed.value, machine.threads_per_core, constants)
+        ),
         thread_speed=replace(machine.core_speed, value=fast),
         bandwidth=machine.bandwidth.times(share),
         cluster_bandwidth=link(machine.cluster_bandwidth),

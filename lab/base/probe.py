@@ -57,7 +57,12 @@ def run_here(argv: Sequence[str], timeout_s: float) -> str:
 
 def require_programs() -> str:
     """The name of 7-Zip here; Unavailable names every program that is missing, with its package."""
-    missing = [f"{name} (package {name})" for name in ("fio", "iperf3") if not which(name)]
+    return require_seven_zip("fio", "iperf3")
+
+
+def require_seven_zip(*beside: str) -> str:
+    """The name of 7-Zip here; Unavailable names it, and programs beside it, where they are missing."""
+    missing = [f"{name} (package {name})" for name in beside if not which(name)]
     seven_zip = next((name for name in SEVEN_ZIP if which(name)), "")
     if not seven_zip:
         missing.append(f"{SEVEN_ZIP[0]} (package 7zip or p7zip-full)")

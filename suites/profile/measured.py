@@ -103,16 +103,20 @@ def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: F
 
 
 @contextmanager
-def images(cluster: Cluster, protection: Protection, count: int, size_bytes: int) -> Iterator[list[BlockImage]]:
-    """Images in a pool of that protection. An erasure code has the data only: the rest of an image takes copies."""
+def images(
+    cluster: Cluster, protection: Protection, count: int, size_bytes: int, *more: str
+) -> Iterator[list[BlockImage]]:
+    """Images in a pool of that protection. An erasure code has the data only: the rest of an image takes copies.
+
+    more: options of `rbd create`.
+    """
     size = protection.k + protection.m if protection.k else protection.replicas
     data = PoolKind("data", size, protection.k, protection.m)
     pg_num = 1 << max(3, round(math.log2(PGS_PER_OSD * max(1, len(cluster.osd_ids())) / size)))
     with ExitStack() as undo:
-        more: tuple[str, ...] = ()
         if protection.k:
             undo.enter_context(pools.pool(cluster, f"{POOL}-data", data, pg_num=pg_num))
-            more = ("--data-pool", f"{POOL}-data")
+            more = (*more, "--data-pool", f"{POOL}-data")
         heads = PoolKind("replicated", min(3, size)) if protection.k else data
         pool = undo.enter_context(pools.pool(cluster, POOL, heads, pg_num=8 if protection.k else pg_num))
         targets = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]

@@ -35,6 +35,7 @@ def unseen(lines: Sequence[str]) -> set[str]:
     return suites() - {line.split("/")[1] for line in lines if line.startswith("suites/")}
 
 
+@pytest.mark.real
 def test_every_suite_has_a_scenario_that_every_push_runs(tmp_path: Path) -> None:
     """By pytest's own word: it refuses what is not there, and leaves out what the quick tier has not."""
     assert f"done <{LIST}" in (ROOT / "ci/bootstrap").read_text()

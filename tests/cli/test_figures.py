@@ -62,6 +62,21 @@ def test_a_prediction_has_its_interval_and_says_nothing_twice() -> None:
             assert low < made[key] < high
 
 
+def test_other_machines_are_shown_beside_the_first_and_called_slower_only_where_intervals_are_apart() -> None:
+    asked = ["predict", "--profile", "kunpeng920", "--op", "randread", "--compare", "ampere-altra-4n"]
+    done = CliRunner().invoke(app, [*asked, "--compare", "incerta-3n"])
+    assert done.exit_code == 0, done.output
+    table = done.stdout[done.stdout.index("side by side:") :]
+    (alike,) = [line for line in table.splitlines() if line.startswith("ampere-altra-4n ")]
+    (slow,) = [line for line in table.splitlines() if line.startswith("incerta-3n ")]
+    assert "slower" not in alike
+    assert slow.rstrip().endswith(", slower")
+    assert "incerta-3n is limited by: " in table
+    ((other,),) = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["compared"]
+    alone = json.loads(CliRunner().invoke(app, ["predict", "--profile", "ampere-altra-4n", "--json"]).stdout)
+    assert other == next(made for made in alone["predictions"] if made["shape"]["operation"] == "randread")
+
+
 def lines_on_a_terminal(*arguments: str) -> list[str]:
     """What a terminal of 80 columns gets."""
     shown = bytearray()
@@ -86,7 +101,10 @@ def lines_on_a_terminal(*arguments: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("arguments", "last_word"),
-    [(("predict", "--profile", "kunpeng920"), "client process"), (("validate-model",), "cd8")],
+    [
+        (("predict", "--profile", "kunpeng920", "--compare", "incerta-3n"), "client process"),
+        (("validate-model",), "cd8"),
+    ],
 )
 def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: str) -> None:
     lines = lines_on_a_terminal(*arguments)

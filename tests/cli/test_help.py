@@ -1,8 +1,11 @@
 """Help and wrong use as a person meets them: plain placeholders, an example that works, and one shape of errors."""
 
 import json
+import pathlib
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from cephlab.cli.main import NAME, app, run
+from cephlab.cli.manpage import page
 
 Path = tuple[str, ...]
 
@@ -85,3 +89,11 @@ def test_a_command_without_its_command_shows_its_help(arguments: list[str], capf
     said = capfd.readouterr()
     assert "Usage: cephlab" in said.out + said.err
     assert "error:" not in said.out + said.err
+
+
+def test_the_manual_page_is_that_of_today_and_troff_has_nothing_to_say_of_it() -> None:
+    kept = pathlib.Path(__file__).parents[2] / "ci" / "man" / "cephlab.1"
+    assert kept.read_text() == page(), "write it again: python -m cephlab.cli.manpage >ci/man/cephlab.1"
+    if shutil.which("groff"):
+        done = subprocess.run(["groff", "-man", "-ww", "-z", str(kept)], capture_output=True, text=True, check=True)
+        assert done.stderr == ""

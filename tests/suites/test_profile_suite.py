@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from cephlab.cli.gate import requirement_lines
 from cephlab.cli.main import app
 from cephlab.cli.world import World
+from cephlab.fixtures.plan import plan
 from cephlab.fixtures.run import GateResult, Request, run_gate
 from cephlab.lab.archive.archive import Ending, judge, read_archive
 from cephlab.lab.archive.sums import altered
@@ -129,6 +130,13 @@ def test_another_machine_is_tried_without_another_file(tmp_path: Path) -> None:
     slow = run(tmp_path, expression="enough", changes=("nodes.count=2", "nodes.cores=4"))
     assert slow.code == 1
     assert [record.ending for record in slow.records] == [Ending.FAIL]
+
+
+def test_a_plan_names_what_has_no_cluster(tmp_path: Path) -> None:
+    request = Request(tmp_path / "a", tmp_path / "home", suites=("profile",), profile=str(profile_with(tmp_path)))
+    planned = plan(request)
+    assert len(planned) > 1
+    assert {(each.nodes, each.memory_bytes, each.skipped) for each in planned} == {(0, 0, None)}
 
 
 def test_what_is_changed_is_in_the_archive_and_in_the_replay(tmp_path: Path) -> None:

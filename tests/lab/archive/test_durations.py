@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cephlab.lab.archive.durations import Pass, Place, kept_passes, limit_of
+from cephlab.lab.archive.durations import MOST_ARCHIVES, Pass, Place, kept_passes, limit_of
 
 HERE = Place("interop.rbd", "quick", "local")
 
@@ -17,6 +17,12 @@ def test_the_longest_pass_gives_the_limit() -> None:
     assert limit.why == "5 times the longest of 3 kept passes, 40 s, and 120 s"
 
 
+def test_the_longest_is_that_by_its_own_patience_and_the_reason_has_all_of_the_sum() -> None:
+    limit = limit_of({HERE: [Pass(30, 3), Pass(20, 1)]}, HERE, 2.0)
+    assert (limit.of, limit.seconds) == ("interop.rbd", 5 * 40 + 240)
+    assert limit.why == ("5 times the longest of 2 kept passes, 20 s, 40 s by the patience of 2 here, and 240 s")
+
+
 @pytest.mark.parametrize(("then", "now", "seconds"), [(1.0, 3.0, 5 * 90 + 360), (3.0, 1.0, 5 * 30 + 120)])
 def test_a_slower_emulator_gets_more_time_and_a_faster_one_no_less(then: float, now: float, seconds: float) -> None:
     limit = limit_of({HERE: [Pass(30, then)]}, HERE, now)
@@ -25,6 +31,8 @@ def test_a_slower_emulator_gets_more_time_and_a_faster_one_no_less(then: float, 
 
 
 def test_without_a_pass_the_tier_gives_it() -> None:
+    whole = limit_of({}, Place("interop.rbd", "full", "local"), 1.0)
+    assert (whole.of, whole.seconds) == ("interop.rbd", 6 * 3600)
     limit = limit_of({Place("interop.rbd", "full", "local"): [Pass(1, 1)]}, HERE, 2.0)
     assert limit.seconds == 7200
     assert limit.why == "no pass is kept: 3600 s for the quick tier times a patience of 2"
@@ -42,17 +50,26 @@ def verdict(ending: str, seconds: float, cluster: str | None = "c1") -> dict[str
 
 
 def test_only_passes_on_a_known_cluster_are_read(tmp_path: Path) -> None:
-    keep(tmp_path, "1", [verdict("pass", 7.0), verdict("fail", 900.0), verdict("pass", 5.0, None)])
+    keep(
+        tmp_path, "1", [verdict("pass", 7.0), verdict("fail", 900.0), verdict("pass", 5.0, None), verdict("pass", 0.0)]
+    )
     keep(tmp_path, "2", [verdict("pass", 8.0)], tier="full")
-    keep(tmp_path, "3", [verdict("pass", 9.0)])
+    keep(tmp_path, "3", [verdict("pass", 0.5)])
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "verdicts.json").write_text("{")
     passes = kept_passes(tmp_path)
     assert passes == {
-        HERE: [Pass(9.0, 2.5), Pass(7.0, 2.5)],
+        HERE: [Pass(0.5, 2.5), Pass(7.0, 2.5)],
         Place("interop.rbd", "full", "local"): [Pass(8.0, 2.5)],
     }
 
 
 def test_a_folder_that_is_not_there_has_none(tmp_path: Path) -> None:
     assert kept_passes(tmp_path / "none") == {}
+
+
+def test_only_the_newest_archives_are_read(tmp_path: Path) -> None:
+    for number in range(MOST_ARCHIVES + 1):
+        keep(tmp_path, f"{number:04}", [verdict("pass", 1.0 + number)])
+    kept = kept_passes(tmp_path)[HERE]
+    assert (len(kept), min(each.seconds for each in kept)) == (MOST_ARCHIVES, 2.0)

@@ -1,6 +1,7 @@
 """Two runs beside each other, and the two architectures of one."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,78 @@ def test_the_command_compares_two_archives(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["compare", one, "--architectures"]).exit_code == 2, "it has one architecture alone"
     assert CliRunner().invoke(app, ["compare", one]).exit_code == 2
     assert CliRunner().invoke(app, ["compare", one, other, "--architectures"]).exit_code == 2
+
+
+def ratio_of(before: tuple[Event, ...], after: tuple[Event, ...]) -> FigureRatio:
+    (ratio,) = compare_runs(run({}, before), run({}, after)).figures
+    return ratio
+
+
+def test_a_figure_keeps_its_names_and_its_unit() -> None:
+    left, right = (figure("a.b", "rate", value, unit="1/s") for value in (2.0, 3.0))
+    assert ratio_of((left,), (right,)) == FigureRatio("a.b", "rate", "1/s", 2.0, 3.0, 1.5, 1.5, 1.5, exact=True)
+    left, right = (figure("a.b", "rate", value, 0.5, unit="1/s") for value in (2.0, 3.0))
+    expected = FigureRatio("a.b", "rate", "1/s", 2.0, 3.0, 1.5, 2.5 / 2.5, 3.5 / 1.5, exact=False)
+    assert ratio_of((left,), (right,)) == expected
+    assert compare_runs(run({}, (left,)), run({}, (figure("a.b", "rate", 3.0, unit="MiB/s"),))).figures == ()
+
+
+def test_one_interval_alone_is_no_exact_ratio() -> None:
+    ratio = ratio_of((figure("a.b", "rate", 2.0),), (figure("a.b", "rate", 3.0, 1.0),))
+    assert (ratio.low, ratio.high, ratio.exact) == (1.0, 2.0, False)
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "low", "high"),
+    [
+        (0.0, 0.0, math.inf, math.inf),
+        (0.0, 0.5, 1 / 0.5, math.inf),
+        (0.4, 0.4, 1 / 0.8, math.inf),
+        (0.5, 0.25, 4 / 3, 12),
+    ],
+)
+def test_a_ratio_to_nearly_nothing_has_no_end(value: float, half: float, low: float, high: float) -> None:
+    after = figure("a.b", "rate", 2.0, 1.0 if half else 0.0)
+    ratio = ratio_of((figure("a.b", "rate", value, half),), (after,))
+    assert (ratio.low, ratio.high) == pytest.approx((low, high))
+
+
+def test_what_is_below_nothing_has_no_least_ratio() -> None:
+    ratio = ratio_of((figure("a.b", "rate", -2.0, 1.0),), (figure("a.b", "rate", 2.0, 1.0),))
+    assert (ratio.low, ratio.high) == (0.0, math.inf)
+
+
+def test_the_spread_of_several_machines_is_no_exact_ratio_and_keeps_its_names() -> None:
+    values = {"n0": 100.0, "n1": 100.0, "n2": 50.0, "n3": 50.0}
+    figures = tuple(figure("b.disk", f"{name}: sync writes", value, unit="1/s") for name, value in values.items())
+    (ratio,) = parity(run({}, figures))
+    assert (ratio.scenario, ratio.metric, ratio.unit) == ("b.disk", "x86_64: sync writes", "1/s")
+    assert ratio.exact is False
+
+
+def test_an_interval_that_ends_at_the_bound_is_no_difference() -> None:
+    assert pair(100.0, 120.0, 0.0).outcome is Outcome.INCONCLUSIVE
+    figures = (figure("b.sum[on=x86_64]", "rate", 10.0, 1.0), figure("b.sum[on=aarch64]", "rate", 13.0, 0.9))
+    (ratio,) = parity(run({}, figures))
+    assert (ratio.low, ratio.outcome) == (pytest.approx(1.1), Outcome.INCONCLUSIVE)
+
+
+def test_every_condition_is_named_with_both_sides() -> None:
+    def ran(arch: str, version: str, **manifest: Any) -> Archive:
+        hosts = {"n0": {"arch": arch, "emulated": False}}
+        cluster = {"provider": f"on {arch}", "hosts": hosts, "images": {arch: {"ceph_version": version}}}
+        return Archive(Path("/a"), {**MANIFEST, "clusters": [cluster], **manifest}, (), ())
+
+    host = {**MANIFEST["host"], "cores": 96, "arch": "aarch64", "system": "Debian"}
+    left = ran("x86_64", "18.2.7", host={**host, "arch": "x86_64"}, commit="a", release="reef", tier="quick", seed=1)
+    right = ran("aarch64", "20.2.0", host=host, commit="b", release="tentacle", tier="full", seed=2)
+    assert compare_runs(left, right).conditions == (
+        "commit: a before, b after",
+        "release: reef before, tentacle after",
+        "Ceph: 18.2.7 before, 20.2.0 after",
+        "provider: on x86_64 before, on aarch64 after",
+        "tier: quick before, full after",
+        "seed: 1 before, 2 after",
+        "architectures: x86_64 before, aarch64 after",
+        "machine: x86_64, 96 cores, Debian before, aarch64, 96 cores, Debian after",
+    )

@@ -46,6 +46,7 @@ def test_a_rare_defect_is_gone_only_after_tries_that_its_rate_does_not_explain()
 
 def test_what_the_tries_said_is_kept() -> None:
     assert judged("there", [None, True]).derivation == ("try 1: said None", "try 2: said True")
+    assert judged("there", [None]).derivation == ("try 1: said None",)
 
 
 def test_without_what_is_known_nothing_is_said() -> None:

@@ -1,6 +1,8 @@
 """Verdicts over sampled series: drift, steps, gaps, and what stands still."""
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,3 +155,142 @@ def test_an_osd_that_logs_a_line_a_second_is_found() -> None:
     log = {**MEMORY, "series": "log", "unit": "KiB", "per_hour": 150.0}
     assert judged(log, lambda share: 20 + 3600 * share * 120 / 1024 + around(share)).outcome is Outcome.FAIL
     assert judged(log, lambda share: 20 + 3600 * share * 20 / 1024 + around(share)).outcome is Outcome.PASS
+
+
+# The edges of what is judged.
+
+
+def sparse(lost: Collection[int], samples: int = SAMPLES) -> Verdict:
+    """A flat series of which the samples of these numbers could not be read."""
+    events = [Event("s.t", 0.0, "sampled", {**MEMORY, "steps": False, "why": "as tried"})]
+    for number in range(samples):
+        value = None if number in lost else 500.0
+        events.append(Event("s.t", 0.0, "reading", {"at_s": number * EVERY_S, "values": {"memory": value}}))
+    return drift([*events, Event("s.t", 0.0, "witness", {"what": "samples", "got": samples, "least": 1})])
+
+
+def test_a_gap_is_longer_than_three_of_the_usual_distances_and_is_told() -> None:
+    assert sparse({50, 51}).outcome is Outcome.PASS
+    verdict = sparse({50, 51, 52})
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "cannot tell: memory: a gap of 120 s from 1470 s on" in (verdict.reason, *verdict.derivation)
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"), [({0, 1, 2, 3}, "120 s from 0 s"), ({116, 117, 118, 119}, "120 s from 3450 s")]
+)
+def test_a_gap_at_either_end_counts_from_the_end(lost: set[int], text: str) -> None:
+    assert f"a gap of {text} on" in sparse(lost).reason
+
+
+def test_a_tenth_of_the_samples_may_be_missing() -> None:
+    assert sparse(range(0, 120, 10)).outcome is Outcome.PASS
+    verdict = sparse({*range(0, 120, 10), 5})
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.INCONCLUSIVE,
+        "cannot tell: memory: 13 of 120 samples are missing",
+    )
+
+
+@pytest.mark.parametrize(("last", "outcome"), [(3, Outcome.FAIL), (2, Outcome.PASS)])
+def test_three_samples_at_the_end_are_a_stop(last: int, outcome: Outcome) -> None:
+    stopped = (SAMPLES - last) / SAMPLES
+    assert judged(RATE, lambda share: 0.0 if share >= stopped - 1e-9 else 100.0, per_hour=None).outcome is outcome
+
+
+def test_a_verdict_says_what_it_saw() -> None:
+    around = noise(0.1)
+    verdict = judged(MEMORY, lambda share: 500 + (100 if share >= 0.5 else 0) + around(share), steps=True)
+    assert verdict.outcome is Outcome.PASS
+    (seen,) = [line for line in verdict.derivation if "independent" in line]
+    assert seen.startswith("120 samples over 0.992 h are worth ")
+    (steps,) = [line for line in verdict.derivation if line.startswith("steps: ")]
+    assert re.fullmatch(r"steps: \+(99\.\d+|100(\.\d+)?) at 1800 s", steps)
+
+
+def test_a_share_is_of_the_median_and_its_steps_are_told_in_the_unit() -> None:
+    around = noise(0.1)
+    verdict = judged(RATE, lambda share: (200 if share < 0.5 else 100) + around(share))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert re.fullmatch(r"cannot tell: rate jumped by 100\.0\d+ /s and stayed there", verdict.reason)
+
+
+def test_a_series_that_could_be_read_at_no_time_names_itself() -> None:
+    assert judged(MEMORY, lambda share: None).reason == "cannot tell: memory: nothing was sampled"
+    assert judged(MEMORY, lambda share: float("inf")).reason == "cannot tell: memory: nothing was sampled"
+    assert drift([]).reason == "no series was declared"
+
+
+def late(declared: Mapping[str, Any], values: Sequence[float], *more: Event) -> Verdict:
+    """A verdict over one series that begins ten hours after the history does."""
+    series = {"steps": False, "why": "as tried", **declared}
+    events = [Event("s.t", 0.0, "sampled", series), *more]
+    for number, value in enumerate(values):
+        data = {"at_s": 36000 + number * EVERY_S, "values": {series["series"]: value}}
+        events.append(Event("s.t", 0.0, "reading", data))
+    return drift([*events, Event("s.t", 0.0, "witness", {"what": "samples", "got": len(values), "least": 1})])
+
+
+def test_only_the_time_between_the_first_and_the_last_look_counts() -> None:
+    """Jumps up to what it may change in that time pass, whenever the series began."""
+    jump = [500.0 + (19.8 if number >= 60 else 0.0) for number in range(120)]
+    assert late(MEMORY, [value + 0.01 * (number % 2) for number, value in enumerate(jump)]).outcome is Outcome.PASS
+    jump = [500.0 + (20.2 if number >= 60 else 0.0) for number in range(120)]
+    assert late(MEMORY, [value + 0.01 * (number % 2) for number, value in enumerate(jump)]).outcome is not Outcome.PASS
+
+
+def test_what_stays_within_its_allowance_says_between_what() -> None:
+    wave = [500 + 9.8 * math.sin(number / 19) for number in range(120)]
+    verdict = late(MEMORY, wave)
+    assert verdict.outcome is Outcome.PASS
+    line = f"memory: all of it lies between {min(wave):.6g} and {max(wave):.6g} MiB"
+    assert line in (verdict.reason, *verdict.derivation)
+    assert any("120 samples over 0.992 h" in each for each in verdict.derivation)
+
+
+def test_a_wrong_observation_fails_a_sound_series() -> None:
+    wrong = Event("s.t", 0.0, "observation", {"what": "errors", "got": 3, "wanted": 0, "of": 5})
+    assert late(MEMORY, [500.0] * 120).outcome is Outcome.PASS
+    assert late(MEMORY, [500.0] * 120, wrong).outcome is Outcome.FAIL
+
+
+def test_a_short_series_without_an_allowance_is_written_down_as_unchanged() -> None:
+    verdict = late({**RATE, "per_hour": None}, [100.0] * 5)
+    assert verdict.outcome is Outcome.PASS
+    (said,) = [line for line in verdict.derivation if line.startswith("rate: change an hour: ")]
+    assert said.startswith("rate: change an hour: 0 [-inf .. inf] of its median")
+    assert late(RATE, [100.0, 90.0, 95.0, 80.0, 99.0]).outcome is Outcome.INCONCLUSIVE
+    risen = late({**RATE, "per_hour": None}, [100.0 + number for number in range(120)])
+    assert any(re.match(r"rate: change an hour: 0\.7\d* \[0\.7", line) for line in risen.derivation)
+
+
+def test_what_is_no_share_is_told_in_its_unit_and_a_share_with_its_median() -> None:
+    flat = late(MEMORY, [500.0] * 120)
+    assert any("memory: change an hour: 0 MiB" in line for line in flat.derivation)
+    assert any(line.endswith("are worth 120 independent ones") for line in flat.derivation)
+    assert not any(line.startswith("steps: ") for line in flat.derivation)
+    share = late(RATE, [200.0] * 120)
+    assert any(line.endswith("are worth 120 independent ones; median 200") for line in share.derivation)
+
+
+def test_a_stop_and_a_gap_are_in_the_derivation_too() -> None:
+    stopped = late(RATE, [100.0] * 60 + [0.0] * 60)
+    assert stopped.reason in stopped.derivation
+    assert stopped.reason == "rate: stood at 0 /s or below from 37800 s on"
+    missing = sparse({50, 51, 52})
+    assert missing.reason in missing.derivation
+
+
+def test_the_later_half_is_named_and_keeps_what_the_whole_said() -> None:
+    settled = [500 + 60 * (1 - 2 ** (-10 * number / SAMPLES)) for number in range(SAMPLES)]
+    around = noise(2)
+    verdict = late(MEMORY, [value + around(number / SAMPLES) for number, value in enumerate(settled)])
+    assert verdict.outcome is Outcome.PASS
+    text = "\n".join((verdict.reason, *verdict.derivation))
+    assert "60 samples over 0.492 h" in text
+    assert "120 samples over 0.992 h" in text
+
+
+def test_a_median_of_nothing_has_no_share() -> None:
+    verdict = late({**RATE, "least": None}, [0.0] * 120)
+    assert verdict.reason == "cannot tell: rate: its median is 0, of which no share can be told"

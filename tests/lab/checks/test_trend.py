@@ -1,9 +1,13 @@
 """The slope of made series: how often a sound one is called drifting, and how often a drift is found."""
 
+import math
+import statistics
+
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 
-from cephlab.lab.checks.trend import LEAST_SAMPLES, MOST_SAMPLES, Trend, trend
+from cephlab.lab.checks.trend import LEAST_SAMPLES, MOST_SAMPLES, Step, Trend, trend
 from tests.made_series import KINDS, correlated, sound
 
 SERIES = 25
@@ -75,3 +79,114 @@ def test_a_long_series_is_averaged_first() -> None:
     long = trend(list(hours), list(3 * hours + correlated(np.random.default_rng(2), count, 0.5)))
     assert long.low < 3 < long.high
     assert long.independent <= MOST_SAMPLES
+
+
+def clipped_by_the_book(values: list[float]) -> list[float]:
+    """Three standard deviations, by 1.4826 times the median absolute deviation."""
+    middle = float(np.median(values))
+    bound = 3 * 1.4826 * float(np.median([abs(value - middle) for value in values]))
+    return [max(-bound, min(bound, value)) for value in values]
+
+
+def variance_factor_by_the_book(rest: list[float]) -> float:
+    """The larger of (1 + r) / (1 - r), r after Marriott and Pope, and Newey and West's with Bartlett's weights."""
+    count, power = len(rest), sum(value * value for value in rest)
+    correlations = [
+        sum(rest[i] * rest[i + lag] for i in range(count - lag)) / power for lag in range(1, math.isqrt(count) + 1)
+    ]
+    first = min(0.97, correlations[0] + (2 + 4 * correlations[0]) / count)
+    weights = [1 - (lag + 1) / (len(correlations) + 1) for lag in range(len(correlations))]
+    windowed = 1 + 2 * sum(weight * value for weight, value in zip(weights, correlations, strict=True))
+    return max(1.0, (1 + first) / (1 - first), windowed)
+
+
+def by_the_book(times: list[float], series: list[float], cuts: list[int]) -> Trend:
+    """As the docstring of `trend` has it, in plain loops; cuts: where a new level begins, which is given."""
+    part = [sum(cut <= place for cut in cuts) for place in range(len(times))]
+    slopes = sorted(
+        ((series[j] - series[i]) / (times[j] - times[i]), times[j] - times[i])
+        for i in range(len(times))
+        for j in range(i + 1, len(times))
+        if part[i] == part[j]
+    )
+    half, reached = sum(weight for _, weight in slopes) / 2, 0.0
+    slope = slopes[-1][0]
+    for candidate, weight in slopes:
+        reached += weight
+        if reached >= half:
+            slope = candidate
+            break
+    flat = [value - slope * at_h for at_h, value in zip(times, series, strict=True)]
+    levels = [float(np.median([v for v, p in zip(flat, part, strict=True) if p == each])) for each in sorted(set(part))]
+    rest = clipped_by_the_book([value - levels[p] for value, p in zip(flat, part, strict=True)])
+    factor = variance_factor_by_the_book(rest)
+    worth, taken = len(times) / factor, 2 + len(cuts)
+    means = [statistics.fmean(t for t, p in zip(times, part, strict=True) if p == each) for each in sorted(set(part))]
+    spread = sum((t - means[p]) ** 2 for t, p in zip(times, part, strict=True))
+    residual = sum(value * value for value in rest) / (len(times) - taken)
+    error = math.sqrt(residual * factor * math.pi / 3 / spread)
+    half = float(student_t.ppf(0.99, worth - taken)) * error
+    steps = tuple(Step(times[cut], levels[i + 1] - levels[i]) for i, cut in enumerate(cuts))
+    return Trend(slope, slope - half, slope + half, steps, worth)
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "jump"), [("ar0", 60, 0), ("ar0.8", 90, 0), ("ar0.4", 80, 30), ("ar0", 80, 12)]
+)
+def test_the_interval_is_that_of_the_books(kind: str, count: int, jump: float) -> None:
+    rng = np.random.default_rng(11)
+    hours = [place / 7 for place in range(count)]
+    series = sound(kind, rng, count) + 0.4 * np.asarray(hours)
+    series[3] += 40  # an outlier, which is drawn in
+    cuts = [count // 3] if jump else []
+    series[count // 3 :] += jump
+    made, book = trend(hours, list(series)), by_the_book(hours, list(series), cuts)
+    assert made.independent == pytest.approx(book.independent)
+    assert (made.slope, made.low, made.high) == pytest.approx((book.slope, book.low, book.high))
+    assert [step.at_h for step in made.steps] == [step.at_h for step in book.steps]
+    assert [step.size for step in made.steps] == pytest.approx([step.size for step in book.steps])
+
+
+def test_a_perfect_line_has_an_exact_slope_and_all_its_samples_count() -> None:
+    line = trend([place / 4 for place in range(LEAST_SAMPLES)], [2.0 * place for place in range(LEAST_SAMPLES)])
+    assert (line.slope, line.low, line.high, line.independent) == (8, 8, 8, LEAST_SAMPLES)
+
+
+def test_two_steps_that_come_back_are_both_told() -> None:
+    rng = np.random.default_rng(4)
+    series = rng.standard_normal(120)
+    series[40:80] += 20
+    up, down = trend([place / 120 for place in range(120)], list(series)).steps
+    assert (up.at_h, down.at_h) == (40 / 120, 80 / 120)
+    assert (up.size, down.size) == pytest.approx((20, -20), abs=1)
+
+
+@pytest.mark.parametrize(("size", "told"), [(2.5, 0), (8.0, 1)])
+def test_a_jump_has_to_be_large_beside_the_noise(size: float, told: int) -> None:
+    series = np.random.default_rng(9).standard_normal(150)
+    series[75:] += size
+    assert len(trend([place / 150 for place in range(150)], list(series)).steps) == told
+
+
+def test_no_jump_is_told_in_the_first_and_the_last_twentieth() -> None:
+    for began in (2, 4, 5, 50, 94, 95, 98):
+        series = np.random.default_rng(9).standard_normal(100)
+        series[began:] += 30
+        places = [step.at_h for step in trend([float(place) for place in range(100)], list(series)).steps]
+        assert all(5 <= place <= 94 for place in places)
+        assert (began in places) == (5 <= began <= 94)
+
+
+def test_stretches_are_averaged_from_the_beginning_and_what_is_left_over_is_dropped() -> None:
+    count = 2 * MOST_SAMPLES - 1
+    values = [float(place % 2) for place in range(count - 1)] + [1e9]
+    made = trend([float(place) for place in range(count)], values)
+    assert (made.slope, made.low, made.high, made.independent) == (0, 0, 0, MOST_SAMPLES - 1)
+
+
+def test_a_series_that_is_worth_too_few_samples_has_a_slope_and_no_interval() -> None:
+    times = [place / 30 for place in range(LEAST_SAMPLES)]
+    wave = trend(times, [math.sin(at_h * 2) for at_h in times])
+    assert math.isfinite(wave.slope)
+    assert (wave.low, wave.high) == (-math.inf, math.inf)
+    assert wave.independent < 3

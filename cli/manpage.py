@@ -1,0 +1,84 @@
+"""The manual page of `cephlab`, made from its commands: `python -m cephlab.cli.manpage >ci/man/cephlab.1`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+import cephlab
+from cephlab.cli.main import NAME, app
+
+_HEAD = r""".TH CEPHLAB 1 "" cephlab "User Commands"
+.SH NAME
+cephlab \- test Ceph clusters of mixed architecture, and judge them by limits that scale
+.SH SYNOPSIS
+.B cephlab
+.I COMMAND
+.RI [ OPTION ]... [ ARGUMENT ]...
+.SH DESCRIPTION
+Raises real Ceph clusters of x86_64 and aarch64 nodes on this machine, runs suites against them, and judges what they
+did by limits that follow from measured costs and from the hardware that a profile declares."""
+
+_TAIL = r""".SH ENVIRONMENT
+.TP
+.B CEPHLAB_HOME
+The folder for images, clusters and archives; cephlab in your cache folder where it is not set.
+.SH EXIT STATUS
+0: pass.
+.br
+1: fail.
+.br
+2: wrong use, or a file that does not fit.
+.br
+3: the lab is broken, or programs are not installed.
+.br
+6: inconclusive."""
+
+_EXAMPLE = "Example: "
+_PACKAGE = Path(cephlab.__file__).parent
+"""Defaults below it are told without it: it is another folder on each machine."""
+
+
+def page() -> str:
+    """The page in troff."""
+    group = typer.main.get_command(app)
+    commands = [line for name, command in _leaves(group, typer.Context(group, info_name=NAME)) for line in command]
+    return "\n".join([_HEAD, ".SH COMMANDS", *commands, _TAIL, ""])
+
+
+def _leaves(command: Any, ctx: typer.Context) -> Iterator[tuple[str, list[str]]]:
+    """Every command below one, with its lines of the page."""
+    for name, below in getattr(command, "commands", {}).items():
+        inner = typer.Context(below, info_name=name, parent=ctx)
+        if hasattr(below, "commands"):
+            yield from _leaves(below, inner)
+        else:
+            yield name, [*_command(below, inner)]
+
+
+def _command(command: Any, ctx: typer.Context) -> Iterator[str]:
+    usage = " ".join(command.collect_usage_pieces(ctx))
+    text, _, example = (command.help or "").partition(_EXAMPLE)
+    yield f".SS {_troff(ctx.command_path)} {_troff(usage)}"
+    yield _troff(" ".join(text.split()))
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None and param.name != "help":
+            said = " ".join(record[1].replace(f"{_PACKAGE}/", "").split())
+            yield f".TP\n.B {_troff(record[0])}\n{_troff(said)}"
+    if example:
+        yield f".PP\nExample:\n.EX\n{_troff(example.strip())}\n.EE"
+
+
+def _troff(text: str) -> str:
+    """A text that troff takes as it stands."""
+    plain = text.replace("\\", r"\e").replace("-", r"\-").replace("`", r"\(ga").replace("'", r"\(aq")
+    return re.sub(r"^\.", r"\\&.", plain, flags=re.MULTILINE)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

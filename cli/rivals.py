@@ -1,0 +1,40 @@
+"""`cephlab predict --compare`: other machines under the same load, beside the profile's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cephlab.cli.figures import si
+from cephlab.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from cephlab.tuning.model import Prediction
+
+
+def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence[Sequence[Prediction]]) -> None:
+    """A table for each load. rivals: the other machines' predictions, for each of these; there may be none."""
+    for first, others in zip(predictions, rivals, strict=True):
+        if others:
+            _show(out, first, others)
+
+
+def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
+    rows = [_row(first, first), *(_row(first, other) for other in others)]
+    print(f"\n{first.shape}, side by side:")
+    heads = ("machines", "rate", "90 % interval", "mean", "of the first")
+    out.result(table(heads, rows, wrapped=()), None)
+    print("\n".join(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
+
+
+def _row(first: Prediction, made: Prediction) -> list[str]:
+    low, high = made.trust.around(made.ops)
+    ratio = "" if made is first else f"{made.ops / first.ops:.2f}{told_apart(first, made)}"
+    return [made.profile, si(made.ops, "ops/s"), f"{si(low, '')} to {si(high, '')}", si(made.latency_s, "s"), ratio]
+
+
+def told_apart(first: Prediction, other: Prediction) -> str:
+    """`, faster` or `, slower` where the two 90 % intervals have nothing in common, else nothing."""
+    low, high = first.trust.around(first.ops)
+    its_low, its_high = other.trust.around(other.ops)
+    return ", faster" if its_low > high else ", slower" if its_high < low else ""
