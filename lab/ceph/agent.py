@@ -169,8 +169,8 @@ class Agent:
 
     # Block device images
 
-    def op_rbd_create(self, pool, image, size, order=20, data_pool=None):
-        rbd.RBD().create(self.io(pool), image, size, order, old_format=False, data_pool=data_pool)
+    def op_rbd_create(self, pool, image, size, order=20, data_pool=None, features=None):
+        rbd.RBD().create(self.io(pool), image, size, order, old_format=False, features=features, data_pool=data_pool)
 
     def op_rbd_remove(self, pool, image):
         rbd.RBD().remove(self.io(pool), image)

@@ -167,9 +167,21 @@ class RadosClient:
 
     # Block device images. encryption: (luks1 or luks2, passphrase).
 
-    def rbd_create(self, pool: str, image: str, size: int, *, order: int = 20, data_pool: str | None = None) -> None:
-        """Make an image of objects of 2**order bytes; its data goes to data_pool where given."""
-        self.call("rbd_create", pool=pool, image=image, size=size, order=order, data_pool=data_pool)
+    def rbd_create(
+        self,
+        pool: str,
+        image: str,
+        size: int,
+        *,
+        order: int = 20,
+        data_pool: str | None = None,
+        features: int | None = None,
+    ) -> None:
+        """Make an image of objects of 2**order bytes; its data goes to data_pool where given.
+
+        features: bits of RBD_FEATURE_*, for None those that the cluster's settings say.
+        """
+        self.call("rbd_create", pool=pool, image=image, size=size, order=order, data_pool=data_pool, features=features)
 
     def rbd_list(self, pool: str) -> list[str]:
         return list(self.call("rbd_list", pool=pool))

@@ -124,6 +124,19 @@ class SlowsDisks(Protocol):
 
 
 @runtime_checkable
+class Unplugs(Protocol):
+    """A lab whose provider has PARTITION."""
+
+    def disconnect(self, name: str) -> None:
+        """Take a node off the network. Its processes keep running, and the lab still reaches it."""
+        ...
+
+    def connect(self, name: str) -> None:
+        """Put it back."""
+        ...
+
+
+@runtime_checkable
 class RunsMachines(Protocol):
     """A lab in which each machine, with its kernel, is a process of this machine."""
 

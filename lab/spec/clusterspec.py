@@ -78,6 +78,7 @@ class Capability(StrEnum):
     MEMORY_DISK = "memory-disk"
     PAGE_SIZE = "page-size"
     THIS_MACHINE = "this-machine"  # native nodes' processes run on this machine's kernel, beside its own
+    FABRICS = "fabrics"  # its nodes' kernels have NVMe over TCP, target and initiator
     SHARED_NETWORK = "shared-network"  # nodes of different runs reach each other
 
 

@@ -8,6 +8,7 @@ Times are of CLOCK_MONOTONIC. It needs only the image's own `rados` and `rbd` mo
 import errno
 import hashlib
 import json
+import mmap
 import os
 import random
 import sys
@@ -30,6 +31,9 @@ REFUSED = {
 """A write that ends with one of these was not done; after any other error it may have been."""
 
 POLL_S = 0.05
+FAILED = (rados.Error, rbd.Error, OSError)
+"""What an operation ends with that is not done."""
+
 GIVE_UP = 2
 """How many final reads of a worker may fail before it stops reading."""
 
@@ -100,6 +104,23 @@ class Blocks:
             return self.images[owner], number * self.size
 
 
+class Device:
+    """Every key is a block of one block device, which all clients share; no page of it is kept in memory."""
+
+    def __init__(self, _cluster, config):
+        self.file = os.open(config["device"], os.O_RDWR | os.O_DIRECT)
+        self.size = config["sizes"][0]
+
+    def write(self, key, data):
+        with mmap.mmap(-1, self.size) as page:  # the kernel takes aligned memory only
+            page.write(data)
+            os.pwrite(self.file, page, key * self.size)
+
+    def read(self, key):
+        with mmap.mmap(-1, self.size) as page:
+            return page[: os.preadv(self.file, [page], key * self.size)]
+
+
 class OperationLog:
     """A log whose lines the kernel has when `line` returns."""
 
@@ -129,7 +150,7 @@ def write(target, log, worker, key, version, config):
     try:
         target.write(key, data)
         outcome, note = "o", ""
-    except (rados.Error, rbd.Error) as error:
+    except FAILED as error:
         number = abs(getattr(error, "errno", None) or 0)
         outcome, note = ("f" if number in REFUSED else "u"), "%s %d %s" % (type(error).__name__, number, error)
     if not config["acknowledge_early"]:
@@ -143,7 +164,7 @@ def read(target, log, worker, key, act, config):
         version, note = version_of(config["load"], key, target.read(key))
         log.end(worker, "o", version, note)
         return True
-    except (rados.Error, rbd.Error) as error:
+    except FAILED as error:
         log.end(worker, "f", 0, "%s %s %s" % (type(error).__name__, getattr(error, "errno", ""), error))
         return False
 
@@ -196,8 +217,9 @@ def main():
     conf, name, config = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
     config["size_of"] = size_chooser(config)
     cluster = rados.Rados(conffile=conf, name=name, conf=config["options"])
-    cluster.connect(timeout=int(config["connect_s"]))
-    target = {"objects": Objects, "blocks": Blocks}[config["kind"]](cluster, config)
+    if config["kind"] != "device":
+        cluster.connect(timeout=int(config["connect_s"]))
+    target = {"objects": Objects, "blocks": Blocks, "device": Device}[config["kind"]](cluster, config)
     log, stopping = OperationLog(config["log"]), threading.Event()
     job = verify if config["mode"] == "verify" else work
     threads = [

@@ -39,8 +39,8 @@ _OPTIONS = {
 }
 
 
-Kind = Literal["objects", "blocks"]
-"""What a load writes: RADOS objects, or blocks of RBD images."""
+Kind = Literal["objects", "blocks", "device"]
+"""What a load writes: RADOS objects, blocks of RBD images, or blocks of one device of its clients' kernels."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Load:
 
     nodes: one client on each; keys: of each client; workers: threads of each client, one operation at a time each.
     sizes: of objects in bytes, chosen by the seed; blocks take the first. pause_s: between two operations of a worker.
-    data_pool: where images keep their data, if not in `pool`. options: Ceph's, of these clients only.
+    data_pool: where images keep their data, if not in `pool`. device: its path on every client, where that is written.
+    options: Ceph's, of these clients only.
     acknowledge_early: log every write as done before it is done, a lie that checks must detect.
     """
 
@@ -64,6 +65,7 @@ class Load:
     read_share: float = 0.4
     pause_s: float = 0.0
     data_pool: str | None = None
+    device: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     acknowledge_early: bool = False
 

@@ -103,3 +103,46 @@ def test_the_shipped_intervals_hold_what_was_left_out() -> None:
     assert len({miss.bed for miss in misses}) == 7
     assert 0.85 <= coverage(misses) <= 1.0
     assert all(1.0 < factor_for(kind, misses)[0] < 4.0 for kind in LoadKind)
+
+
+def test_each_kind_has_a_factor_of_its_own_from_what_ships() -> None:
+    misses, ranges = trust.shipped()
+    machines = profile(machine(disk=(disks(),)))
+    for operation, block_bytes, kind in (
+        ("randread", 4096, READ),
+        ("randwrite", 4096, LoadKind.SMALL_WRITE),
+        ("put", 4 << 20, LoadKind.OBJECT_WRITE),
+    ):
+        made = trust_in(machines, Shape(operation, block_bytes, 64, 8))
+        assert (made.kind, made.factor, made.beds) == (kind, *factor_for(kind, misses))
+        assert kind in ranges
+    assert len({factor_for(kind, misses)[0] for kind in ranges}) == len(ranges)
+    assert len({miss.figure for miss in misses}) > 40
+
+
+def test_a_kind_without_a_range_is_trusted_by_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    misses = (*_misses(1.4, 1.2), *_misses(1.1, kind=LoadKind.MIX))
+    monkeypatch.setattr(trust, "shipped", lambda: (misses, {}))
+    trust._factors.cache_clear()
+    made = trust_in(profile(machine(disk=(disks(),))), Shape("randread", 4096, 64, 8))
+    trust._factors.cache_clear()
+    assert made == Trust(READ, *factor_for(READ, misses), (f"Never validated: {READ}.",))
+
+
+def test_a_figure_at_the_end_of_its_interval_is_covered() -> None:
+    """Of two test beds that are off alike each has an interval that the other gave; one alone has none."""
+    wide = [Miss("a", READ, "f", 2.0), Miss("b", READ, "f", 1.01)]
+    assert coverage(wide) == 0.5
+    assert coverage(_misses(1.0)) == 1.0
+    assert coverage(_misses(1.5)) == 0.0
+
+
+def test_copies_and_codes_are_told_apart() -> None:
+    known = Range((1, 1e9), (1, 1e9), (1, 1e9), tuple(kind.value for kind in DiskKind), (True,))
+    machines = profile(machine(count=8, disk=(disks(),)))
+    copies, code = Shape("randread", 4096, 8, 8), Shape("randread", 4096, 8, 8, k=4, m=2)
+    assert list(trust._outside(READ, known, machines, copies)) == [f"Outside what was validated: {READ} with copies."]
+    only_copies = Range(*list(vars(known).values())[:-1], (False,))
+    assert list(trust._outside(READ, only_copies, machines, code)) == [
+        f"Outside what was validated: {READ} with an erasure code."
+    ]

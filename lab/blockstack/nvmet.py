@@ -1,0 +1,91 @@
+"""A gateway of the kernel's NVMe target over krbd, on a node with a kernel of its own.
+
+It is no `Service`: the target is no process that could be started, paused or found dead, only its machine is, and its
+images come with the scenarios, after the cluster's daemons.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cephlab.lab.blockstack import nvmet_program
+from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Volume
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.spec.arch import Arch
+
+_PROGRAM = Path(nvmet_program.__file__)
+_ANSWER_S = 60.0
+_MON_PORT = 3300
+
+
+@dataclass
+class KernelGateway:
+    """One node's target. controllers: the first and last number that it gives to controllers.
+
+    device: what its kernel calls the image, once it serves.
+    """
+
+    cluster: Cluster
+    name: str
+    controllers: tuple[int, int]
+    device: str = ""
+    _clients: tuple[str, ...] = ()
+    _wanted: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def host(self) -> Host:
+        return self.cluster.hosts[self.name]
+
+    @property
+    def arch(self) -> Arch:
+        return self.host.arch
+
+    @property
+    def address(self) -> str:
+        return self.host.address
+
+    def serve(self, volume: Volume, state: AnaState) -> None:
+        self._load()
+        self._wanted = {**volume.identity, **asdict(volume), **self._own(), "state": state}
+        found = self._ask("serve")
+        self.device, self._clients = found["device"], (found["client"],)
+
+    def turn(self, state: AnaState) -> None:
+        self._wanted["state"] = state
+        self._ask("turn")
+
+    def clients(self) -> tuple[str, ...]:
+        return self._clients
+
+    def told(self) -> dict[str, Any]:
+        return self._ask("told")
+
+    def withdraw(self) -> None:
+        if self._wanted:
+            self._ask("withdraw")
+
+    def _load(self) -> None:
+        """What is needed once for each boot."""
+        self.host.run(["modprobe", "-a", "rbd", "nvmet-tcp"])
+        target = PurePosixPath(nvmet_program.TARGET)
+        if not self.host.exists(target):
+            self.host.run(["mount", "-t", "configfs", "configfs", str(target.parent)])
+
+    def _own(self) -> dict[str, Any]:
+        mons = [daemon.host.address for daemon in self.cluster.daemons.values() if daemon.kind == "mon"]
+        return {
+            "address": self.address,
+            "port": PORT,
+            "controllers": list(self.controllers),
+            "monitors": ",".join(f"{address}:{_MON_PORT}" for address in mons),
+            "user": self.cluster.client_name.removeprefix("client."),
+            "keyring": str(self.host.directory / "keyring"),
+        }
+
+    def _ask(self, do: str) -> dict[str, Any]:
+        request = json.dumps({"do": do, "wanted": self._wanted}).encode()
+        argv = ["python3", "-c", _PROGRAM.read_text()]
+        done = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
+        return dict(json.loads(done.stdout))

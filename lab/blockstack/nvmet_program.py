@@ -1,0 +1,147 @@
+"""Sets up the kernel's NVMe target over an RBD image of its machine: a program of its own, since guests run it.
+
+It reads one JSON request from its standard input and prints one JSON answer. It imports nothing of the lab. Attributes
+as in the kernel's drivers/nvme/target/configfs.c and Documentation/ABI/testing/sysfs-bus-rbd.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+TARGET = Path("/sys/kernel/config/nvmet")
+RBD = Path("/sys/bus/rbd")
+PORT = NAMESPACE = GROUP = "1"
+"""Names of the only port, namespace and ANA group. Group 1 is there with every port."""
+
+Wanted = dict[str, Any]
+
+
+def serve(target: Path, wanted: Wanted) -> None:
+    """Show an image, which is mapped already, as the only namespace of a subsystem."""
+    subsystem = made(target / "subsystems" / wanted["nqn"])
+    first, last = wanted["controllers"]
+    put(subsystem, attr_allow_any_host="0", attr_serial=wanted["serial"])
+    put(subsystem, attr_cntlid_min=str(first), attr_cntlid_max=str(last))
+    namespace = made(subsystem / "namespaces" / NAMESPACE)
+    put(namespace, device_path=wanted["device"], device_uuid=wanted["uuid"], device_nguid=wanted["nguid"])
+    put(namespace, ana_grpid=GROUP, enable="1")
+    for host in wanted["hosts"]:
+        link(made(subsystem / "allowed_hosts") / host, made(target / "hosts" / host))
+    port = made(target / "ports" / PORT)
+    put(port, addr_adrfam="ipv4", addr_trtype="tcp", addr_traddr=wanted["address"], addr_trsvcid=str(wanted["port"]))
+    turn(target, wanted)
+    link(made(port / "subsystems") / wanted["nqn"], subsystem)
+
+
+def turn(target: Path, wanted: Wanted) -> None:
+    """Set the state in which initiators see this gateway's way to the namespace."""
+    put(made(target / "ports" / PORT / "ana_groups" / GROUP), ana_state=wanted["state"])
+
+
+def told(target: Path, wanted: Wanted) -> Wanted:
+    """What the kernel itself says that it shows."""
+    subsystem = target / "subsystems" / wanted["nqn"]
+    namespace = subsystem / "namespaces" / NAMESPACE
+    return {
+        "nqn": subsystem.name,
+        "serial": text(subsystem / "attr_serial"),
+        "uuid": text(namespace / "device_uuid"),
+        "nguid": text(namespace / "device_nguid").replace("-", ""),
+        "group": text(namespace / "ana_grpid"),
+        "hosts": sorted(os.listdir(subsystem / "allowed_hosts")),  # noqa: PTH208
+        "controllers": [int(text(subsystem / f"attr_cntlid_{end}")) for end in ("min", "max")],
+        "state": text(target / "ports" / PORT / "ana_groups" / GROUP / "ana_state"),
+    }
+
+
+def withdraw(target: Path, wanted: Wanted) -> None:
+    """Take everything away again, as far as it is there. Requests that are under way end first."""
+    port, subsystem = target / "ports" / PORT, target / "subsystems" / wanted["nqn"]
+    namespace = subsystem / "namespaces" / NAMESPACE
+    for path in (port / "subsystems" / wanted["nqn"], *listed(subsystem / "allowed_hosts")):
+        if path.is_symlink():
+            path.unlink()
+    if namespace.exists():
+        put(namespace, enable="0")
+    for path in (namespace, subsystem, port, *listed(target / "hosts")):
+        if path.exists():
+            path.rmdir()
+
+
+def map_image(bus: Path, wanted: Wanted) -> Wanted:
+    """Map an image without the `rbd` program, which takes most of a minute on an emulated machine: {device, client}.
+
+    client: the address by which Ceph knows the kernel's client that writes through the device.
+    """
+    before = {path.name for path in listed(bus / "devices")}
+    options = f"name={wanted['user']},secret={secret(Path(wanted['keyring']))},ms_mode=prefer-crc"
+    image = f"{wanted['monitors']} {options} {wanted['pool']} {wanted['image']} -"
+    put(bus, add_single_major=image)
+    (device,) = (path for path in listed(bus / "devices") if path.name not in before)
+    return {"device": f"/dev/rbd{device.name}", "client": text(device / "client_addr")}
+
+
+def unmap(bus: Path) -> None:
+    """Unmap every device of the machine, also where Ceph no longer listens to its client."""
+    for path in listed(bus / "devices"):
+        put(bus, remove_single_major=f"{path.name} force")
+
+
+def secret(keyring: Path) -> str:
+    """The key of a keyring file with one entity."""
+    parsed = configparser.ConfigParser()
+    parsed.read_string("\n".join(line.strip() for line in keyring.read_text().splitlines()))
+    (section,) = parsed.sections()
+    return parsed[section]["key"]
+
+
+def made(folder: Path) -> Path:
+    """A folder, which is there afterwards."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def put(folder: Path, **attributes: str) -> None:
+    """Write attributes in this order: the kernel refuses some orders."""
+    for name, value in attributes.items():
+        (folder / name).write_text(value)
+
+
+def link(path: Path, target: Path) -> None:
+    """A link, which is there afterwards."""
+    if not path.is_symlink():
+        path.symlink_to(target)
+
+
+def listed(folder: Path) -> list[Path]:
+    """What a folder has, nothing where it is not there."""
+    return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def text(path: Path) -> str:
+    """What an attribute says."""
+    return path.read_text().strip()
+
+
+def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
+    """Do what is asked: serve, turn, told or withdraw, each with all that the gateway is to be."""
+    wanted, do = request["wanted"], request["do"]
+    if do == "serve":
+        found = map_image(bus, wanted)
+        serve(target, {**wanted, **found})
+        return found
+    if do == "withdraw":
+        withdraw(target, wanted)
+        unmap(bus)
+    elif do == "turn":
+        turn(target, wanted)
+    return told(target, wanted) if do == "told" else {}
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer(json.load(sys.stdin))))

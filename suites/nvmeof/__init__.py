@@ -1,0 +1,5 @@
+"""NVMe over TCP before RBD: gateways and initiators of both architectures, and a pair of which one fails."""
+
+from cephlab.suites.nvmeof import access, content, failover, overhead, rolling
+
+SCENARIOS = (*content.SCENARIOS, *access.SCENARIOS, *failover.SCENARIOS, *overhead.SCENARIOS, *rolling.SCENARIOS)

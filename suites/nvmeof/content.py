@@ -1,0 +1,64 @@
+"""Data through the gateways, both ways: what an initiator writes RBD has, and what RBD has an initiator reads."""
+
+from functools import partial
+from hashlib import sha256
+
+from cephlab.lab.cluster.pools import primary_on
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, NODES, POOL, Stand, scenario_on_pair, standing
+
+PIECE_BYTES = 2 * MIB
+"""Two objects of the image, so that a request crosses from one to the next."""
+BLOCK_BYTES = 64 << 10
+_COPY_S = 120.0
+
+
+def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
+    """Write and read through the gateway of each architecture, with the primaries on each."""
+    node = INITIATOR if initiator is host_arch() else NODES[initiator]
+    with standing(stage, host_arch(), node=node) as stand:
+        for primary in primaries:
+            with primary_on(stage.cluster, primary, POOL):
+                for _ in stand.pair.gateways:
+                    both_ways(stage, stand, f"{initiator} initiator, {stand.pair.serving.arch} gateway, {primary} OSD")
+                    stand.pair.hand_over()
+
+
+def both_ways(stage: Stage, stand: Stand, way: str) -> None:
+    """Write over NVMe and read by librbd, then the other way around."""
+    client, host, recorder = stage.cluster.client, stand.initiator.host, stage.recorder
+    timeout_s = _COPY_S * stage.cluster.patience
+    _, paths = stand.initiator.look(stand.volume)
+    used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
+    recorder.observe(
+        f"addresses that serve: {way}", got=[stand.pair.serving.address in each for each in used], wanted=[True]
+    )
+    sent, file = stage.rng.randbytes(PIECE_BYTES), host.directory / "nvmeof-piece"
+    host.push(sent, file)
+    block = (f"bs={BLOCK_BYTES}", "status=none")
+    host.run(["dd", f"if={file}", f"of={stand.device}", "oflag=direct", *block], timeout_s=timeout_s)
+    read = client.rbd_digest(POOL, IMAGE, PIECE_BYTES)
+    recorder.observe(f"written over NVMe, read by librbd: {way}", got=read, wanted=sha256(sent).hexdigest())
+    sent = stage.rng.randbytes(PIECE_BYTES)
+    client.rbd_write(POOL, IMAGE, sent, 0)
+    count = f"count={PIECE_BYTES // BLOCK_BYTES}"
+    host.run(["dd", f"if={stand.device}", f"of={file}", "iflag=direct", count, *block], timeout_s=timeout_s)
+    read = host.run(["sha256sum", str(file)], timeout_s=timeout_s).stdout.split()[0]
+    recorder.observe(f"written by librbd, read over NVMe: {way}", got=read, wanted=sha256(sent).hexdigest())
+    recorder.witness(f"bytes each way: {way}", got=len(sent), least=PIECE_BYTES)
+
+
+def _scenario(initiator: Arch, tier: Tier) -> Scenario:
+    return scenario_on_pair(
+        name=f"nvmeof.content[initiator={initiator}]",
+        goal="Data passes through gateways of both architectures unchanged, both ways, with digests on the wire.",
+        method="Writes over NVMe and reads by librbd, and the other way around, by each gateway with each primary.",
+        run=partial(across, initiator=initiator, primaries=tuple(Arch)),
+        check="witnessed",
+        tier=tier,
+    )
+
+
+SCENARIOS = (_scenario(host_arch(), Tier.QUICK), _scenario(host_arch().other, Tier.FULL))

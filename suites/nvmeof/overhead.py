@@ -1,0 +1,142 @@
+"""What a gateway costs beside krbd on the initiator itself: CPU and waiting for a write of 4 KiB, one in flight."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.blockstack import devices
+from cephlab.lab.cluster.own import own
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.providers.base import RunsMachines
+from cephlab.lab.providers.host import Host, HostProcess
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry.accounting import whole_s
+from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
+from cephlab.lab.workloads import fio
+from cephlab.suites.hci.krbd import ClientLoad, TwoClients
+from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, POOL, Stand, scenario_on_pair, standing
+
+BLOCK_BYTES = 4096
+WRITTEN_BYTES = 4 * MIB
+BESIDE = "beside"
+KRBD, NVMEOF = "krbd", "nvmeof"
+LEAST_ROUNDS = 2
+BUDGET_S = 12.0
+"""Before patience."""
+NARROW = 0.05
+LEAST_OPERATIONS = 100
+_FOREVER_S = 3600
+WHY = "a write through a gateway passes krbd too, and another machine and a network before it"
+
+
+@dataclass(frozen=True)
+class OnTheWay(TwoClients):
+    """As `TwoClients`, with the CPU time of every machine before the OSDs. machines: their names."""
+
+    machines: tuple[str, ...] = ()
+
+    def cpu_s(self) -> float:
+        lab = own(self.cluster).lab
+        if not isinstance(lab, RunsMachines):
+            raise Unavailable("the CPU time of a whole machine is not known here", hint="use --lab qemu")
+        return sum(whole_s(lab.machine_pid(name)) for name in self.machines)
+
+
+def beside_krbd(stage: Stage, gateway: Arch) -> None:
+    """Write through the gateway and through krbd on the initiator in turns, until the ratio of costs is known."""
+    costs: dict[str, list[float]] = {KRBD: [], NVMEOF: []}
+    waits: dict[str, list[float]] = {KRBD: [], NVMEOF: []}
+    done = dict.fromkeys(costs, 0.0)
+    with standing(stage, gateway) as stand, mapped(stage, stand) as device:
+        host = stand.initiator.host
+        loads = {KRBD: load(host, device), NVMEOF: load(host, stand.device)}
+        machines = (INITIATOR, stand.pair.serving.name)
+        pair = OnTheWay(stage.cluster, BLOCK_BYTES, loads, machines)
+        idle = pair.at_rest()
+        deadline = clock.Deadline.after(BUDGET_S * stage.cluster.patience)
+        rounds = 0
+        while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
+            for name in loads:
+                count, batches = pair.turn(name, idle)
+                done[name] += count
+                costs[name] += batches
+                waits[name].append(fio.parse(host.read(output(host))).latency_mean_s)
+            rounds += 1
+    if min(map(len, costs.values())) < 2:
+        raise LabBroken("hardly a write was answered", f"writes: {done}", "try again on a quieter machine")
+    for name, count in done.items():
+        stage.recorder.witness(f"writes by {name}", got=count, least=LEAST_OPERATIONS)
+    judge(stage.recorder, "CPU of initiator and gateway for one write", costs, Bound(WHY, 1.0, basis=Basis.SHAPE))
+    shared = Bound("who waits for a CPU that others share waits for them: written down", basis=Basis.SHAPE)
+    judge(stage.recorder, "wait for one write", waits, shared)
+
+
+def judge(recorder: Recorder, what: str, found: dict[str, list[float]], bound: Bound) -> None:
+    """Note both sides, and the ratio of the gateway's to krbd's, which is held to a bound with its whole interval."""
+    for name, values in found.items():
+        side = interval(values)
+        emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
+        recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
+    ratio = ratio_of_means(found[NVMEOF], found[KRBD])
+    ends = (ratio.low, min(ratio.high, 1e9))
+    recorder.figure(f"{what}, {NVMEOF} over {KRBD}", ratio.mean, "", bound, interval=ends)
+
+
+def narrow(costs: dict[str, list[float]]) -> bool:
+    """Whether the ratio is known well enough."""
+    return min(map(len, costs.values())) > 1 and width(ratio_of_means(costs[NVMEOF], costs[KRBD])) <= NARROW
+
+
+@contextmanager
+def mapped(stage: Stage, stand: Stand) -> Iterator[PurePosixPath]:
+    """A second image, which the initiator's own kernel maps. Both have been written: a first write costs more."""
+    cluster, node = stage.cluster, stand.initiator.node
+    cluster.client.rbd_create(POOL, BESIDE, WRITTEN_BYTES, features=1)
+    for image in (IMAGE, BESIDE):
+        cluster.client.rbd_write(POOL, image, stage.rng.randbytes(WRITTEN_BYTES), 0)
+    device = devices.map_image(cluster, node, POOL, BESIDE)
+    try:
+        yield device
+    finally:
+        devices.unmap_image(cluster, node, device)
+
+
+def output(host: Host) -> PurePosixPath:
+    """What fio prints of the last turn."""
+    return host.directory / "fio-nvmeof"
+
+
+def load(host: Host, device: PurePosixPath) -> ClientLoad:
+    """Random writes to a device, one at a time and past the page cache, each of which is logged."""
+    base = output(host)
+    argv = (
+        f"fio --name=one --ioengine=psync --direct=1 --filename={device} --size={WRITTEN_BYTES} --rw=randwrite "
+        f"--bs={BLOCK_BYTES} --time_based --runtime={_FOREVER_S} --output-format=json --write_iops_log={base} "
+        f"--per_job_logs=0 --log_unix_epoch=1"
+    ).split()
+
+    def start() -> HostProcess:
+        host.remove(base)
+        return host.spawn(argv, log=base)
+
+    return ClientLoad(start, base.with_name(f"{base.name}_iops.log"))
+
+
+def _scenario(gateway: Arch, tier: Tier) -> Scenario:
+    return scenario_on_pair(
+        name=f"nvmeof.beside-krbd[gateway={gateway}]",
+        goal="Measures what a write costs and how long it takes through a gateway, beside krbd on the initiator.",
+        method="Runs fio on both in turns, one write in flight; CPU of both machines less what they use at rest.",
+        run=partial(beside_krbd, gateway=gateway),
+        check="figures",
+        tier=tier,
+    )
+
+
+SCENARIOS = (_scenario(host_arch(), Tier.FULL), _scenario(host_arch().other, Tier.FULL))

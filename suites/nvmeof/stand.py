@@ -1,0 +1,129 @@
+"""Shared by the scenarios: machines of their own for gateways and initiator, and an image behind a pair of gateways."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from cephlab.lab.base import clock
+from cephlab.lab.blockstack.initiator import Connecting, Initiator
+from cephlab.lab.blockstack.nvmeof import CONTROLLERS, Pair, Volume, host_nqn
+from cephlab.lab.blockstack.nvmet import KernelGateway
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import MIB, Capability
+
+
+@dataclass(frozen=True)
+class PairedTopology(Topology):
+    """Beside the cluster a machine of this architecture for initiator and lab, and a gateway of each architecture."""
+
+    @property
+    def made(self) -> str:
+        return "gateways"
+
+    @property
+    def bare(self) -> tuple[Arch, ...]:
+        return (host_arch(), host_arch(), host_arch().other)
+
+
+TOPOLOGY = PairedTopology(native=1, foreign=1)
+NEEDS = frozenset({Capability.FABRICS, Capability.FOREIGN_ARCH, Capability.POWER_CUT, Capability.PARTITION})
+scenario_on_pair = partial(Scenario, topology=TOPOLOGY, needs=NEEDS)
+"""Makes a scenario of this suite; its own arguments win over these."""
+
+INITIATOR = "c0"
+NODES = {host_arch(): "c1", host_arch().other: "c2"}
+"""The gateways. The one of the other architecture is the initiator of that architecture too."""
+POOL = "nvmeof"
+IMAGE = "volume"
+IMAGE_BYTES = 16 * MIB
+TWO_COPIES = PoolKind("replicated", 2)
+HELD = Connecting()
+CONNECTED_S = 30.0
+LAYERING = 1
+"""The image's only feature. An exclusive lock would fence by itself, and hide what the pair does."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A pair that serves, and an initiator that is connected to both. device: the initiator's, over both ways."""
+
+    pair: Pair
+    initiator: Initiator
+    device: PurePosixPath
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.pair.cluster
+
+    @property
+    def volume(self) -> Volume:
+        return self.pair.volume
+
+
+def paired(cluster: Cluster, first: Arch, *, fenced: bool = True) -> Pair:
+    """A pair before the suite's image, whose gateway of this architecture serves first."""
+    volume = Volume(POOL, IMAGE, tuple(host_nqn(name) for name in (INITIATOR, *NODES.values())))
+    serving = KernelGateway(cluster, NODES[first], CONTROLLERS[0])
+    waiting = KernelGateway(cluster, NODES[first.other], CONTROLLERS[1])
+    return Pair(cluster, volume, serving, waiting, fenced)
+
+
+@contextmanager
+def served(stage: Stage, first: Arch, *, fenced: bool = True) -> Iterator[Pair]:
+    """An image behind a pair for the length of a block."""
+    cluster = stage.cluster
+    with pools.pool(cluster, POOL, TWO_COPIES):
+        cluster.client.rbd_create(POOL, IMAGE, IMAGE_BYTES, features=LAYERING)
+        pair = paired(cluster, first, fenced=fenced)
+        try:
+            pair.serve()
+            yield pair
+        finally:
+            pair.withdraw()
+
+
+@contextmanager
+def standing(
+    stage: Stage, first: Arch, *, node: str = INITIATOR, connecting: Connecting = HELD, fenced: bool = True
+) -> Iterator[Stand]:
+    """A pair, and an initiator on a node that is connected to both of its gateways."""
+    with served(stage, first, fenced=fenced) as pair:
+        initiator = Initiator(stage.cluster, node, connecting)
+        try:
+            stand = Stand(pair, initiator, initiator.connect(pair.volume, pair.gateways))
+            equal_but_for_numbers(stage, stand)
+            yield stand
+        finally:
+            initiator.disconnect(pair.volume)
+
+
+def connected(stand: Stand) -> None:
+    """Wait until the initiator has its way to each gateway again."""
+    clock.wait(
+        lambda: [path.state for path in stand.initiator.look(stand.volume)[1]],
+        lambda states: states == ["live"] * len(stand.pair.gateways),
+        what="every way live",
+        timeout_s=CONNECTED_S * stand.cluster.patience,
+    )
+
+
+def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:
+    """Observe what both gateways say that they show, and the numbers of the initiator's controllers."""
+    for gateway in stand.pair.gateways:
+        told = gateway.told()
+        alike = {key: told[key] for key in stand.volume.identity}
+        stage.recorder.observe(f"what {gateway.name} shows", got=alike, wanted=stand.volume.identity)
+    _, paths = stand.initiator.look(stand.volume)
+    numbers = sorted(path.controller for path in paths)
+    stage.recorder.observe(
+        "controllers' numbers within the ranges of their gateways",
+        got=[first <= number <= last for number, (first, last) in zip(numbers, CONTROLLERS, strict=False)],
+        wanted=[True] * len(CONTROLLERS),
+    )

@@ -1,0 +1,291 @@
+"""Gateways and initiators of NVMe over TCP, on trees of files in place of the kernel's."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.process import Result
+from cephlab.lab.blockstack import initiator_program, nvmet_program
+from cephlab.lab.blockstack.initiator import Connecting, Initiator, SeenPath
+from cephlab.lab.blockstack.nvmeof import CONTROLLERS, AnaState, Pair, Volume, host_nqn
+from cephlab.lab.blockstack.nvmet import KernelGateway
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.spec.arch import Arch
+
+VOLUME = Volume("pool", "image", (host_nqn("c0"), host_nqn("c1")))
+WANTED = {
+    **VOLUME.identity,
+    "address": "10.0.0.1",
+    "port": 4420,
+    "controllers": [101, 200],
+    "state": "inaccessible",
+    "device": "/dev/rbd0",
+}
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A target's tree. The kernel removes an item's attributes with it, a file system has to be told."""
+    monkeypatch.setattr(Path, "rmdir", shutil.rmtree)
+    return tmp_path / "nvmet"
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Every attribute and link below a folder."""
+    found = sorted(path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    return {
+        str(path.relative_to(folder)): f"-> {path.readlink().name}" if path.is_symlink() else path.read_text()
+        for path in found
+    }
+
+
+def test_a_target_shows_an_image_to_the_hosts_on_its_list_only(target: Path) -> None:
+    nvmet_program.serve(target, WANTED)
+    subsystem, namespace = f"subsystems/{VOLUME.nqn}", f"subsystems/{VOLUME.nqn}/namespaces/1"
+    assert tree(target) == {
+        f"{subsystem}/attr_allow_any_host": "0",
+        f"{subsystem}/attr_serial": VOLUME.serial,
+        f"{subsystem}/attr_cntlid_min": "101",
+        f"{subsystem}/attr_cntlid_max": "200",
+        **{f"{subsystem}/allowed_hosts/{host}": f"-> {host}" for host in VOLUME.hosts},
+        f"{namespace}/device_path": "/dev/rbd0",
+        f"{namespace}/device_uuid": VOLUME.uuid,
+        f"{namespace}/device_nguid": VOLUME.nguid,
+        f"{namespace}/ana_grpid": "1",
+        f"{namespace}/enable": "1",
+        "ports/1/addr_adrfam": "ipv4",
+        "ports/1/addr_trtype": "tcp",
+        "ports/1/addr_traddr": "10.0.0.1",
+        "ports/1/addr_trsvcid": "4420",
+        "ports/1/ana_groups/1/ana_state": "inaccessible",
+        f"ports/1/subsystems/{VOLUME.nqn}": f"-> {VOLUME.nqn}",
+    }
+
+
+def test_what_a_target_tells_is_what_its_volume_is(target: Path) -> None:
+    nvmet_program.serve(target, WANTED)
+    told = nvmet_program.answer({"do": "told", "wanted": WANTED}, target)
+    assert {key: told[key] for key in VOLUME.identity} == VOLUME.identity
+    assert (told["controllers"], told["state"], told["group"]) == ([101, 200], "inaccessible", "1")
+
+
+def test_a_turn_changes_the_state_and_nothing_else(target: Path) -> None:
+    nvmet_program.serve(target, WANTED)
+    before = tree(target)
+    assert nvmet_program.answer({"do": "turn", "wanted": {**WANTED, "state": "optimized"}}, target) == {}
+    assert tree(target) == {**before, "ports/1/ana_groups/1/ana_state": "optimized"}
+
+
+def test_a_withdrawn_target_leaves_nothing_and_may_be_withdrawn_again(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvmet_program.serve(target, WANTED)
+    asked: list[tuple[str, str]] = []
+    put = nvmet_program.put
+
+    def kernel(folder: Path, **attributes: str) -> None:
+        asked.extend(attributes.items())
+        put(folder, **attributes)
+
+    monkeypatch.setattr(nvmet_program, "put", kernel)
+    (tmp_path / "rbd/devices/3").mkdir(parents=True)
+    for _ in range(2):
+        nvmet_program.answer({"do": "withdraw", "wanted": WANTED}, target, tmp_path / "rbd")
+    assert tree(target) == {}
+    assert asked == [("enable", "0"), *[("remove_single_major", "3 force")] * 2]
+
+
+def test_an_image_is_mapped_by_the_key_of_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, keyring, asked = tmp_path / "rbd", tmp_path / "keyring", []
+    (bus / "devices/0").mkdir(parents=True)
+    keyring.write_text("[client.admin]\n\tkey = AQ==\n\tcaps mon = allow *\n")
+
+    def kernel(folder: Path, **attributes: str) -> None:
+        asked.append(attributes)
+        (folder / "devices/1").mkdir()
+        (folder / "devices/1/client_addr").write_text("10.0.0.1:0/77\n")
+
+    monkeypatch.setattr(nvmet_program, "put", kernel)
+    wanted = {"pool": "p", "image": "i", "user": "admin", "monitors": "10.0.0.9:3300", "keyring": str(keyring)}
+    assert nvmet_program.map_image(bus, wanted) == {"device": "/dev/rbd1", "client": "10.0.0.1:0/77"}
+    assert asked == [{"add_single_major": "10.0.0.9:3300 name=admin,secret=AQ==,ms_mode=prefer-crc p i -"}]
+
+
+def test_a_connection_is_asked_for_in_the_kernels_words(tmp_path: Path) -> None:
+    fabrics = tmp_path / "nvme-fabrics"
+    fabrics.touch()
+    request = {"do": "connect", "options": {"nqn": "a", "trsvcid": 4420, "data_digest": True}}
+    assert initiator_program.answer(request, fabrics) == {"refused": ""}
+    assert fabrics.read_text() == "nqn=a,trsvcid=4420,data_digest"
+
+
+def controller(classes: Path, number: int, nqn: str, ana: str) -> None:
+    folder = classes / "nvme" / f"nvme{number}"
+    (folder / f"nvme0c{number}n1").mkdir(parents=True)
+    (folder / f"nvme0c{number}n1/ana_state").write_text(f"{ana}\n")
+    said = {"subsysnqn": nqn, "address": f"traddr=10.0.0.{number}", "state": "live", "cntlid": str(number * 100 + 1)}
+    for name, value in said.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+def test_an_initiator_tells_the_ways_of_its_volume_from_others(tmp_path: Path) -> None:
+    controller(tmp_path, 0, "mine", "optimized")
+    controller(tmp_path, 1, "mine", "inaccessible")
+    controller(tmp_path, 2, "another", "optimized")
+    for name in ("nvme0n1", "nvme0c0n1", "nvme0"):
+        (tmp_path / "nvme-subsystem/nvme-subsys0" / name).mkdir(parents=True)
+    (tmp_path / "nvme-subsystem/nvme-subsys0/subsysnqn").write_text("mine\n")
+    seen = initiator_program.answer({"do": "look", "nqn": "mine"}, classes=tmp_path)
+    assert seen["device"] == "/dev/nvme0n1"
+    found = [(path["address"], path["controller"], path["ana"]) for path in seen["paths"]]
+    assert found == [("traddr=10.0.0.0", 1, "optimized"), ("traddr=10.0.0.1", 101, "inaccessible")]
+    initiator_program.answer({"do": "disconnect", "nqn": "mine"}, classes=tmp_path)
+    ended = [(tmp_path / f"nvme/nvme{number}/delete_controller").exists() for number in range(3)]
+    assert ended == [True, True, False]
+
+
+@dataclass
+class Machine:
+    """A host whose programs answer with what a test gives. asked: the requests; loaded: other commands."""
+
+    name: str
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    arch: Arch = Arch.X86_64
+
+    @property
+    def directory(self) -> PurePosixPath:
+        return PurePosixPath("/d")
+
+    @property
+    def address(self) -> str:
+        return f"10.0.0.{self.name[1:]}"
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return "mount" in " ".join(self.loaded)
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> Result:
+        if argv[0] != "python3":
+            self.loaded.append(" ".join(argv))
+            return Result(tuple(argv), 0, b"", b"")
+        self.asked.append(json.loads(stdin))
+        answer = self.answers.get(self.asked[-1]["do"], {})
+        return Result(tuple(argv), 0, json.dumps(answer).encode(), b"")
+
+
+@dataclass
+class Monitor:
+    """A cluster's client. said: what happened, in order, beside the turns of gateways."""
+
+    said: list[str]
+
+    def mon(self, prefix: str, **arguments: Any) -> dict[str, Any]:
+        self.said.append(f"{prefix} {arguments['addr']}")
+        return {}
+
+
+def cluster_of(*machines: Machine, said: list[str] | None = None) -> Cluster:
+    daemons = {"mon.n9": SimpleNamespace(kind="mon", host=Machine("n9"))}
+    found = SimpleNamespace(
+        hosts={machine.name: machine for machine in machines},
+        daemons=daemons,
+        patience=1.0,
+        client_name="client.admin",
+        client=Monitor(said if said is not None else []),
+        up_osds=lambda: [0],
+        wait_map=lambda osds: (said if said is not None else []).append(f"map on {osds}"),
+    )
+    return cast("Cluster", found)
+
+
+def pair_of(said: list[str], *, fenced: bool = True) -> tuple[Pair, Machine, Machine]:
+    answers = {"serve": {"device": "/dev/rbd0", "client": "10.0.0.1:0/7"}}
+    first, second = Machine("c1", answers), Machine("c2", answers)
+    cluster = cluster_of(first, second, said=said)
+    one, other = (KernelGateway(cluster, name, CONTROLLERS[at]) for at, name in enumerate(("c1", "c2")))
+    return Pair(cluster, VOLUME, one, other, fenced), first, second
+
+
+def test_a_pair_shows_the_same_but_for_numbers_and_state() -> None:
+    pair, first, second = pair_of([])
+    pair.serve()
+    one, other = first.asked[0]["wanted"], second.asked[0]["wanted"]
+    apart = {key for key in one if one[key] != other[key]}
+    assert apart == {"address", "controllers", "state"}
+    assert {key: one[key] for key in VOLUME.identity} == VOLUME.identity
+    assert (one["controllers"], other["controllers"]) == ([1, 100], [101, 200])
+    assert (one["state"], other["state"]) == ("optimized", "inaccessible")
+    assert one["monitors"] == "10.0.0.9:3300"
+    assert [line.split()[0] for line in first.loaded] == ["modprobe", "mount"]
+    pair.serve()
+    assert [line.split()[0] for line in first.loaded] == ["modprobe", "mount", "modprobe"]
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_twin_serves_only_after_every_osd_refuses_the_dead_ones_client(*, fenced: bool) -> None:
+    said: list[str] = []
+    pair, first, second = pair_of(said, fenced=fenced)
+    pair.serve()
+    before = len(first.asked)
+    run = second.run
+
+    def turning(argv: Sequence[str], **options: Any) -> Result:
+        done = run(argv, **options)
+        said.append(second.asked[-1]["wanted"]["state"])
+        return done
+
+    second.run = turning  # type: ignore[method-assign]
+    pair.take_over()
+    refusing = ["osd blocklist 10.0.0.1:0/7", "map on [0]"]
+    assert said == [*(refusing if fenced else []), "optimized"]
+    assert len(first.asked) == before
+    assert (pair.serving.name, pair.waiting.name) == ("c2", "c1")
+
+
+def test_one_that_comes_back_waits_and_a_volume_is_handed_back() -> None:
+    pair, first, second = pair_of([])
+    pair.serve()
+    pair.take_over()
+    pair.rejoin()
+    assert [(asked["do"], asked["wanted"]["state"]) for asked in first.asked[1:]] == [
+        ("withdraw", "optimized"),
+        ("serve", "inaccessible"),
+    ]
+    pair.hand_over()
+    assert second.asked[-1]["wanted"]["state"] == "inaccessible"
+    assert first.asked[-1]["wanted"]["state"] == "optimized"
+    assert pair.serving.name == "c1"
+
+
+def test_an_initiator_asks_with_digests_and_its_own_name() -> None:
+    machine = Machine("c0", {"connect": {"refused": ""}, "look": {"device": "/dev/nvme0n1", "paths": []}})
+    cluster = cluster_of(machine, Machine("c1"))
+    initiator = Initiator(cluster, "c0", Connecting(keep_alive_s=4))
+    device = initiator.connect(VOLUME, [KernelGateway(cluster, "c1", CONTROLLERS[0])])
+    options = machine.asked[0]["options"]
+    assert str(device) == "/dev/nvme0n1"
+    assert (options["traddr"], options["hostnqn"], options["nqn"]) == ("10.0.0.1", host_nqn("c0"), VOLUME.nqn)
+    assert (options["keep_alive_tmo"], options["hdr_digest"], options["data_digest"]) == (4, True, True)
+    assert options["hostid"] == host_nqn("c0").rpartition(":")[2]
+    assert initiator.connecting.noticed_s == pytest.approx(6.0)
+
+
+def test_a_refusal_has_the_kernels_words() -> None:
+    machine = Machine("c0", {"connect": {"refused": "Input/output error"}})
+    cluster = cluster_of(machine, Machine("c1"))
+    with pytest.raises(LabBroken, match="c1 refuses c0"):
+        Initiator(cluster, "c0").connect(VOLUME, [KernelGateway(cluster, "c1", CONTROLLERS[0])])
+
+
+def test_a_way_has_all_that_the_program_tells() -> None:
+    path = {"address": "a", "state": "live", "controller": 1, "ana": "optimized"}
+    machine = Machine("c0", {"look": {"device": "", "paths": [path]}})
+    assert Initiator(cluster_of(machine), "c0").look(VOLUME) == ("", (SeenPath("a", "live", 1, AnaState.OPTIMIZED),))

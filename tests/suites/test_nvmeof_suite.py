@@ -1,0 +1,123 @@
+"""What the NVMe-oF suite says of a gap that is too long, of a stranger who is let in and of a pair as it stands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cephlab.lab.blockstack.initiator import Connecting
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.checks.witnessed import witnesses
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.fault import EVENT
+from cephlab.lab.history import operations
+from cephlab.lab.history.history import Bound, History
+from cephlab.lab.history.operations import Act, Ended, Operation
+from cephlab.lab.scenario.scenario import Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
+from cephlab.suites.nvmeof import SCENARIOS, failover, faults, overhead
+from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
+from tests.fake_clock import VirtualClock
+
+
+def operation(version: int, act: Act, began_s: float, took_s: float) -> Operation:
+    return Operation("load", "c0", 0, act, 0, version, began_s, began_s + took_s, Ended.OK)
+
+
+def verdict_of(gap_s: float, took_s: float) -> Outcome:
+    """Of a load that waits once, from 9.7 s on: the fault came at 10 s, and was there a second later."""
+    clock = VirtualClock()
+    recorder = History(clock=clock).recorder("nvmeof.topic")
+    for at_s, phase in ((10.0, "inflicting"), (11.0, "broken")):
+        clock.now = at_s
+        recorder.record(EVENT, fault="f", target="t", nodes=[], phase=phase)
+    done = [operation(1, Act.WRITE, 9.0, 0.5), operation(1, Act.READ, 9.6, 0.1), operation(2, Act.WRITE, 9.7, gap_s)]
+    for data in operations.pack([*done, operation(2, Act.FINAL, 99.0, 0.1)]):
+        recorder.record(operations.EVENT, **data)
+    recorder.witness("load", got=1, least=1)
+    failover.noticed_in_time(recorder, Connecting(keep_alive_s=4, reconnect_s=2), 11.0 + took_s)
+    return CHECKS["service"](recorder.events()).outcome
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "took_s", "outcome"),
+    [
+        (9.0, 1.0, Outcome.PASS),  # 1 of breaking, 6 to notice, 2 to reconnect, 0.5 as usual
+        (9.8, 1.0, Outcome.FAIL),
+        (9.8, 7.0, Outcome.PASS),  # the twin took longer than the keep-alive
+    ],
+)
+def test_a_gap_is_held_to_the_settings_in_force(gap_s: float, took_s: float, outcome: Outcome) -> None:
+    assert verdict_of(gap_s, took_s) is outcome
+
+
+@pytest.mark.parametrize(
+    ("through", "outcome"),
+    [
+        ([3.0, 3.1, 2.9], Outcome.PASS),
+        ([0.5, 0.6, 0.5], Outcome.FAIL),
+        ([0.2, 1.0, 2.4], Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_gateway_that_costs_less_than_krbd_alone_is_not_believed(through: list[float], outcome: Outcome) -> None:
+    recorder = History().recorder("nvmeof.topic")
+    recorder.witness("writes", got=100, least=100)
+    overhead.judge(recorder, "cost", {overhead.KRBD: [1.0, 1.1, 0.9], overhead.NVMEOF: through}, Bound(least=1.0))
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("ended_s", "outcome"), [(20.0, Outcome.PASS), (10.5, Outcome.INCONCLUSIVE)])
+def test_a_gateway_that_held_no_write_shows_nothing_of_fencing(ended_s: float, outcome: Outcome) -> None:
+    recorder = History().recorder("nvmeof.topic")
+    recorder.record(EVENT, fault="f", target="t", nodes=[], phase="broken")
+    moment_s = failover.phase_s(recorder.events(), "broken")
+    held = [operation(1, Act.WRITE, moment_s - 1, ended_s - 10), operation(2, Act.READ, moment_s - 1, 9.0)]
+    for data in operations.pack(held):
+        recorder.record(operations.EVENT, **data)
+    failover.held_writes(recorder)
+    assert witnesses(recorder.events()).outcome is outcome
+
+
+@dataclass
+class Wires:
+    """A lab and a machine of it: what was done to either, in order."""
+
+    done: list[str] = field(default_factory=list)
+
+    def disconnect(self, name: str) -> None:
+        self.done.append(f"disconnect {name}")
+
+    def connect(self, name: str) -> None:
+        self.done.append(f"connect {name}")
+
+    def run(self, argv: Sequence[str], *, check: bool = True) -> None:
+        self.done.append(" ".join(argv[2:]))
+
+
+def test_an_isolated_gateway_loses_the_osds_first_and_gets_all_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    wires = Wires()
+    daemons = {"osd.0": SimpleNamespace(host=SimpleNamespace(address="10.0.0.9"))}
+    cluster = cast("Cluster", SimpleNamespace(hosts={"c2": wires}, daemons=daemons))
+    monkeypatch.setattr(faults, "own", lambda _cluster: SimpleNamespace(lab=wires))
+    monkeypatch.setattr(faults, "STUCK_S", 0.0)
+    with pytest.raises(ZeroDivisionError), faults.IsolateNode("c2").broken(cluster):
+        raise ZeroDivisionError
+    assert wires.done == ["add blackhole 10.0.0.9/32", "disconnect c2", "connect c2", "del blackhole 10.0.0.9/32"]
+
+
+def test_gateways_and_initiator_have_machines_of_their_own() -> None:
+    nodes = {node.name: node for node in TOPOLOGY.spec(DEFAULT_RELEASE).nodes}
+    assert {arch: nodes[name].arch for arch, name in NODES.items()} == {arch: arch for arch in Arch}
+    assert nodes[INITIATOR].arch is host_arch()
+    assert not any(nodes[name].has_daemons for name in (INITIATOR, *NODES.values()))
+    assert TOPOLOGY.made
+
+
+def test_every_scenario_asks_for_a_kernel_that_has_it() -> None:
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS) >= 11
+    assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS)
+    assert {scenario.suite for scenario in SCENARIOS} == {"nvmeof"}
+    assert any(scenario.tier is Tier.QUICK for scenario in SCENARIOS)
