@@ -19,6 +19,7 @@ from cephlab.cli import (
     predict,
     profiles,
     report,
+    series,
     spec,
     track,
     tune,
@@ -65,6 +66,7 @@ COMMANDS = (
     (VERDICTS, "judge", report.judge_again),
     (VERDICTS, "report", report.report),
     (VERDICTS, "summary", report.summary),
+    (VERDICTS, "series", series.series),
     (VERDICTS, "track", track.track),
 )
 PASSING_ON = ("ceph", "shell")

@@ -20,7 +20,7 @@ from cephlab.lab.spec.clusterspec import (
     ClusterSpec,
     refuse_both,
 )
-from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes, with_gateways
+from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes, with_gateways, with_metrics
 from cephlab.lab.spec.written import size_bytes
 
 _LEAST_BYTES = 512
@@ -54,13 +54,14 @@ class ClusterOptions:
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
     gateways: Annotated[int | None, typer.Option(help="S3 gateways, over both architectures.", show_default="0")] = None
     balancer: Annotated[bool | None, typer.Option("--balancer", help="HAProxy before the gateways.")] = None
+    metrics: Annotated[bool | None, typer.Option("--metrics", help="Prometheus, and an exporter on every node.")] = None
     spec: Annotated[Path | None, typer.Option(help="TOML file that describes the whole cluster.")] = None
     option: Annotated[list[str] | None, typer.Option(help="ceph.conf setting; repeatable.", metavar="KEY=VALUE")] = None
 
     @property
     def of_packages(self) -> dict[str, object]:
         """Option -> its value, for the options about nodes that cephlab makes itself."""
-        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "spec")
+        names = ("nodes", "mons", "mgrs", "separate_db", "image", "option", "gateways", "balancer", "metrics", "spec")
         return {_option(name): getattr(self, name) for name in names}
 
     def build(self, *, foreign_runs: bool) -> ClusterSpec:
@@ -95,7 +96,7 @@ class ClusterOptions:
         )
         release = UNKNOWN_RELEASE if self.image else self.release or DEFAULT_RELEASE
         spec = build_spec(groups, daemons, CephSetup(release, self.image, parse_options(self.option or ())))
-        return self._served(spec)
+        return with_metrics(self._served(spec)) if self.metrics else self._served(spec)
 
     def _served(self, spec: ClusterSpec) -> ClusterSpec:
         gateways = _at_least_one("--gateways", self.gateways) if self.gateways is not None else 0

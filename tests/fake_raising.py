@@ -44,7 +44,7 @@ class FakeRaised:
 
     @property
     def cluster(self) -> Cluster:
-        return cast("Cluster", SimpleNamespace(name=self.name, fake=self))
+        return cast("Cluster", SimpleNamespace(daemons={}, name=self.name, fake=self))
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -29,6 +29,9 @@ VERDICTS = "verdicts.json"
 HISTORY = "history.jsonl"
 JUNIT = "junit.xml"
 REPORT = "report.html"
+SERIES = "series"
+STORE = ".tsdb.tar.gz"
+"""A folder of an archive, and how the names of its files end: what a cluster's Prometheus kept."""
 _RUNNING = "running"
 _RAN = ("began", "raised")
 
@@ -132,6 +135,11 @@ class ArchiveWriter:
         for name, content in logs.items():
             write_private(self.directory / folder / name, without_secrets(content), mode=MODE)
         return str(folder)
+
+    def add_series(self, cluster: str, store: bytes) -> None:
+        """Keep a cluster's store of series, in place of what was kept of it before. store: a gzipped tar file."""
+        (self.directory / SERIES).mkdir(exist_ok=True)
+        write_private(self.directory / SERIES / f"{file_name(cluster)}{STORE}", store, mode=MODE)
 
     def seal(self, render: Callable[[Archive], str]) -> None:
         """Take keys out of every file, add the report, and write the checksums; LabBroken when the disk is full."""

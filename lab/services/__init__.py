@@ -10,11 +10,14 @@ from cephlab.lab.services.mds import MDS
 from cephlab.lab.services.mgr import MGR
 from cephlab.lab.services.mon import MON
 from cephlab.lab.services.osd import OSD
+from cephlab.lab.services.prometheus import PROMETHEUS
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.services.service import Metadata, Service
 from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 
-SERVICES: dict[str, Service] = {service.kind: service for service in (MON, MGR, OSD, RGW, MDS, EXPORTER, HAPROXY)}
+SERVICES: dict[str, Service] = {
+    service.kind: service for service in (MON, MGR, OSD, RGW, MDS, EXPORTER, HAPROXY, PROMETHEUS)
+}
 """Kind -> service, in the order in which a cluster starts them."""
 
 CORE = ("mon", "mgr", "osd")

@@ -55,7 +55,7 @@ class Service:
         return self.port + LETTERS.index(letter_of(ident)) if self.port else 0
 
     def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
-        """Write its own files onto its host. peers: every daemon beyond the core -> its host."""
+        """Write its own files onto its host. peers: every daemon beyond the core, and managers -> its host."""
 
     def section(self, host: Host, ident: str) -> Mapping[str, str]:
         """Its own section of its host's ceph.conf."""
@@ -101,11 +101,11 @@ def letter_of(ident: str) -> str:
     return letter
 
 
-def silent_http(daemon: str, host: Host, port: int) -> str:
+def silent_http(daemon: str, host: Host, port: int, path: str = "") -> str:
     """For `Service.missing`: empty if a port of the host answers HTTP with any status below 500."""
     ask = (
         "import urllib.error as e, urllib.request as u\n"
-        f"try: u.urlopen('http://{host.address}:{port}', timeout=5).read()\n"
+        f"try: u.urlopen('http://{host.address}:{port}{path}', timeout=5).read()\n"
         "except e.HTTPError as error: assert error.code < 500\n"
     )
     answers = host.run(["python3", "-c", ask], timeout_s=_ASK_S, check=False).code == 0

@@ -99,6 +99,12 @@ def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> Cluste
     return replace(spec, nodes=tuple(nodes))
 
 
+def with_metrics(spec: ClusterSpec) -> ClusterSpec:
+    """The spec with an exporter on every node, and Prometheus on the first."""
+    first, *others = (replace(node, services=(*node.services, "exporter")) for node in spec.nodes)
+    return replace(spec, nodes=(replace(first, services=(*first.services, "prometheus")), *others))
+
+
 def _node(index: int, arch: Arch, daemons: Daemons) -> Node:
     name = f"n{index}"
     disks: list[Disk] = []

@@ -24,7 +24,7 @@ from tests.fake_provider import FOREIGN, SECRET, FakeProvider, abandoned_run, ke
 
 COMMANDS = (
     "doctor image tune spec probe up ls status ceph shell logs down prune "
-    "measure compare predict explain validate-model gate judge report summary track archive profile import"
+    "measure compare predict explain validate-model gate judge report summary series track archive profile import"
 )
 
 

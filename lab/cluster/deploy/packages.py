@@ -228,8 +228,9 @@ class Deployer:
         self._start(deployment, self.daemon(host, name))
 
     def peers(self) -> dict[str, Host]:
-        """Every daemon of the spec beyond the core -> its host."""
-        return {name: self.hosts[node.name] for node in self.spec.nodes for name in daemons_on(node)}
+        """Every daemon of the spec beyond the core, and every manager -> its host."""
+        managers = {f"mgr.{name}": self.hosts[name] for name in (node.name for node in self.spec.nodes if node.mgr)}
+        return managers | {name: self.hosts[node.name] for node in self.spec.nodes for name in daemons_on(node)}
 
     def daemon(self, host: Host, name: str, *, disks: tuple[str, ...] = ()) -> Daemon:
         """A daemon on a host, not started. Puts files onto the host that it needs beside its directory."""

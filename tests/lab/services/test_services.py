@@ -45,7 +45,7 @@ def test_a_service_is_of_programs_that_its_image_has(service: Service) -> None:
 @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda service: service.kind)
 def test_only_a_client_of_cephs_has_an_entity(service: Service) -> None:
     section = conf.render("fsid", {}, {}, {service.entity("a"): service.section(host(), "a")}).decode()
-    assert bool(service.caps) == (service.kind not in ("exporter", "haproxy"))
+    assert bool(service.caps) == (service.kind not in ("exporter", "haproxy", "prometheus"))
     assert not service.caps or service.new_entity("a", KEY).caps == service.caps
     assert section.count(f"[{service.entity('a')}]") == bool(service.section(host(), "a"))
 
@@ -85,7 +85,7 @@ def test_an_image_gets_what_its_services_need(monkeypatch: pytest.MonkeyPatch) -
 def test_a_service_that_nobody_knows_is_refused_by_its_key(name: str) -> None:
     with pytest.raises(SpecError, match="there is no service") as refused:
         refuse_unknown(spec("rgw", name))
-    assert f"nodes.0.services: got '{name}', wanted: rgw, mds, exporter, haproxy" in str(refused.value)
+    assert f"nodes.0.services: got '{name}', wanted: rgw, mds, exporter, haproxy, prometheus" in str(refused.value)
 
 
 @pytest.mark.parametrize("names", [("rgw", "rgw"), ("../rgw",), ("rgw.",), ("rgw:2", "rgw.b")])

@@ -1,0 +1,68 @@
+"""`cephlab series`: what the Prometheus of a run kept, served again, exported, or as a dashboard."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from cephlab.cli.archives import ArchiveArgument, named_or_newest
+from cephlab.cli.frame import framed
+from cephlab.cli.output import Output
+from cephlab.cli.world import World
+
+PORT = 9095
+
+
+@dataclass(frozen=True)
+class SeriesOptions:
+    """What is made of the series."""
+
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.", min=1, max=65535)] = PORT
+    export: Annotated[Path | None, typer.Option(help="Write every sample as OpenMetrics instead.", metavar="FILE")] = (
+        None
+    )
+    dashboard: Annotated[Path | None, typer.Option(help="Write a dashboard for Grafana instead.", metavar="FILE")] = (
+        None
+    )
+
+
+@framed
+def series(out: Output, world: World, options: SeriesOptions, directory: ArchiveArgument = None) -> int:
+    """Serve the series of a run by a Prometheus on this machine until Ctrl-C.
+
+    Example: cephlab series ARCHIVE
+    """
+    from cephlab.lab.archive import series as kept
+    from cephlab.lab.base.process import run_attached
+
+    if options.dashboard is not None:
+        options.dashboard.write_text(json.dumps(kept.dashboard(), indent=2) + "\n")
+        out.result(str(options.dashboard), {"dashboard": str(options.dashboard)})
+        return 0
+    archive = named_or_newest(out, world, directory)
+    with TemporaryDirectory(prefix="cephlab-series-") as name:
+        folder = Path(name)
+        kept.unpack(archive, folder)
+        server = kept.program(_image_root(world))
+        if options.export is None:
+            out.note(f"http://127.0.0.1:{options.port}")
+            return run_attached(kept.argv(server, folder, options.port))
+        with kept.served(server, folder, options.port) as api, options.export.open("w") as sink:
+            sink.writelines(kept.openmetrics(api))
+    out.result(str(options.export), {"export": str(options.export)})
+    return 0
+
+
+def _image_root(world: World) -> Path | None:
+    """Of a built image that has a Prometheus for this machine."""
+    from cephlab.lab.services.prometheus import PROMETHEUS
+    from cephlab.lab.spec.arch import host_arch
+    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
+
+    image = world.images.cached(DEFAULT_RELEASE, host_arch(), ("ceph", PROMETHEUS.role_set))
+    return image.root if image is not None else None

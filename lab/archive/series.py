@@ -1,0 +1,126 @@
+"""Opens again what the Prometheus of a run kept, for people: served on loopback, as OpenMetrics, as a dashboard."""
+
+import json
+import shutil
+import tarfile
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cephlab.lab.archive.archive import SERIES, STORE
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CephTrouble, NotInstalled, SpecError
+from cephlab.lab.base.process import start_detached
+from cephlab.lab.telemetry.tsdb import QUERIES
+
+PROGRAM = "prometheus"
+_ALWAYS = "100y"
+_ASK_S = 60.0
+_START_S = 60.0
+_END_S = 10.0
+_ACROSS, _WIDE, _HIGH = 2, 12, 8
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Put the series of all clusters of an archive into a folder, as one store; SpecError where it has none."""
+    stores = sorted((archive / SERIES).glob(f"*{STORE}"))
+    if not stores:
+        raise SpecError(
+            f"{archive} has no series", "no cluster of that run had a Prometheus", "run a suite that has one: stress"
+        )
+    for store in stores:
+        with tarfile.open(store) as tar:
+            tar.extractall(folder, filter="data")
+    (folder / "prometheus.yml").write_text("{}\n")  # nothing to scrape
+
+
+def program(root: Path | None) -> str:
+    """A Prometheus of this machine, or of an image of this architecture with that root; NotInstalled without one."""
+    found = shutil.which(PROGRAM) or (str(root / "usr/bin" / PROGRAM) if root is not None else None)
+    if found is None:
+        raise NotInstalled({PROGRAM: PROGRAM}, "it shows the series of a run")
+    return found
+
+
+def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
+    """The command that serves an unpacked store on loopback. It forgets nothing, however old."""
+    return (
+        server,
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/tsdb",
+        f"--storage.tsdb.retention.time={_ALWAYS}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    )
+
+
+@contextmanager
+def served(server: str, folder: Path, port: int) -> Iterator[str]:
+    """Serve an unpacked store while the block lasts; yields the address of its API. CephTrouble where it ends early."""
+    log = folder / "prometheus.log"
+    process = start_detached(argv(server, folder, port), log=log)
+    try:
+
+        def ready() -> bool:
+            if not process.alive():
+                raise CephTrouble(f"{PROGRAM} ended", log.read_text(errors="replace")[-500:])
+            try:
+                return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=_ASK_S).read())
+            except OSError:
+                return False
+
+        clock.wait(ready, bool, what=f"{PROGRAM} ready", timeout_s=_START_S, interval_s=0.2)
+        yield f"http://127.0.0.1:{port}/api/v1"
+    finally:
+        process.kill()
+        process.wait(_END_S)
+
+
+def openmetrics(api: str) -> Iterator[str]:
+    """Every sample that a server keeps, as lines of OpenMetrics 1.0; families are of type `unknown`."""
+    for name in _ask(f"{api}/label/__name__/values"):
+        if ":" in name:
+            continue  # only rules make such names, and some programs that read OpenMetrics refuse them
+        yield f"# TYPE {name} unknown\n"
+        query = urllib.parse.urlencode({"query": f"{name}[{_ALWAYS}]"})
+        for series in _ask(f"{api}/query?{query}")["result"]:
+            labels = _labels(series["metric"])
+            yield from (f"{name}{labels} {value} {at_s}\n" for at_s, value in series["values"])
+    yield "# EOF\n"
+
+
+def _labels(metric: Mapping[str, str]) -> str:
+    pairs = ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(metric.items()) if key != "__name__")
+    return f"{{{pairs}}}"
+
+
+def dashboard() -> dict[str, Any]:
+    """A dashboard of Grafana's with what the report draws."""
+    panels: dict[str, list[dict[str, str]]] = {}
+    for query in QUERIES:
+        legend = query.label.replace("{", "{{").replace("}", "}}")
+        shown = {"expr": query.expr.replace("$w", "$__rate_interval"), "legendFormat": legend}
+        targets = panels.setdefault(query.panel, [])
+        targets.append({"refId": chr(ord("A") + len(targets)), **shown})
+    drawn = [
+        {
+            "type": "timeseries",
+            "title": title,
+            "targets": targets,
+            "gridPos": {
+                "x": number % _ACROSS * _WIDE,
+                "y": number // _ACROSS * _HIGH,
+                "w": _WIDE,
+                "h": _HIGH,
+            },
+        }
+        for number, (title, targets) in enumerate(panels.items())
+    ]
+    return {"title": "cephlab", "timezone": "utc", "schemaVersion": 39, "panels": drawn}
+
+
+def _ask(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=_ASK_S) as answer:
+        return json.load(answer)["data"]

@@ -1,0 +1,72 @@
+"""Prometheus, which keeps what the node exporters and the managers of a cluster say, over time."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.exporter import EXPORTER
+from cephlab.lab.services.mgr import MGR
+from cephlab.lab.services.service import Metadata, Service, silent_http
+
+EVERY_S = 5
+MANAGER_PORT = 9283
+"""Of the manager's module `prometheus`; its own default."""
+READY = "/-/ready"
+"""Its first page it finds under /usr/share only, which the image's root is not on every host."""
+_KEPT = "365d"
+_KINDS = (EXPORTER.kind, MGR.kind)
+
+
+class Prometheus(Service):
+    """A server that scrapes every exporter and every manager of its cluster. It is no client of Ceph's."""
+
+    def configure(self, host: Host, ident: str, peers: Mapping[str, Host]) -> None:
+        host.push(render(peers), self.data(host, ident) / "prometheus.yml")
+
+    def argv(self, host: Host, ident: str) -> tuple[str, ...]:
+        data = self.data(host, ident)
+        return (
+            self.program,
+            f"--config.file={data}/prometheus.yml",
+            f"--storage.tsdb.path={data}/tsdb",
+            f"--storage.tsdb.retention.time={_KEPT}",
+            f"--web.listen-address={host.address}:{self.listens(ident)}",
+            "--log.level=warn",
+            "--web.enable-admin-api",  # for snapshots
+        )
+
+    def prepare(self, client: RadosClient) -> None:
+        """Let the managers tell what their OSDs count: Debian has no ceph-exporter, which tells it elsewhere."""
+        name = "mgr/prometheus/exclude_perf_counters"
+        client.mon("config set", who="mgr", name=name, value="false", force=True)
+
+    def missing(self, client: RadosClient, host: Host, ident: str) -> str:
+        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident), READY)
+
+    def metadata(self, client: RadosClient) -> Sequence[Metadata]:
+        return ()
+
+
+PROMETHEUS = Prometheus(
+    "prometheus", program="prometheus", role_set="metrics", port=9090, follows=EXPORTER.kind
+)  # its own default
+
+
+def render(peers: Mapping[str, Host]) -> bytes:
+    """Its configuration file: a job for each kind of target, each target labelled with its node. JSON is YAML too."""
+    jobs = [{"job_name": kind, "honor_labels": True, "static_configs": _targets(kind, peers)} for kind in _KINDS]
+    every = {"scrape_interval": f"{EVERY_S}s", "scrape_timeout": f"{EVERY_S}s"}
+    return json.dumps({"global": every, "scrape_configs": jobs}, indent=2).encode() + b"\n"
+
+
+def _targets(kind: str, peers: Mapping[str, Host]) -> list[dict[str, Any]]:
+    """Where the daemons of a kind tell their series."""
+    found = []
+    for name, host in sorted(peers.items()):
+        mine, _, ident = name.partition(".")
+        if mine == kind:
+            port = MANAGER_PORT if kind == MGR.kind else EXPORTER.listens(ident)
+            found.append({"targets": [f"{host.address}:{port}"], "labels": {"node": host.name}})
+    return found

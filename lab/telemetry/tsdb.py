@@ -1,0 +1,126 @@
+"""What a cluster's Prometheus keeps: series over a scenario's time for the report, and all of it for the archive."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS
+
+PROGRAM = Path(__file__).with_name("tsdb_program.py")
+POINTS = 300
+"""Most points of a line."""
+_WINDOW_S = 30
+_CPU = 'avg by (mode) (sum by (node, mode) (rate(node_cpu_seconds_total{mode!="idle"}[$w])))'
+_TIMEOUT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Query:
+    """panel: what it shows, with its unit; expr: PromQL, `$w` is the window of rates; label: of its lines, formatted
+    with the labels of each.
+    """
+
+    panel: str
+    expr: str
+    label: str
+
+
+def _latency(kind: str) -> str:
+    of = f"ceph_osd_op_{kind}_latency"
+    return f"1000 * sum(rate({of}_sum[$w])) / sum(rate({of}_count[$w]))"
+
+
+def _network(way: str) -> str:
+    return f"avg(sum by (node) (rate(node_network_{way}_bytes_total[$w])))"
+
+
+def _hits() -> str:
+    hits, misses = (f"sum(rate(ceph_bluestore_onode_{word}[$w]))" for word in ("hits", "misses"))
+    return f"{hits} / ({hits} + {misses})"
+
+
+QUERIES = (
+    Query("CPU by mode, cores, mean of nodes", _CPU, "{mode}"),
+    Query("client operations a second", "sum(rate(ceph_pool_rd[$w]))", "reads"),
+    Query("client operations a second", "sum(rate(ceph_pool_wr[$w]))", "writes"),
+    Query("OSD operations a second", "sum by (ceph_daemon) (rate(ceph_osd_op[$w]))", "{ceph_daemon}"),
+    Query("OSD latency, ms", _latency("r"), "reads"),
+    Query("OSD latency, ms", _latency("w"), "writes"),
+    Query("network, bytes a second, mean of nodes", _network("receive"), "received"),
+    Query("network, bytes a second, mean of nodes", _network("transmit"), "sent"),
+    Query("recovery, bytes a second", "sum(rate(ceph_osd_recovery_bytes[$w]))", "recovery"),
+    Query("objects", "sum(ceph_num_objects_degraded)", "degraded"),
+    Query("objects", "sum(ceph_num_objects_misplaced)", "misplaced"),
+    Query("BlueFS, bytes used", "sum(ceph_bluefs_db_used_bytes)", "db"),
+    Query("BlueFS, bytes used", "sum(ceph_bluefs_slow_used_bytes)", "slow"),
+    Query("onode cache, share of hits", _hits(), "hits"),
+    Query("placement groups that scrub", "sum(ceph_pg_scrubbing)", "scrub"),
+    Query("memory of OSDs, bytes", "sum(ceph_prioritycache_target_bytes)", "target"),
+    Query("memory of OSDs, bytes", "sum(ceph_prioritycache_mapped_bytes)", "mapped"),
+    Query("temperature, degrees Celsius", "max by (node) (node_hwmon_temp_celsius)", "{node}"),
+    Query("power of processors by rapl, W", "sum by (node) (rate(node_rapl_package_joules_total[$w]))", "{node}"),
+    Query("targets that are down", "sum(1 - up)", "down"),
+)
+"""What the report draws. What a machine does not have gives no line."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A line. points: (seconds since the epoch, value); what is no number is left out."""
+
+    panel: str
+    label: str
+    points: tuple[tuple[float, float], ...]
+
+
+def server_of(cluster: Cluster) -> Daemon | None:
+    """The cluster's Prometheus, if it has one that runs."""
+    servers = (each for each in cluster.daemons.values() if each.kind == PROMETHEUS.kind and each.alive())
+    return next(servers, None)
+
+
+def drawn(server: Daemon, began_s: float, ended_s: float) -> list[Drawn]:
+    """The lines of the report between two times since the epoch."""
+    step_s = max(float(EVERY_S), (ended_s - began_s) / POINTS)
+    window = f"{math.ceil(max(_WINDOW_S, 4 * step_s))}s"
+    queries = [query.expr.replace("$w", window) for query in QUERIES]
+    asked = {"queries": queries, "start": began_s, "end": ended_s, "step": step_s}
+    answer = _run(server, ["ranges", _base(server)], json.dumps(asked).encode())
+    return list(lines(json.loads(answer)))
+
+
+def lines(results: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Drawn]:
+    """The answers to QUERIES, in their order, as lines; one without a number is none."""
+    for query, result in zip(QUERIES, results, strict=True):
+        for each in result:
+            numbers = ((float(at_s), float(value)) for at_s, value in each["values"])
+            points = tuple((at_s, value) for at_s, value in numbers if math.isfinite(value))
+            if points:
+                yield Drawn(query.panel, query.label.format(**each["metric"]), points)
+
+
+def snapshot(server: Daemon) -> bytes:
+    """All that it kept, as a gzipped tar file with a folder `tsdb`."""
+    host, data = server.host, PROMETHEUS.data(server.host, server.id)
+    target = data / "snapshot.tar.gz"
+    _run(server, ["snapshot", _base(server), str(data / "tsdb"), str(target)])
+    content = host.read(target)
+    host.remove(target)
+    host.remove(data / "tsdb" / "snapshots")
+    return content
+
+
+def _base(server: Daemon) -> str:
+    host: Host = server.host
+    return f"http://{host.address}:{PROMETHEUS.listens(server.id)}/api/v1"
+
+
+def _run(server: Daemon, words: Sequence[str], stdin: bytes = b"") -> str:
+    argv = ["python3", "-c", PROGRAM.read_text(), *words]
+    return server.host.run(argv, timeout_s=_TIMEOUT_S, stdin=stdin).stdout

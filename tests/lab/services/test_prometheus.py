@@ -1,0 +1,63 @@
+"""Prometheus: whom its configuration lists, and what it lets the managers tell."""
+
+import json
+from pathlib import PurePosixPath
+from typing import Any, cast
+
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.providers.host import Host
+from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS, render
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.layout import build_spec, with_metrics
+from tests.lab.services.test_haproxy import DemoHost
+
+
+def peers() -> dict[str, Host]:
+    first, second = DemoHost("127.1.0.1"), DemoHost("127.1.0.2")
+    second.name = "n1"
+    names = {"exporter.n0": first, "exporter.n1": second, "mgr.n0": first, "rgw.n1": second, "prometheus.n0": first}
+    return cast("dict[str, Host]", names)
+
+
+def test_every_exporter_and_manager_is_a_target_with_its_node_and_nothing_else() -> None:
+    told = json.loads(render(peers()))
+    assert told["global"]["scrape_interval"] == f"{EVERY_S}s"
+    targets = {
+        job["job_name"]: {each["labels"]["node"]: each["targets"] for each in job["static_configs"]}
+        for job in told["scrape_configs"]
+    }
+    assert targets == {
+        "exporter": {"n0": ["127.1.0.1:9100"], "n1": ["127.1.0.2:9100"]},
+        "mgr": {"n0": ["127.1.0.1:9283"]},
+    }
+
+
+def test_its_configuration_is_the_one_that_it_is_started_with() -> None:
+    demo = DemoHost("127.1.0.1")
+    host = cast("Host", demo)
+    PROMETHEUS.configure(host, "n0", peers())
+    (path,) = demo.files
+    assert f"--config.file={path}" in PROMETHEUS.argv(host, "n0")
+    assert PurePosixPath(path).parent == PROMETHEUS.data(host, "n0")
+
+
+def test_managers_tell_what_osds_count() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    class Client:
+        def mon(self, command: str, **more: Any) -> None:
+            asked.append((command, more))
+
+    PROMETHEUS.prepare(cast("RadosClient", Client()))
+    ((command, more),) = asked
+    assert (command, more["who"], more["name"], more["value"]) == (
+        "config set",
+        "mgr",
+        "mgr/prometheus/exclude_perf_counters",
+        "false",
+    )
+
+
+def test_metrics_are_an_exporter_on_every_node_and_one_server() -> None:
+    spec = with_metrics(build_spec([(Arch.X86_64, 2), (Arch.AARCH64, 1)]))
+    assert [node.services for node in spec.nodes] == [("exporter", "prometheus"), ("exporter",), ("exporter",)]

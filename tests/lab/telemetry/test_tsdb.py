@@ -1,0 +1,85 @@
+"""The series of a cluster: what is asked of its Prometheus, what becomes of the answers, and what is left out."""
+
+import json
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.process import Result
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.telemetry.tsdb import POINTS, QUERIES, drawn, lines, server_of, snapshot
+
+
+class Server:
+    """A Prometheus that answers every query with one series, and keeps what it was asked. wrong: what it says else."""
+
+    id = "n0"
+    kind = "prometheus"
+
+    def __init__(self) -> None:
+        self.host = SimpleNamespace(
+            address="127.1.0.1", directory=PurePosixPath("/n0"), run=self.run, read=self.read, remove=self.remove
+        )
+        self.asked: list[tuple[list[str], Any]] = []
+        self.removed: list[str] = []
+
+    def run(self, argv: list[str], *, stdin: bytes, **_: Any) -> Result:
+        self.asked.append((argv[3:], json.loads(stdin) if stdin else None))
+        result = {"metric": {"mode": "user", "node": "n0", "ceph_daemon": "osd.0"}, "values": [[5.0, "2"]]}
+        return Result(tuple(argv), 0, json.dumps([[result]] * len(QUERIES)).encode(), b"")
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return str(path).encode()
+
+    def remove(self, path: PurePosixPath) -> None:
+        self.removed.append(str(path))
+
+
+def daemon(server: Server) -> Daemon:
+    return cast("Daemon", server)
+
+
+def test_every_query_becomes_a_line_under_its_own_panel() -> None:
+    made = drawn(daemon(Server()), 100.0, 200.0)
+    assert [each.panel for each in made] == [query.panel for query in QUERIES]
+    assert {each.points for each in made} == {((5.0, 2.0),)}
+    assert {"user", "osd.0", "n0"} <= {each.label for each in made}
+
+
+@pytest.mark.parametrize(("seconds", "step_s", "window"), [(60.0, 5.0, "30s"), (36_000.0, 120.0, "480s")])
+def test_a_long_run_has_no_more_points_and_no_hole_between_its_windows(
+    seconds: float, step_s: float, window: str
+) -> None:
+    server = Server()
+    drawn(daemon(server), 0.0, seconds)
+    ((words, asked),) = server.asked
+    assert words == ["ranges", "http://127.1.0.1:9090/api/v1"]
+    assert asked["step"] == step_s
+    assert seconds / asked["step"] <= POINTS
+    assert any(f"[{window}]" in query for query in asked["queries"])
+    assert not any("$w" in query for query in asked["queries"])
+
+
+def test_what_is_no_number_is_no_point_and_a_line_without_any_is_none() -> None:
+    values = [[5, "1"], [10, "NaN"], [15, "+Inf"], [20, "4"]]
+    first, second = {"metric": {"mode": "user"}, "values": values}, {"metric": {"mode": "idle"}, "values": [[5, "NaN"]]}
+    (line,) = lines([[first, second], *([[]] * (len(QUERIES) - 1))])
+    assert (line.label, line.points) == ("user", ((5.0, 1.0), (20.0, 4.0)))
+
+
+def test_a_snapshot_leaves_nothing_behind() -> None:
+    server = Server()
+    assert snapshot(daemon(server)) == b"/n0/prometheus.n0/snapshot.tar.gz"
+    assert server.removed == ["/n0/prometheus.n0/snapshot.tar.gz", "/n0/prometheus.n0/tsdb/snapshots"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "alive", "found"), [("prometheus", True, True), ("prometheus", False, False), ("osd", True, False)]
+)
+def test_a_server_is_asked_where_one_runs(kind: str, alive: bool, found: bool) -> None:
+    one = SimpleNamespace(kind=kind, alive=lambda: alive)
+    server: object = server_of(cast("Cluster", SimpleNamespace(daemons={"x": one})))
+    assert (server is one) is found
