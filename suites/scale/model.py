@@ -15,7 +15,7 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.workloads.fio import FioResult
+from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs
 from cephlab.suites.profile.measured import FioLoad, images, load_of, summed
@@ -49,6 +49,8 @@ SMALL_OBJECTS = ("--object-size", "1M")
 """Of the images: with a few dozen objects of 4 MiB one of three nodes leads many more of them than its share."""
 SECONDS = {Tier.QUICK: 15.0, Tier.FULL: 60.0}
 RAMP_S = 5.0
+WARM_BYTES = 1 << 20
+"""Blocks of the reads before a load that is to be answered from memory: they bring the images there."""
 MOST_IN_FLIGHT = 256
 
 
@@ -137,11 +139,11 @@ def run(stage: Stage, wanted: Wanted) -> None:
     demands, origin = demands_for(stage.recorder.history.events(), cluster.run.home)
     ((_, shape),) = wanted.requirement.shapes
     made = predict(demands, wanted.hardware.profile, shape)
-    with (
-        images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets,
-        held(cluster, nodes),
-    ):
-        results, use = loaded(stage, wanted, targets, nodes)
+    with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
+        if wanted.requirement.hit_ratio:
+            run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, 8))
+        with held(cluster, nodes):
+            results, use = loaded(stage, wanted, targets, nodes)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     stage.recorder.observe("errors of fio", got=sum(each.main.errors for each in results), wanted=0)
@@ -150,41 +152,55 @@ def run(stage: Stage, wanted: Wanted) -> None:
 
 def loaded(
     stage: Stage, wanted: Wanted, targets: Sequence[BlockImage], nodes: Sequence[HeldNode]
-) -> tuple[list[FioResult], dict[str, float]]:
-    """Results of fio, and for CPU, disk and network the largest share in use of any node."""
-    jobs = [
-        replace(
-            job(stage, target, wanted.load.pattern, wanted.requirement.bs, wanted.in_flight // len(targets)),
-            runtime_s=SECONDS[stage.tier],
-            options=UNCACHED,
-            more={"ramp_time": f"{RAMP_S:g}", "norandommap": "1", **wanted.load.more},
-        )
-        for target in targets
-    ]
+) -> tuple[list[FioResult], list[dict[str, float]]]:
+    """Results of fio, and for each node what it used of CPU, disk and network, as shares of what it may use."""
+    jobs = _jobs(stage, targets, wanted.load, wanted.requirement.bs, wanted.in_flight // len(targets))
     before, began = _spent(stage.cluster, nodes), SYSTEM.monotonic()
-    results = run_jobs(stage.cluster, [(client_node(stage.cluster, number), each) for number, each in enumerate(jobs)])
+    results = run_jobs(stage.cluster, jobs)
     after, took = _spent(stage.cluster, nodes), SYSTEM.monotonic() - began
-    each = [in_use(node, before[node.name], after[node.name], took) for node in nodes]
-    return results, {kind: max(used[kind] for used in each) for kind in each[0]}
+    return results, [in_use(node, before[node.name], after[node.name], took) for node in nodes]
+
+
+def _jobs(
+    stage: Stage, targets: Sequence[BlockImage], load: FioLoad, block_bytes: int, depth: int
+) -> list[tuple[str, FioJob]]:
+    more = {"ramp_time": f"{RAMP_S:g}", "norandommap": "1", **load.more}
+    jobs = [job(stage, target, load.pattern, block_bytes, depth) for target in targets]
+    return [
+        (
+            client_node(stage.cluster, number),
+            replace(each, runtime_s=SECONDS[stage.tier], options=UNCACHED, more=more),
+        )
+        for number, each in enumerate(jobs)
+    ]
 
 
 def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
     return {node.name: spent(cluster, node.name) for node in nodes}
 
 
-def note(stage: Stage, made: Prediction, rate: Interval, use: dict[str, float], k: float, demands: str) -> None:
-    """The measured rate over k times the predicted one, and the busiest resource beside the predicted bottleneck."""
+def note(
+    stage: Stage, made: Prediction, rate: Interval, use: Sequence[dict[str, float]], k: float, demands: str
+) -> None:
+    """The measured rate over k times the predicted one, and the busiest resource beside the predicted bottleneck.
+
+    use: of each node. A model has fewer placement groups than its cluster, so its nodes lead less evenly: how much more
+    the busiest one does than the mean is multiplied out of the rate that it bounds.
+    """
     recorder, share = stage.recorder, k * made.ops
+    most = {kind: max(node[kind] for node in use) for kind in use[0]}
+    busiest = max(most, key=lambda kind: most[kind])
+    uneven = most[busiest] / (sum(node[busiest] for node in use) / len(use))
     steps = (
         f"predicted: {made.ops:,.0f} ops/s of {made.profile}, limit: {made.bottleneck} (demands {demands})",
         f"share k of the model: {k:.4g}; predicted of it: {share:,.1f} ops/s; measured: {rate.mean:,.1f} ops/s",
-        *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in use.items()),
+        *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in most.items()),
+        f"the busiest node does {uneven:.3f} times the mean: so much more an even model would have done",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.PROFILE)
-    interval = (rate.low / share, rate.high / share)
-    recorder.figure("measured / k over predicted", rate.mean / share, "", bound, interval=interval)
-    for kind, used in use.items():
+    value, low, high = (each * uneven / share for each in (rate.mean, rate.low, rate.high))
+    recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
+    for kind, used in most.items():
         recorder.figure(f"{kind} in use", used, "", Bound("what bounds the model is full", basis=Basis.SHAPE))
-    busiest = max(use, key=lambda kind: use[kind])
-    recorder.witness(f"{busiest} in use, the busiest resource", got=use[busiest], least=FULL)
+    recorder.witness(f"{busiest} in use, the busiest resource", got=most[busiest], least=FULL)
     recorder.observe("what bounds the model", got=busiest, wanted=kind_of(made.bottleneck) or made.bottleneck)

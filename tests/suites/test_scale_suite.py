@@ -72,7 +72,7 @@ def judged(tmp_path: Path, times: float, use: dict[str, float], spread: float = 
     rate, k = times * 0.01 * made.ops, 0.01
     stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
     recorder.witness("operations", got=1000, least=100)
-    note(stage, made, Interval(rate, rate * (1 - spread), rate * (1 + spread), 10), use, k, origin)
+    note(stage, made, Interval(rate, rate * (1 - spread), rate * (1 + spread), 10), [use] * 3, k, origin)
     return CHECKS["figures"](recorder.events())
 
 
@@ -95,6 +95,20 @@ def test_the_rate_and_the_bottleneck_decide(
     times: float, use: dict[str, float], outcome: Outcome, tmp_path: Path
 ) -> None:
     assert judged(tmp_path, times, use).outcome is outcome
+
+
+def test_what_the_busiest_node_does_beyond_the_mean_is_no_fault_of_the_model(tmp_path: Path) -> None:
+    wanted = model("scale-disk")
+    demands, origin = find_demands(tmp_path)
+    ((_, shape),) = wanted.requirement.shapes
+    made = predict(demands, wanted.hardware.profile, shape)
+    recorder = History().recorder("scale.model")
+    rate = 0.8 * 0.01 * made.ops
+    use = [{**FULL_DISK, "disk": share} for share in (0.9, 0.7, 0.65)]
+    stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
+    note(stage, made, Interval(rate, rate, rate, 10), use, 0.01, origin)
+    figure = next(event.data for event in recorder.events() if event.kind == "figure")
+    assert figure["value"] == pytest.approx(0.8 * 0.9 / 0.75)
 
 
 def test_a_limit_that_is_not_in_force_is_red(tmp_path: Path) -> None:
