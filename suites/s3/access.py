@@ -125,7 +125,7 @@ def presigned(ways: Ways) -> None:
     same("what it put", ways.got("new"), b"new")
     other = url(ways.read, "get_object").replace("/k?", "/new?")
     same("status with another name", asked(other)[0], 403)
-    same("status of a PUT by a GET's signature", asked(url(ways.read, "get_object"), "PUT", b"x")[0], 403)
+    same("status of a PUT by the signature of a GET", asked(url(ways.read, "get_object"), "PUT", b"x")[0], 403)
     late = url(ways.read, "get_object", seconds=1)
     ways.read.head_object(Bucket=ways.bucket, Key="k")
     same("status of a signature that does not fit", asked(late.replace("X-Amz-Expires=1", "X-Amz-Expires=2"))[0], 403)
