@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import fmean
 
 import psutil
 
 from cephlab.fixtures.expectation import demands_for, speed_here
-from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.base.probe import MIPS_PER_POINT, cpu_rating, require_seven_zip
 from cephlab.lab.cluster.cluster import Cluster
@@ -49,6 +50,7 @@ SMALL_OBJECTS = ("--object-size", "1M")
 """Of the images: with a few dozen objects of 4 MiB one of three nodes leads many more of them than its share."""
 SECONDS = {Tier.QUICK: 15.0, Tier.FULL: 60.0}
 RAMP_S = 5.0
+IDLE_S = 5.0
 WARM_BYTES = 1 << 20
 """Blocks of the reads before a load that is to be answered from memory: they bring the images there."""
 MOST_IN_FLIGHT = 256
@@ -142,12 +144,13 @@ def run(stage: Stage, wanted: Wanted) -> None:
     with images(cluster, wanted.requirement.protection, IMAGES, IMAGE_BYTES, *SMALL_OBJECTS) as targets:
         if wanted.requirement.hit_ratio:
             run_jobs(cluster, _jobs(stage, targets, FioLoad("read", {}), WARM_BYTES, 8))
+        idle = idle_share(cluster, nodes)
         with held(cluster, nodes):
             results, use = loaded(stage, wanted, targets, nodes)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
     stage.recorder.observe("errors of fio", got=sum(each.main.errors for each in results), wanted=0)
-    note(stage, made, summed(results).rate, use, k, origin)
+    note(stage, made, Modelled(k, summed(results).rate, idle, use), origin)
 
 
 def loaded(
@@ -175,30 +178,54 @@ def _jobs(
     ]
 
 
+def idle_share(cluster: Cluster, nodes: Sequence[HeldNode]) -> float:
+    """Share of the nodes' CPUs that is used without a load."""
+    before, began = _spent(cluster, nodes), SYSTEM.monotonic()
+    Deadline.after(IDLE_S).pause(IDLE_S)
+    after, took = _spent(cluster, nodes), SYSTEM.monotonic() - began
+    return fmean(in_use(node, before[node.name], after[node.name], took)["CPU"] for node in nodes)
+
+
 def _spent(cluster: Cluster, nodes: Sequence[HeldNode]) -> dict[str, Spent]:
     return {node.name: spent(cluster, node.name) for node in nodes}
 
 
-def note(
-    stage: Stage, made: Prediction, rate: Interval, use: Sequence[dict[str, float]], k: float, demands: str
-) -> None:
+@dataclass(frozen=True)
+class Modelled:
+    """What a model did. k: its share of the cluster; rate: operations a second.
+
+    idle: share of its CPUs that the nodes use without a load; use: of each node with it, by resource.
+    """
+
+    k: float
+    rate: Interval
+    idle: float
+    use: Sequence[dict[str, float]]
+
+
+def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
     """The measured rate over k times the predicted one, and the busiest resource beside the predicted bottleneck.
 
-    use: of each node. A model has fewer placement groups than its cluster, so its nodes lead less evenly: how much more
-    the busiest one does than the mean is multiplied out of the rate that it bounds.
+    Two things do not scale. A model has fewer placement groups than its cluster, so its nodes lead less evenly: how
+    much more the busiest one does than the mean is multiplied out of the rate that it bounds. What an OSD does without
+    a load is nothing of a whole core, and a part of so small a share of one: where CPUs bound the model, the rest of
+    them serves the load.
     """
-    recorder, share = stage.recorder, k * made.ops
+    recorder, use = stage.recorder, done.use
     most = {kind: max(node[kind] for node in use) for kind in use[0]}
     busiest = max(most, key=lambda kind: most[kind])
     uneven = most[busiest] / (sum(node[busiest] for node in use) / len(use))
+    serving = 1 - done.idle if busiest == "CPU" else 1.0
+    share = done.k * serving * made.ops
     steps = (
         f"predicted: {made.ops:,.0f} ops/s of {made.profile}, limit: {made.bottleneck} (demands {demands})",
-        f"share k of the model: {k:.4g}; predicted of it: {share:,.1f} ops/s; measured: {rate.mean:,.1f} ops/s",
+        f"share k of the model: {done.k:.4g}, of its CPUs {done.idle:.1%} are used without a load; predicted of it: "
+        f"{share:,.1f} ops/s; measured: {done.rate.mean:,.1f} ops/s",
         *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: so much more an even model would have done",
     )
     bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.PROFILE)
-    value, low, high = (each * uneven / share for each in (rate.mean, rate.low, rate.high))
+    value, low, high = (each * uneven / share for each in (done.rate.mean, done.rate.low, done.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     for kind, used in most.items():
         recorder.figure(f"{kind} in use", used, "", Bound("what bounds the model is full", basis=Basis.SHAPE))

@@ -14,7 +14,7 @@ from cephlab.lab.spec.clusterspec import DiskLimits
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.suites.scale import PROFILES, SCENARIOS
 from cephlab.suites.scale.machines import HeldNode, ScaledTopology, Spent, held_nodes, in_use
-from cephlab.suites.scale.model import Wanted, note, scenario_for, wanted_of
+from cephlab.suites.scale.model import Modelled, Wanted, note, scenario_for, wanted_of
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import load_hardware
@@ -72,7 +72,8 @@ def judged(tmp_path: Path, times: float, use: dict[str, float], spread: float = 
     rate, k = times * 0.01 * made.ops, 0.01
     stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
     recorder.witness("operations", got=1000, least=100)
-    note(stage, made, Interval(rate, rate * (1 - spread), rate * (1 + spread), 10), [use] * 3, k, origin)
+    interval = Interval(rate, rate * (1 - spread), rate * (1 + spread), 10)
+    note(stage, made, Modelled(k, interval, 0.1, [use] * 3), origin)
     return CHECKS["figures"](recorder.events())
 
 
@@ -106,9 +107,24 @@ def test_what_the_busiest_node_does_beyond_the_mean_is_no_fault_of_the_model(tmp
     rate = 0.8 * 0.01 * made.ops
     use = [{**FULL_DISK, "disk": share} for share in (0.9, 0.7, 0.65)]
     stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
-    note(stage, made, Interval(rate, rate, rate, 10), use, 0.01, origin)
+    note(stage, made, Modelled(0.01, Interval(rate, rate, rate, 10), 0.1, use), origin)
     figure = next(event.data for event in recorder.events() if event.kind == "figure")
     assert figure["value"] == pytest.approx(0.8 * 0.9 / 0.75)
+
+
+def test_what_osds_do_without_a_load_is_taken_off_their_cpus_alone(tmp_path: Path) -> None:
+    values = []
+    for name, use in (("scale-cpu", {"CPU": 0.95, "disk": 0.1, "network": 0.1}), ("scale-disk", FULL_DISK)):
+        wanted = model(name)
+        demands, origin = find_demands(tmp_path)
+        ((_, shape),) = wanted.requirement.shapes
+        made = predict(demands, wanted.hardware.profile, shape)
+        recorder = History().recorder("scale.model")
+        rate = 0.01 * made.ops
+        stage: Any = Stage(None, recorder, None, tmp_path)  # type: ignore[arg-type]
+        note(stage, made, Modelled(0.01, Interval(rate, rate, rate, 10), 0.2, [use]), origin)
+        values.append(next(event.data["value"] for event in recorder.events() if event.kind == "figure"))
+    assert values == pytest.approx([1 / 0.8, 1.0])
 
 
 def test_a_limit_that_is_not_in_force_is_red(tmp_path: Path) -> None:
