@@ -65,12 +65,16 @@ def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple
     """The windows of a job that ran from began_s to ended_s, since the epoch; empty ones fill what fio did not log.
 
     text: fio's log, a line a window: `time in ms, direction, block size, BINS counts`. fio ends a window with the first
-    operation after its time, so they are a little longer than window_s. LabBroken for another form.
+    operation after its time, so they are a little longer than window_s. On a busy machine it may end two in the same
+    millisecond, which are one here. LabBroken for another form.
     """
-    made: list[Window] = []
-    last_s = began_s
+    counted: dict[float, NDArray[np.float64]] = {}
     for line in text.splitlines():
         at_ms, counts = _parsed(line)
+        counted[at_ms] = counts + counted[at_ms] if at_ms in counted else counts
+    made: list[Window] = []
+    last_s = began_s
+    for at_ms, counts in counted.items():
         made += _empty(last_s, at_ms / 1000 - window_s, window_s)
         last_s = made[-1].ended_s if made else began_s
         made.append(_window(last_s, at_ms / 1000, counts))

@@ -41,6 +41,14 @@ def test_windows_that_last_a_little_longer_follow_each_other() -> None:
     assert all(each.rate == pytest.approx(10 / 0.53) for each in made)
 
 
+def test_two_windows_of_one_millisecond_are_one() -> None:
+    first, second = windows(
+        line(101_000, {50: 10}) + line(102_000, {50: 4}) + line(102_000, {60: 6}), 100.0, 102.0, 1.0
+    )
+    assert (first.operations, second.operations, second.rate) == (10, 10, 10.0)
+    assert second.mean_s == pytest.approx(56e-9)
+
+
 def test_time_without_operations_is_windows_without_operations() -> None:
     """fio logs nothing while nothing ends: a client that stops would be one that is not looked at."""
     made = windows(line(101_000, {50: 10}) + line(106_000, {50: 10}), 100.0, 110.0, 1.0)
