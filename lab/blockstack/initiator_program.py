@@ -41,7 +41,7 @@ def look(classes: Path, nqn: str) -> dict[str, Any]:
     for controller in sorted((classes / "nvme").glob("nvme*")):
         if text(controller / "subsysnqn") == nqn:
             ana = [text(file) for file in sorted(controller.glob("nvme*/ana_state"))]
-            named = {"address": text(controller / "address"), "state": text(controller / "state")}
+            named = {"address": remote(text(controller / "address")), "state": text(controller / "state")}
             paths.append({**named, "controller": int(text(controller / "cntlid")), "ana": (ana or [""])[0]})
     for subsystem in sorted((classes / "nvme-subsystem").glob("nvme-subsys*")):
         if text(subsystem / "subsysnqn") == nqn:
@@ -55,6 +55,11 @@ def disconnect(classes: Path, nqn: str) -> None:
     for controller in sorted((classes / "nvme").glob("nvme*")):
         if text(controller / "subsysnqn") == nqn:
             (controller / "delete_controller").write_text("1")
+
+
+def remote(address: str) -> str:
+    """A gateway's address: the kernel tells `traddr=A,trsvcid=B,src_addr=C`, of which C is the initiator's own."""
+    return dict(part.partition("=")[::2] for part in address.split(","))["traddr"]
 
 
 def text(path: Path) -> str:

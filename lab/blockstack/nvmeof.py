@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -145,8 +146,10 @@ class Pair:
         self.serving, self.waiting = self.waiting, self.serving
 
     def withdraw(self) -> None:
-        for gateway in self.gateways:
-            gateway.withdraw()
+        """Withdraw both, also where one of them fails."""
+        with ExitStack() as undo:
+            for gateway in self.gateways:
+                undo.callback(gateway.withdraw)
 
 
 def fence(cluster: Cluster, clients: Sequence[str]) -> None:

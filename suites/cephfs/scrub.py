@@ -3,6 +3,7 @@
 from functools import partial
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.scenario.scenario import Scenario, Stage
@@ -18,7 +19,9 @@ SCRUB_S = 60.0
 def scrub(cluster: Cluster, *how: str) -> list[dict[str, object]]:
     """Scrub the whole tree; what is damaged by then. how: more words, as `repair`."""
     options = ",".join(("recursive", "force", *how))
-    tell(cluster, rank(0), "scrub", "start", "/", options)
+    started = tell(cluster, rank(0), "scrub", "start", "/", options)
+    if started["return_code"]:
+        raise LabBroken("the MDS did not start a scrub", str(started))
     clock.wait(
         lambda: str(tell(cluster, rank(0), "scrub", "status")["status"]),
         lambda said: said.startswith("no active"),

@@ -32,9 +32,7 @@ def both_ways(stage: Stage, stand: Stand, way: str) -> None:
     timeout_s = _COPY_S * stage.cluster.patience
     _, paths = stand.initiator.look(stand.volume)
     used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
-    recorder.observe(
-        f"addresses that serve: {way}", got=[stand.pair.serving.address in each for each in used], wanted=[True]
-    )
+    recorder.observe(f"addresses that serve: {way}", got=used, wanted=[stand.pair.serving.address])
     sent, file = stage.rng.randbytes(PIECE_BYTES), host.directory / "nvmeof-piece"
     host.push(sent, file)
     block = (f"bs={BLOCK_BYTES}", "status=none")

@@ -130,7 +130,12 @@ def controller(classes: Path, number: int, nqn: str, ana: str) -> None:
     folder = classes / "nvme" / f"nvme{number}"
     (folder / f"nvme0c{number}n1").mkdir(parents=True)
     (folder / f"nvme0c{number}n1/ana_state").write_text(f"{ana}\n")
-    said = {"subsysnqn": nqn, "address": f"traddr=10.0.0.{number}", "state": "live", "cntlid": str(number * 100 + 1)}
+    said = {
+        "subsysnqn": nqn,
+        "address": f"traddr=10.0.0.{number},trsvcid=4420,src_addr=10.0.0.9",
+        "state": "live",
+        "cntlid": str(number * 100 + 1),
+    }
     for name, value in said.items():
         (folder / name).write_text(f"{value}\n")
 
@@ -145,7 +150,7 @@ def test_an_initiator_tells_the_ways_of_its_volume_from_others(tmp_path: Path) -
     seen = initiator_program.answer({"do": "look", "nqn": "mine"}, classes=tmp_path)
     assert seen["device"] == "/dev/nvme0n1"
     found = [(path["address"], path["controller"], path["ana"]) for path in seen["paths"]]
-    assert found == [("traddr=10.0.0.0", 1, "optimized"), ("traddr=10.0.0.1", 101, "inaccessible")]
+    assert found == [("10.0.0.0", 1, "optimized"), ("10.0.0.1", 101, "inaccessible")]
     initiator_program.answer({"do": "disconnect", "nqn": "mine"}, classes=tmp_path)
     ended = [(tmp_path / f"nvme/nvme{number}/delete_controller").exists() for number in range(3)]
     assert ended == [True, True, False]
