@@ -155,8 +155,11 @@ class Cluster(ABC):
         for osd, sequence in sequences.items():
             reported = partial(_number, self.client, "mon", "osd last-stat-seq", id=osd)
             _wait_for(self, reported, sequence, f"statistics of osd.{osd}", timeout_s)
-        pgs = sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
-        self.wait(lambda status: status.pgs == pgs, what=f"statistics of {pgs} PGs", timeout_s=timeout_s)
+        # The pools are asked anew each time: the manager makes its own, and the autoscaler splits, while this waits.
+        self.wait(lambda status: status.pgs == self._pgs_in_map(), what="statistics of every PG", timeout_s=timeout_s)
+
+    def _pgs_in_map(self) -> int:
+        return sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
 
     def wait_map(self, osds: Sequence[int], timeout_s: float = _HEALTHY_S) -> None:
         """Wait until these OSDs have the map that is newest at this call."""

@@ -28,18 +28,44 @@ class Waiting(OwnCluster):
         return status(0, 0)
 
 
-def status(pgs: int, clean: int, health: str = "HEALTH_OK") -> Status:
+def document(pgs: int, clean: int, health: str = "HEALTH_OK") -> dict[str, Any]:
+    """What `ceph status` prints."""
     states = [("active+clean", clean), ("peering", pgs - clean)]
-    return parse_status(
-        {
-            "health": {"status": health},
-            "osdmap": {"num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
-            "pgmap": {
-                "num_pgs": pgs,
-                "pgs_by_state": [{"state_name": name, "count": count} for name, count in states if count],
-            },
-        }
-    )
+    return {
+        "health": {"status": health},
+        "osdmap": {"num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
+        "pgmap": {
+            "num_pgs": pgs,
+            "pgs_by_state": [{"state_name": name, "count": count} for name, count in states if count],
+        },
+    }
+
+
+def status(pgs: int, clean: int, health: str = "HEALTH_OK") -> Status:
+    return parse_status(document(pgs, clean, health))
+
+
+class Growing(OwnCluster):
+    """A cluster without OSDs whose manager makes a pool of one PG after the first look at its map."""
+
+    def __init__(self) -> None:
+        self.dumps = 0
+        self.deployment = cast("Any", SimpleNamespace(daemons={}, patience=1.0))
+
+    @property
+    def client(self) -> Any:
+        return SimpleNamespace(mon=self.mon)
+
+    def mon(self, prefix: str, **_: Any) -> Any:
+        if prefix == "status":
+            return document(17, 17)
+        self.dumps += 1
+        pools = [{"pg_num": 16}, {"pg_num": 1}]
+        return {"epoch": 1, "osds": [], "pools": pools[: 2 if self.dumps > 3 else 1]}
+
+
+def test_a_pool_that_comes_while_it_is_waited_for_is_counted() -> None:
+    Growing().settle(timeout_s=5)
 
 
 @pytest.mark.parametrize(("release", "without_pools"), [("nautilus", True), ("octopus", False), ("reef", False)])
