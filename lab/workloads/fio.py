@@ -18,7 +18,9 @@ LOG = "log"
 
 @dataclass(frozen=True)
 class FioJob:
-    """A job of fio. pattern: fio's `rw`; target: image name for `rbd`; runtime_s: 0 ends after size_bytes.
+    """A job of fio. pattern: fio's `rw`; runtime_s: 0 ends after size_bytes.
+
+    target: image for the engine `rbd`, a device's path for those that know nothing of Ceph, which go past its cache.
 
     options: ceph options of this client only (`rbd_cache`); more: further options of fio; timed: log when each
     operation ends (`RunningFio.progress`); client: its name in Ceph.
@@ -42,10 +44,11 @@ class FioJob:
 
     def settings(self) -> dict[str, str]:
         """fio's options, except the name and where results go."""
+        ceph = {"clientname": self.client.removeprefix("client."), "pool": self.pool}
+        device = {"filename": self.target, "direct": "1"}
         given: dict[str, str] = {
             "ioengine": self.engine,
-            "clientname": self.client.removeprefix("client."),
-            "pool": self.pool,
+            **(ceph if self.engine in ("rbd", "rados") else device),
             "rw": self.pattern,
             "bs": str(self.block_bytes),
             "iodepth": str(self.depth),

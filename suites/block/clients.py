@@ -1,14 +1,19 @@
 """One, two and more clients on nodes of their own: their total throughput, and the share of each."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 
+from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.fio import FioResult
+from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.block.expected import expect, rate_and_latency
+from cephlab.suites.block.scale import PUBLISHED_BYTES, client_counts, pg_num, scale_of, timed
 from cephlab.suites.block.stand import (
     CLIENTS,
     client_node,
@@ -25,22 +30,19 @@ from cephlab.tuning.workload import Shape
 BLOCK_BYTES = 4096
 DEPTH = 8
 COUNTS = {Tier.QUICK: (1, CLIENTS), Tier.FULL: tuple(range(1, CLIENTS + 1))}
+TURNS = 2
 LEAST_SHARE = 0.2
 """Least throughput of a client, as a share of the fastest one's. Clients of equal depth queue for the same servers, so
 their shares are equal but for what a busy machine's scheduler takes from one of them in a few seconds."""
 
 
 def run(stage: Stage, pattern: str) -> None:
-    """Run one client, then more, up to CLIENTS; each has a node and an image of its own."""
-    rates, latencies, counts = [], [], COUNTS[stage.tier]
+    """Run one client, then more, up to CLIENTS or to every machine of an inventory; each has an image of its own."""
+    rates, latencies, counts = [], [], client_counts(stage, COUNTS[stage.tier])
     expected = expect(stage, [Shape(pattern, BLOCK_BYTES, count, DEPTH) for count in counts])
-    with written(stage, CLIENTS) as images:
+    with images(stage, counts[-1]) as targets:
         for place, count in enumerate(counts):
-            jobs = [
-                (client_node(stage.cluster, number), job(stage, images[number], pattern, BLOCK_BYTES, DEPTH))
-                for number in range(count)
-            ]
-            results = run_jobs(stage.cluster, jobs)
+            results = loaded(stage, targets[:count], pattern, DEPTH)
             for number, result in enumerate(results):
                 note_run(stage.recorder, f"{pattern} by client {number + 1} of {count}", result, DEPTH)
             what = f"{pattern} by {count} client(s) together"
@@ -57,6 +59,52 @@ def run(stage: Stage, pattern: str) -> None:
     record_series(stage.recorder, title, lines, axis="clients", marks={}, words=expected.words)
 
 
+def images(stage: Stage, count: int) -> AbstractContextManager[list[BlockImage]]:
+    """One for each client."""
+    size = scale_of(stage).image_bytes(PUBLISHED_BYTES, count)
+    return written(stage, count, size, pg_num=pg_num(stage, REPLICATED))
+
+
+def loaded(stage: Stage, targets: Sequence[BlockImage], pattern: str, depth: int) -> list[FioResult]:
+    """Load every image at once, each by a client of its own."""
+    jobs = [timed(stage, job(stage, target, pattern, BLOCK_BYTES, depth)) for target in targets]
+    return run_jobs(stage.cluster, [(client_node(stage.cluster, number), each) for number, each in enumerate(jobs)])
+
+
+def one_is_not_enough(stage: Stage) -> None:
+    """Let one client wait for each request, then all of them, in turns."""
+    count = client_counts(stage, COUNTS[Tier.QUICK])[-1]
+    runs: dict[int, list[FioResult]] = {1: [], count: []}
+    with images(stage, count) as targets:
+        for _ in range(TURNS):
+            for number in runs:
+                results = loaded(stage, targets[:number], "randread", 1)
+                for place, result in enumerate(results):
+                    note_run(stage.recorder, f"client {place + 1} of {number}", result, 1)
+                runs[number] += results
+    note_gain(stage.recorder, count, runs)
+
+
+def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]]) -> None:
+    """The rate of all clients over that of one, by interval. runs: number of clients at once -> result of each."""
+    rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
+    gain = rates[count].mean / rates[1].mean if rates[1].mean else math.inf
+    why = "one client that waits for each request leaves the cluster idle, so several do more (Proxmox VE, 2020)"
+    bound = Bound(why, least=1.0, basis=Basis.SHAPE)
+    # Wider than the ratio's own interval, as both ends are taken at their worst.
+    one, several = rates[1], rates[count]
+    interval = (several.low / one.high if one.high else 0.0, several.high / one.low if one.low > 0 else math.inf)
+    recorder.figure(f"randread by {count} clients over that of one", gain, "", bound, interval=interval)
+
+
+def total_of(results: Sequence[FioResult], turns: int) -> Interval:
+    """The mean rate of a turn, of results of several turns."""
+    done = [run.main for run in results]
+    samples = min(run.iops_samples for run in done) * turns
+    rate, _ = total([(run.iops / turns, run.iops_stddev / turns, run.latency_mean_s) for run in done], samples)
+    return rate
+
+
 def together(
     recorder: Recorder, what: str, results: Sequence[FioResult], bounds: tuple[Bound, Bound]
 ) -> tuple[Interval, Interval]:
@@ -68,14 +116,25 @@ def together(
     return rate, latency
 
 
-SCENARIOS = tuple(
+SCENARIOS = (
     scenario_of_load(
-        name=f"block.clients[op={pattern}]",
-        goal="Clients on different nodes share a cluster fairly.",
-        method=f"Runs 1 to {CLIENTS} fio processes, each on its own node and image: {pattern}, 4 KiB, depth {DEPTH}.",
-        run=partial(run, pattern=pattern),
-        sees=tuple(f"slowest of {count} clients beside the quickest" for count in COUNTS[Tier.QUICK]),
-        tier=tier,
-    )
-    for pattern, tier in (("randread", Tier.QUICK), ("randwrite", Tier.FULL))
+        name="block.one-client",
+        goal="One client cannot load the cluster: several that each wait for every request do more together.",
+        method=f"Runs randread of 4 KiB at depth 1 by one client and by all, {TURNS} times in turns; their ratio.",
+        run=one_is_not_enough,
+        sees=("randread by .* clients over that of one",),
+        tier=Tier.FULL,
+    ),
+    *(
+        scenario_of_load(
+            name=f"block.clients[op={pattern}]",
+            goal="Clients on different nodes share a cluster fairly.",
+            method=f"Runs 1 to {CLIENTS} fio processes, each on a node and image of its own: {pattern}, 4 KiB, "
+            f"depth {DEPTH}.",
+            run=partial(run, pattern=pattern),
+            sees=("slowest of .* clients beside the quickest",),
+            tier=tier,
+        )
+        for pattern, tier in (("randread", Tier.QUICK), ("randwrite", Tier.FULL))
+    ),
 )

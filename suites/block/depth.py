@@ -2,11 +2,13 @@
 
 from functools import partial
 
+from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import knee
 from cephlab.suites.block.expected import expect, rate_and_latency
+from cephlab.suites.block.scale import PUBLISHED_BYTES, pg_num, scale_of, timed
 from cephlab.suites.block.stand import client_node, job, note_run, run_jobs, scenario_of_load, written
 from cephlab.tuning.workload import Shape
 
@@ -19,13 +21,13 @@ Lazowska et al. 1984, chapter 5). A cluster in which every request waits for the
 
 def run(stage: Stage, pattern: str) -> None:
     """Run fio once for each depth on the same written image."""
-    depths = DEPTHS[stage.tier]
+    depths, scale = DEPTHS[stage.tier], scale_of(stage)
     expected = expect(stage, [Shape(pattern, BLOCK_BYTES, 1, depth) for depth in depths])
     results = []
-    with written(stage) as (image,):
+    with written(stage, 1, scale.image_bytes(PUBLISHED_BYTES, 1), pg_num=pg_num(stage, REPLICATED)) as (image,):
         node = client_node(stage.cluster)
         for number, depth in enumerate(depths):
-            (result,) = run_jobs(stage.cluster, [(node, job(stage, image, pattern, BLOCK_BYTES, depth))])
+            (result,) = run_jobs(stage.cluster, [(node, timed(stage, job(stage, image, pattern, BLOCK_BYTES, depth)))])
             note_run(stage.recorder, f"{pattern} at depth {depth}", result, depth, *expected.bounds(number))
             results.append(result)
     rates = [result.iops for result in results]

@@ -1,94 +1,44 @@
-"""The papers' own fio and rados bench settings by name, scaled in size and time to the cluster."""
+"""The papers' own fio and rados bench settings by name: as published on a profile's machines, else a lab's size."""
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.blockstack import devices
+from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.statistics import interval_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob, run_all
 from cephlab.suites.block.expected import expect
+from cephlab.suites.block.scale import SHARE, Scale, pg_num, scale_of
 from cephlab.suites.block.stand import (
+    ANYWHERE,
     CLIENTS,
-    IMAGE_BYTES,
     LEAST_OPERATIONS,
     NO_LIMIT,
-    PG_NUM,
+    POOL,
+    RAMP_S,
     client_node,
     job,
     note_bound,
     note_run,
     run_jobs,
     scenario_of_load,
+    write_all,
     written,
 )
-from cephlab.suites.machines import are_machines_of, profile_of
-from cephlab.tuning.profile import Profile
-from cephlab.tuning.profilefile import THIS_MACHINE
 from cephlab.tuning.workload import FLOWS, Shape
-
-COPIES = 3
-SHARE = 0.05
-"""Of the cluster's capacity, for all images of a setting: far from full, where Ceph slows down."""
-
-LEAST_SHARE_OF_TIME = 0.01
-LEAST_S = 3.0
-"""On a lab: this share of the paper's time, but LEAST_S at least. Its figures are only noted, and settle in seconds."""
-
-LAB_VOLUMES = 6
-"""Most images on a lab: two for each client machine, which shares two cores with all OSDs."""
-
-_OBJECT_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class Scale:
-    """capacity_bytes: of the data disks, 0 for a lab's; at_length: run as long as published."""
-
-    capacity_bytes: float = 0.0
-    at_length: bool = False
-
-    def image_bytes(self, published: int, volumes: int) -> int:
-        """Size of each image in whole objects: as published where it fits, at least a lab's."""
-        room = int(self.capacity_bytes * SHARE / COPIES / volumes)
-        return max(IMAGE_BYTES, min(published, room) // _OBJECT_BYTES * _OBJECT_BYTES)
-
-    def volumes(self, published: int) -> int:
-        return published if self.at_length else min(published, LAB_VOLUMES)
-
-    def seconds(self, published_s: float) -> float:
-        """Length of a run in place of the published one."""
-        return published_s if self.at_length else max(LEAST_S, published_s * LEAST_SHARE_OF_TIME)
-
-    def words(self, published: int, volumes: int, published_s: float) -> str:
-        """The number, size and time that a run uses, beside the published ones."""
-        count, seconds = self.volumes(volumes), self.seconds(published_s)
-        size = self.image_bytes(published, count)
-        fewer = f"{count} of {volumes} images, " if count < volumes else ""
-        return f"{fewer}{size >> 20} of {published >> 20} MiB, {seconds:g} of {published_s:g} s"
-
-
-def scale_of(stage: Stage) -> Scale:
-    """The scale of a run: that of the named profile where the cluster runs on its machines, else a lab's."""
-    profile = profile_of(stage)
-    if profile is None or not are_machines_of(stage.cluster.provider, profile):
-        return Scale()
-    return scale(profile)
-
-
-def scale(profile: Profile) -> Scale:
-    """The scale for a profile's machines. This machine is shared, so it keeps a lab's time."""
-    capacity = sum(machine.count * machine.weight for machine in profile.nodes)
-    return Scale(capacity, at_length=profile.name != THIS_MACHINE)
-
 
 GIB = 1 << 30
 BENCH_BYTES = 512 << 20
@@ -99,7 +49,9 @@ BENCH_BYTES = 512 << 20
 class FioSetting:
     """One published setting. source: paper and place in it; options: of the Ceph client; more: fio's own options.
 
-    size_bytes, seconds: as published; volumes: images under load at once; jobs, depths: every pair of them is run.
+    size_bytes, seconds, ramp_s, pgs: as published, pgs 0 where that is not said; volumes: images under load at once;
+    jobs, depths: every pair of them is run. kind: the pool's copies. fill: share of the raw capacity that was in use.
+    numa: fio is bound to the first node of memory; krbd: the paper's image is a device of the kernel, by libaio.
     """
 
     name: str
@@ -114,11 +66,31 @@ class FioSetting:
     options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
     more: Mapping[str, str] = field(default_factory=dict)
     kind: PoolKind = REPLICATED
+    pgs: int = 0
+    ramp_s: float = RAMP_S
+    fill: float = 0.0
+    numa: bool = False
+    krbd: bool = False
 
     @property
     def loads(self) -> tuple[tuple[int, int], ...]:
         """(jobs, depth) of each run."""
         return tuple(product(self.jobs, self.depths))
+
+    @property
+    def written_for_one(self) -> float:
+        """Bytes on disks for one of an image."""
+        return self.kind.size / max(1, self.kind.k)
+
+    def image_bytes(self, scale: Scale) -> int:
+        """Size of each image of a run."""
+        count = scale.volumes(self.volumes)
+        return scale.image_bytes(self.size_bytes, count, self.written_for_one, self.fill or SHARE)
+
+    def words(self, scale: Scale) -> str:
+        """What a run has of the published setting."""
+        said = scale.words(self.size_bytes, self.volumes, self.seconds, self.image_bytes(scale))
+        return said if scale.at_length or not self.fill else f"{said}, empty beside them"
 
 
 _ALTRA = "Ceph on Ampere Altra, appendix 12.6"
@@ -128,16 +100,28 @@ _PVE = "Proxmox VE Ceph benchmark 2020, appendix 5"
 _SYNC = {"sync": "1"}
 _PVE_JOBS, _PVE_DEPTHS = (1, 4), (1, 32)
 _PVE_GUESTS = 6
+_ALTRA_PROCESSES = 72
+_DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""For the paper's `iodepth=xxx`: its figure of one client is a curve over depths that the text does not name."""
+TWO_COPIES, ONE_COPY = PoolKind("replicated", 2), PoolKind("replicated", 1)
+
+altra = partial(FioSetting, source=_ALTRA, block_bytes=4096, size_bytes=200 * GIB, kind=TWO_COPIES, pgs=4096, fill=0.7)
+"""Sections 5.1 and 12.5: two copies, 70 % of the raw capacity in use, 4096 PGs."""
+altra_single = partial(altra, seconds=300, depths=_DEPTHS, ramp_s=60.0, more=_SYNC, krbd=True)
+altra_multi = partial(altra, seconds=600, volumes=_ALTRA_PROCESSES, numa=True)
+kunpeng = partial(FioSetting, block_bytes=4096, depths=(128,), size_bytes=20 * GIB, seconds=60, numa=True, ramp_s=10.0)
+"""Tips 2 and 3: images of 20 GiB, one copy, 16384 PGs."""
+kunpeng = partial(kunpeng, kind=ONE_COPY, pgs=16384)
 
 SETTINGS = (
-    FioSetting("altra-single-write", _ALTRA, "randwrite", 4096, (16,), 200 * GIB, 300, more=_SYNC),
-    FioSetting("altra-single-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 300, more=_SYNC),
-    FioSetting("altra-multi-write", _ALTRA, "randwrite", 4096, (8,), 200 * GIB, 600, volumes=3),
-    FioSetting("altra-multi-read", _ALTRA, "randread", 4096, (16,), 200 * GIB, 600, volumes=3),
-    FioSetting("kunpeng-write", _KUNPENG, "randwrite", 4096, (128,), 100 * GIB, 60),
-    FioSetting("kunpeng-read", _KUNPENG, "randread", 4096, (128,), 100 * GIB, 60),
-    FioSetting("kunpeng-48-write", _KUNPENG_48, "randwrite", 4096, (128,), 100 * GIB, 60, volumes=48),
-    FioSetting("kunpeng-48-read", _KUNPENG_48, "randread", 4096, (128,), 100 * GIB, 60, volumes=48),
+    altra_single("altra-single-write", pattern="randwrite"),
+    altra_single("altra-single-read", pattern="randread"),
+    altra_multi("altra-multi-write", pattern="randwrite", depths=(8,), ramp_s=60.0),
+    altra_multi("altra-multi-read", pattern="randread", depths=(16,)),
+    kunpeng("kunpeng-write", source=_KUNPENG, pattern="randwrite"),
+    kunpeng("kunpeng-read", source=_KUNPENG, pattern="randread"),
+    kunpeng("kunpeng-48-write", source=_KUNPENG_48, pattern="randwrite", volumes=48),
+    kunpeng("kunpeng-48-read", source=_KUNPENG_48, pattern="randread", volumes=48),
     *(
         FioSetting(
             f"pve-{guests}-{pattern}-{size >> 10}k",
@@ -150,6 +134,7 @@ SETTINGS = (
             jobs=_PVE_JOBS,
             volumes=volumes,
             more=_SYNC,
+            pgs=512,
         )
         for guests, places, patterns, volumes in (
             ("vm", "1 and 5.2", ("write", "read"), 1),
@@ -164,36 +149,112 @@ SHARED_IMAGE = "--image-shared"
 """Without the exclusive lock. Each fio job opens the image by itself, and with the lock writers would take turns, which
 the jobs inside one guest do not."""
 
+NUMA = {"numa_cpu_nodes": "0", "numa_mem_policy": "bind:0"}
+"""Of both papers. A lab has no node of memory to spare."""
+FILL_TOLERANCE = 0.02
+"""By how much less than published may be in use: what BlueStore frees meanwhile."""
+
 
 def run(stage: Stage, setting: FioSetting) -> None:
     """Run a setting on images that fit into the cluster, spread over the client nodes."""
-    scale = scale_of(stage)
-    count = scale.volumes(setting.volumes)
-    options = (SHARED_IMAGE,) if max(setting.jobs) > 1 else ()
-    with written(stage, count, scale.image_bytes(setting.size_bytes, count), *options, kind=setting.kind) as images:
+    with laid_out(stage, setting) as images, ExitStack() as undo:
+        if through_kernel(stage, setting):
+            targets = [undo.enter_context(mapped(stage, target, number)) for number, target in enumerate(images)]
+        else:
+            targets = ["" for _ in images]
         for jobs, depth in setting.loads:
-            loaded(stage, setting, images, jobs, depth)
+            loaded(stage, setting, list(zip(images, targets, strict=True)), jobs, depth)
 
 
-def loaded(stage: Stage, setting: FioSetting, images: Sequence[BlockImage], jobs: int, depth: int) -> None:
-    """Run one load on all images at once, and note its figures."""
+@contextmanager
+def laid_out(stage: Stage, setting: FioSetting) -> Iterator[list[BlockImage]]:
+    """The images, beside as much data as was in use. Unavailable where a cluster refuses the published pool."""
+    scale = scale_of(stage)
+    options = list(devices.KRBD_FEATURES) if setting.krbd else []
+    options += [SHARED_IMAGE] if max(setting.jobs) > 1 else []
+    pgs = pg_num(stage, setting.kind, setting.pgs)
+    with ExitStack() as undo:
+        try:
+            made = written(
+                stage,
+                scale.volumes(setting.volumes),
+                setting.image_bytes(scale),
+                *options,
+                kind=setting.kind,
+                pg_num=pgs,
+            )
+            images = undo.enter_context(made)
+        except CephCommandFailed as refused:
+            raise Unavailable(
+                f"the cluster refuses a pool with {setting.kind.size} copies and {pgs} PGs, as published",
+                str(refused),
+                "allow it: mon_max_pg_per_osd, mon_allow_pool_size_one",
+            ) from refused
+        fill(stage, setting)
+        yield images
+
+
+def fill(stage: Stage, setting: FioSetting) -> None:
+    """Use as much of the capacity as was in use, where the machines are the profile's: an image for each client."""
+    scale = scale_of(stage)
+    if not (setting.fill and scale.at_length):
+        return
+    clients = len({client_node(stage.cluster, number) for number in range(setting.volumes)})
+    size = scale.ballast_bytes(setting.fill, used(stage)[0], setting.written_for_one) // clients
+    if size:
+        write_all(stage.cluster, [BlockImage(POOL, f"ballast{number}", size) for number in range(clients)], passes=1)
+    in_use, capacity = used(stage)
+    least = setting.fill - FILL_TOLERANCE
+    stage.recorder.witness("share of the raw capacity in use", got=round(in_use / capacity, 3), least=least)
+
+
+def used(stage: Stage) -> tuple[float, float]:
+    """Bytes of the cluster's disks: in use, and all."""
+    stats = stage.cluster.client.mon("df")["stats"]
+    return float(stats["total_used_raw_bytes"]), float(stats["total_bytes"])
+
+
+def through_kernel(stage: Stage, setting: FioSetting) -> bool:
+    """Whether clients have a kernel with krbd: a guest's of the lab, or that of the profile's machines."""
+    has = Capability.OWN_KERNEL in stage.cluster.provider.capabilities() or scale_of(stage).at_length
+    return setting.krbd and has
+
+
+@contextmanager
+def mapped(stage: Stage, target: BlockImage, number: int) -> Iterator[str]:
+    """Path of the image as a device of the client machine that loads it."""
+    node = client_node(stage.cluster, number)
+    device = devices.map_image(stage.cluster, node, target.pool, target.name)
+    try:
+        yield str(device)
+    finally:
+        devices.unmap_image(stage.cluster, node, device)
+
+
+def loaded(stage: Stage, setting: FioSetting, targets: Sequence[tuple[BlockImage, str]], jobs: int, depth: int) -> None:
+    """Run one load on all images at once, and note its figures. targets: image, and its device if it has one."""
     scale, requests = scale_of(stage), []
-    for number, target in enumerate(images):
+    for number, (target, device) in enumerate(targets):
         base = job(stage, target, setting.pattern, setting.block_bytes, depth)
+        bound = NUMA if setting.numa and scale.at_length else {}
+        ramp = {"ramp_time": f"{scale.ramp_s(setting.ramp_s):g}"}
         scaled = replace(
             base,
             jobs=jobs,
             runtime_s=scale.seconds(setting.seconds),
             options=setting.options,
-            more={**base.more, **setting.more},
+            more={**base.more, **ramp, **bound, **setting.more},
         )
-        requests.append((client_node(stage.cluster, number % CLIENTS), scaled))
+        through = replace(scaled, engine="libaio", target=device) if device else scaled
+        requests.append((client_node(stage.cluster, number), through))
     results = run_jobs(stage.cluster, requests)
     name = setting.name if len(setting.loads) == 1 else f"{setting.name}, numjobs={jobs}, iodepth={depth}"
     for number, result in enumerate(results):
         note_run(stage.recorder, f"{name}, volume {number + 1}", result, depth * jobs)
+    kind = setting.kind
+    copies = {"k": kind.k, "m": kind.m} if kind.erasure else {"replicas": kind.size}
     known = setting.pattern in FLOWS
-    shape = Shape(setting.pattern, setting.block_bytes, len(images) * jobs, depth) if known else None
+    shape = Shape(setting.pattern, setting.block_bytes, len(targets) * jobs, depth, **copies) if known else None
     note_all(stage, setting, results, name, shape)
 
 
@@ -206,15 +267,15 @@ def note_all(stage: Stage, setting: FioSetting, results: Sequence[FioResult], na
     samples = min((done.iops_samples for result in results for done in (result.main,)), default=0)
     rate = interval_of(sum(iops for iops, _ in sides), math.sqrt(sum(stddev**2 for _, stddev in sides)), samples)
     bound = expect(stage, [shape]).bounds(0)[0] if shape else NO_LIMIT
-    words = scale_of(stage).words(setting.size_bytes, setting.volumes, setting.seconds)
-    bound = replace(bound, why=f"{setting.source}; {words}; {bound.why}")
+    bound = replace(bound, why=f"{setting.source}; {setting.words(scale_of(stage))}; {bound.why}")
     note_bound(stage.recorder, f"{name}: all volumes", rate, "operations/s", bound)
 
 
 def rados_bench(stage: Stage) -> None:
     """Let three clients write 4 MiB objects with 16 in flight each, then read them in order."""
-    seconds, share = int(scale_of(stage).seconds(600)), BENCH_BYTES // CLIENTS
-    with pools.pool(stage.cluster, "pve", pg_num=PG_NUM) as pool:
+    scale = scale_of(stage)
+    seconds, share = int(scale.seconds(600)), 0 if scale.at_length else BENCH_BYTES // CLIENTS
+    with pools.pool(stage.cluster, "pve", pg_num=pg_num(stage, REPLICATED, 512)) as pool:
         for mode in ("write", "seq"):
             jobs = [
                 (
@@ -242,8 +303,12 @@ def scenario(setting: FioSetting) -> Scenario:
         method=f"{setting.source}: {setting.pattern} of {setting.block_bytes} B, {jobs}at depth {depths}{volumes}.",
         run=partial(run, setting=setting),
         sees=(f"{re.escape(setting.name)}.*: all volumes",),
+        topology=ONE_COPY_ALLOWED if setting.kind == ONE_COPY else ANYWHERE,
         tier=Tier.FULL,
     )
+
+
+ONE_COPY_ALLOWED = replace(ANYWHERE, options=(("mon_allow_pool_size_one", "true"),))
 
 
 def _either(numbers: Sequence[int]) -> str:

@@ -1,15 +1,19 @@
 """rados bench with one, two and three clients: it writes, then reads everything back in order."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from cephlab.lab.cluster import pools
-from cephlab.lab.history.history import Bound
+from cephlab.lab.cluster.pools import REPLICATED
+from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult, run_all
 from cephlab.suites.block.expected import expect, rate_and_latency
-from cephlab.suites.block.stand import CLIENTS, NO_LIMIT, PG_NUM, client_node, note_both, scenario_of_load, total
+from cephlab.suites.block.scale import client_counts, pg_num, scale_of
+from cephlab.suites.block.stand import CLIENTS, NO_LIMIT, client_node, note_both, scenario_of_load, total
 from cephlab.tuning.workload import Shape
 
 SECONDS = {Tier.QUICK: 3, Tier.FULL: 8}
@@ -20,23 +24,59 @@ MOST_CLIENTS = {Tier.QUICK: 1, Tier.FULL: CLIENTS}
 LEAST_OPERATIONS = 20
 
 
+@dataclass(frozen=True)
+class BenchSize:
+    """most_bytes: that one client writes; 0 for no limit."""
+
+    block_bytes: int
+    threads: int
+    seconds: int
+    most_bytes: int
+
+
+PUBLISHED = BenchSize(4 << 20, 16, 600, 0)
+"""`rados bench 600 write -b 4M -t 16` of the Proxmox VE benchmark, appendix 1."""
+PUBLISHED_PGS = 512
+
+
+def size_of(stage: Stage) -> BenchSize:
+    """As published where the machines are the profile's, in the quick tier for a tenth of the time."""
+    if scale_of(stage).at_length:
+        return PUBLISHED if stage.tier is Tier.FULL else replace(PUBLISHED, seconds=PUBLISHED.seconds // 10)
+    return BenchSize(BLOCK_BYTES, THREADS, SECONDS[stage.tier], MOST_BYTES)
+
+
 def run(stage: Stage) -> None:
     """For each number of clients write into a pool of its own and read it back."""
-    counts = range(1, MOST_CLIENTS[stage.tier] + 1)
+    counts, size = client_counts(stage, tuple(range(1, MOST_CLIENTS[stage.tier] + 1))), size_of(stage)
     expected = {
-        mode: expect(stage, [Shape(mode, BLOCK_BYTES, count, THREADS) for count in counts]) for mode in ("write", "seq")
+        mode: expect(stage, [Shape(mode, size.block_bytes, count, size.threads) for count in counts])
+        for mode in ("write", "seq")
     }
     runs: dict[str, list[list[BenchResult]]] = {mode: [] for mode in expected}
     for place, count in enumerate(counts):
-        with pools.pool(stage.cluster, f"bench{count}", pg_num=PG_NUM) as pool:
+        with pools.pool(stage.cluster, f"bench{place + 1}", pg_num=pg_num(stage, REPLICATED, PUBLISHED_PGS)) as pool:
             for mode, prediction in expected.items():
-                results = bench(stage, pool, mode, count)
+                results = bench(stage, pool, mode, count, size)
                 note_all(stage, f"{mode} by {count} client(s)", results, prediction.bounds(place))
                 runs[mode].append(results)
     for mode, prediction in expected.items():
         lines = [*measured_lines(counts, runs[mode]), *prediction.lines(counts)]
-        title = f"rados bench {mode} of {BLOCK_BYTES >> 20} MiB against clients"
+        if scale_of(stage).at_length:
+            note_more(stage.recorder, mode, counts, runs[mode])
+        title = f"rados bench {mode} of {size.block_bytes >> 20} MiB against clients"
         record_series(stage.recorder, title, lines, axis="clients", marks={}, words=prediction.words)
+
+
+def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> None:
+    """Judge by interval that all clients do more than one, on machines whose clients are not the cluster's own."""
+    if len(counts) < 2:
+        return
+    (one, _), (all_of_them, _) = summed(runs[0]), summed(runs[-1])
+    bound = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
+    interval = (all_of_them.low / one.high if one.high else 0.0, all_of_them.high / one.low if one.low else math.inf)
+    what, gain = f"{mode} by {counts[-1]} clients over that of one", all_of_them.mean / one.mean if one.mean else 0.0
+    recorder.figure(what, gain, "", bound, interval=interval)
 
 
 def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> list[Line]:
@@ -52,12 +92,12 @@ def summed(results: Sequence[BenchResult]) -> tuple[Interval, Interval]:
     return total([(result.iops, result.iops_stddev, result.latency_mean_s) for result in results], samples)
 
 
-def bench(stage: Stage, pool: str, mode: str, count: int) -> list[BenchResult]:
+def bench(stage: Stage, pool: str, mode: str, count: int, size: BenchSize) -> list[BenchResult]:
     """Run all clients at once, each on its own node with its own objects."""
     jobs = [
         (
             client_node(stage.cluster, number),
-            BenchJob(pool, mode, SECONDS[stage.tier], THREADS, BLOCK_BYTES, f"client{number}", most_bytes=MOST_BYTES),
+            BenchJob(pool, mode, size.seconds, size.threads, size.block_bytes, f"client{number}", size.most_bytes),
         )
         for number in range(count)
     ]

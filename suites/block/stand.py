@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
 
+from cephlab.lab.base.workers import Workers
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
@@ -83,24 +84,44 @@ _MARGIN_S = 60.0
 
 @contextmanager
 def written(
-    stage: Stage, count: int = 1, size_bytes: int = IMAGE_BYTES, *more: str, kind: PoolKind = REPLICATED
+    stage: Stage,
+    count: int = 1,
+    size_bytes: int = IMAGE_BYTES,
+    *more: str,
+    kind: PoolKind = REPLICATED,
+    pg_num: int = PG_NUM,
 ) -> Iterator[list[BlockImage]]:
-    """A pool with images that the first client has written twice over. more: options of `rbd create`."""
+    """A pool with images that the client machines have written twice over. more: options of `rbd create`."""
     cluster = stage.cluster
-    with pools.pool(cluster, POOL, kind, pg_num=PG_NUM) as pool:
+    with pools.pool(cluster, POOL, kind, pg_num=pg_num) as pool:
         images = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
+        write_all(cluster, images, *more)
         for target in images:
-            image.create(cluster, client_node(cluster), target, *more)
-            image.precondition(cluster, client_node(cluster), target)
             image.require_written(cluster, client_node(cluster), target)
         yield images
 
 
+def write_all(cluster: Cluster, images: Sequence[BlockImage], *more: str, passes: int = image.PASSES) -> None:
+    """Make images and write them over: on machines of their own all clients at once, in a lab one after the other."""
+    nodes = {client_node(cluster, number): number for number in range(len(images))}
+    together = len(nodes) if isinstance(cluster, AttachedCluster) else 1
+    for target in images:
+        image.create(cluster, client_node(cluster), target, *more)
+
+    def write(first: int) -> None:
+        for target in images[first :: len(nodes)]:
+            image.precondition(cluster, client_node(cluster, first), target, passes=passes)
+
+    with Workers(max_workers=max(1, together), thread_name_prefix="written") as workers:
+        list(workers.map(write, range(len(nodes))))
+
+
 def client_node(cluster: Cluster, number: int = 0) -> str:
-    """Name of a client's machine, as the lab or the inventory names it."""
-    if not isinstance(cluster, AttachedCluster):
-        return client_name(number)
-    nodes = cluster.load_nodes()
+    """Name of a client's machine, as the lab or the inventory names it; after the last one comes the first again."""
+    if isinstance(cluster, AttachedCluster):
+        nodes = cluster.load_nodes()
+    else:
+        nodes = [name for name in map(client_name, range(CLIENTS)) if name in cluster.hosts]
     return nodes[number % len(nodes)]
 
 

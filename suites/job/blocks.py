@@ -9,8 +9,9 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.jobs.jobfile import BenchLoad, BlockLoad, Job
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads.radosbench import BenchJob, run_all
-from cephlab.suites.block.papers import BENCH_BYTES, FioSetting, scale_of
-from cephlab.suites.block.stand import CLIENTS, PG_NUM, client_node
+from cephlab.suites.block.papers import BENCH_BYTES, FioSetting
+from cephlab.suites.block.scale import pg_num, scale_of
+from cephlab.suites.block.stand import client_node
 
 LEAST_OBJECTS = 10
 MIXED = ("rw", "randrw")
@@ -44,7 +45,7 @@ def bench(stage: Stage, load: BenchLoad, kind: PoolKind, source: str) -> None:
     """rados bench by every combination: all processes at once, spread over the client machines."""
     scale = scale_of(stage)
     seconds = int(scale.seconds(load.runtime_s))
-    with pools.pool(stage.cluster, "bench", kind, pg_num=PG_NUM) as pool:
+    with pools.pool(stage.cluster, "bench", kind, pg_num=pg_num(stage, kind)) as pool:
         for block_bytes, threads, processes in product(load.block_bytes, load.threads, load.processes):
             count = scale.volumes(processes)
             most_bytes = 0 if scale.at_length else BENCH_BYTES // kind.size // count // len(load.block_bytes)
@@ -53,7 +54,7 @@ def bench(stage: Stage, load: BenchLoad, kind: PoolKind, source: str) -> None:
                 run = f"{size_of(block_bytes)}-{threads}-{processes}"
                 jobs = [
                     (
-                        client_node(stage.cluster, number % CLIENTS),
+                        client_node(stage.cluster, number),
                         BenchJob(pool, mode, seconds, threads, block_bytes, f"{run}-{number}", most_bytes),
                     )
                     for number in range(count)

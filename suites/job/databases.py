@@ -2,7 +2,7 @@
 
 from cephlab.lab.jobs.jobfile import DatabaseLoad
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.suites.block.papers import scale_of
+from cephlab.suites.block.scale import scale_of
 from cephlab.suites.dmcache.oltp import fill, job, measured, steady
 from cephlab.suites.dmcache.settings import DATABASE_ROWS, note_rate
 from cephlab.suites.dmcache.stand import IMAGE_BYTES, standing

@@ -10,7 +10,7 @@ from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads import s3load
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
-from cephlab.suites.block.papers import Scale, scale_of
+from cephlab.suites.block.scale import Scale, scale_of
 from cephlab.suites.object.stand import gateways, loaded, near
 
 HELD_BYTES = 64_000_000

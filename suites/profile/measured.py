@@ -10,11 +10,10 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
-from cephlab.lab.workloads import image
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.suites.block.papers import scale
-from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total
+from cephlab.suites.block.scale import scale
+from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
 from cephlab.tuning.held import power
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import LoadRequirement, Protection, Requirement
@@ -120,10 +119,7 @@ def images(
         heads = PoolKind("replicated", min(3, size)) if protection.k else data
         pool = undo.enter_context(pools.pool(cluster, POOL, heads, pg_num=8 if protection.k else pg_num))
         targets = [BlockImage(pool, f"image{number}", size_bytes) for number in range(count)]
-        for number, target in enumerate(targets):
-            node = client_node(cluster, number)
-            image.create(cluster, node, target, *more)
-            image.precondition(cluster, node, target)
+        write_all(cluster, targets, *more)
         yield targets
 
 

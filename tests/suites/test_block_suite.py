@@ -28,8 +28,9 @@ from cephlab.suites.block import SCENARIOS, papers
 from cephlab.suites.block.clients import together
 from cephlab.suites.block.costs import floors
 from cephlab.suites.block.expected import expect
-from cephlab.suites.block.papers import LAB_VOLUMES, SETTINGS, Scale, scale
+from cephlab.suites.block.papers import SETTINGS
 from cephlab.suites.block.radosbench import measured_lines, summed
+from cephlab.suites.block.scale import LAB_VOLUMES, Scale, scale
 from cephlab.suites.block.stand import IMAGE_BYTES, NO_LIMIT, note_run
 from cephlab.tuning.demandsets import find_demands
 from cephlab.tuning.model import predict
@@ -265,10 +266,10 @@ def test_jobs_and_depth_of_a_paper_reach_fio(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(papers, "run_jobs", run_jobs)
     recorder = History().recorder("block.paper")
     inside = stage_in(tmp_path).cluster
-    cluster = SimpleNamespace(client_name="client.admin", provider_name="local", **vars(inside))
+    cluster = SimpleNamespace(client_name="client.admin", hosts={"client": None}, **vars(inside))
     stage = Stage(cast("Cluster", cluster), recorder, random.Random(1), Path())
     setting = next(one for one in SETTINGS if one.name == "pve-multi-vm-randread-4k")
-    papers.loaded(stage, setting, [BlockImage("p", f"i{n}", 64 << 20) for n in range(4)], 4, 32)
+    papers.loaded(stage, setting, [(BlockImage("p", f"i{n}", 64 << 20), "") for n in range(4)], 4, 32)
 
     argv = given[0].argv(PurePosixPath("/out"))
     assert {"--numjobs=4", "--iodepth=32", "--rw=randread", "--sync=1", "--bs=4096"} <= set(argv)

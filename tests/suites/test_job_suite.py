@@ -14,7 +14,7 @@ from cephlab.lab.history.history import History
 from cephlab.lab.jobs.jobfile import Job, load_job
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
-from cephlab.suites.block.papers import Scale
+from cephlab.suites.block.scale import Scale
 from cephlab.suites.job import PAPERS, SCENARIOS, objects
 from cephlab.suites.job.scenarios import scenarios_of
 
