@@ -112,7 +112,7 @@ def test_a_conf_is_read_without_places_and_with_what_a_release_lacks() -> None:
     conf = read_conf(CONF, "ceph.conf", {"osd_pool_default_size", "osd_max_scrubs", "rbd_cache"}, "reef")
     assert conf.options == {"osd_pool_default_size": "1", "osd_max_scrubs": "16", "rbd_cache": "true"}
     assert conf.notes == [
-        "ceph.conf: of another place, not copied: auth_cluster_required, keyring",
+        "ceph.conf: not copied: auth_cluster_required, keyring",
         "ceph.conf: reef lacks filestore_merge_threshold",
         "ceph.conf: sections of single daemons are ignored: osd.3",
     ]
@@ -120,6 +120,34 @@ def test_a_conf_is_read_without_places_and_with_what_a_release_lacks() -> None:
     job = import_cbt(FIO, name="p", source="p", conf=conf)
     assert job.options["osd_max_scrubs"] == "16"
     assert "planted" not in job_to_toml(job)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "key = AQplanted==",
+        "rgw keystone admin password = planted",
+        "rgw_keystone_admin_token = planted",
+        "rgw_ldap_secret = /planted",
+        "rgw crypt s3 kms encryption keys = testkey-1=planted",
+        "rgw_sts_key = planted",
+        "rgw_opa_token = planted",
+        "rgw_barbican_url = http://planted",
+        "rgw frontends = beast ssl_private_key=/planted",
+        "plugin dir = /planted",
+        "mon_host_override = planted",
+    ],
+)
+def test_no_secret_and_no_place_of_a_conf_comes_along_though_the_release_has_the_setting(line: str) -> None:
+    name = line.partition(" =")[0].replace(" ", "_")
+    conf = read_conf(f"[client]\n{line}\nrbd cache = true\n", "ceph.conf", {name, "rbd_cache"}, "reef")
+    assert (conf.options, conf.notes) == ({"rbd_cache": "true"}, [f"ceph.conf: not copied: {name}"])
+
+
+def test_settings_whose_names_only_resemble_a_secrets_are_taken() -> None:
+    names = ("osd_deep_scrub_keys", "mon_sync_max_payload_keys", "rgw_swift_token_expiration", "rgw_verify_ssl")
+    conf = read_conf("[global]\n" + "".join(f"{name} = 7\n" for name in names), "ceph.conf", names, "reef")
+    assert list(conf.options) == list(names)
 
 
 def test_without_an_image_nothing_is_said_to_lack() -> None:
