@@ -63,7 +63,7 @@ class ComparedSide:
 class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
-    beyond: why no measurement can be compared with it.
+    beyond: why no measurement can be compared with it. here: why a lab's runs show it and do not decide.
     """
 
     name: str
@@ -75,6 +75,7 @@ class PaperFinding:
     least: float | None = None
     most: float | None = None
     beyond: str = ""
+    here: str = ""
 
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
@@ -161,24 +162,39 @@ def judge(finding: PaperFinding, groups: Mapping[str, Sequence[OltpRun]]) -> Ite
         yield Judged(finding.name, finding.where, Agreement.CANNOT_SAY, f"missing: {_needed(finding)}")
 
 
+@dataclass(frozen=True)
+class Held:
+    """What runs say of a finding. least, most: the range that agrees with it; words: how it was measured."""
+
+    measured: Interval
+    least: float | None
+    most: float | None
+    words: str
+
+
 def _judged(finding: PaperFinding, name: str, group: Sequence[OltpRun]) -> Judged | None:
-    assert finding.of is not None
+    held = held_in(finding, group)
+    if held is None:
+        return None
+    found = agreement(held.measured, held.least, held.most)
+    return Judged(finding.name, finding.where, found, f"{name}: {_text(held.measured)}{held.words}")
+
+
+def held_in(finding: PaperFinding, group: Sequence[OltpRun]) -> Held | None:
+    """What the runs of one scenario say of a finding; None where they lack one of its sides."""
+    if finding.of is None:
+        return None
     if finding.beside is None:
         left = _values(finding.metric, _narrowed(finding.of, finding.of, group)[0])
-        if len(left) < _LEAST_SECONDS:
-            return None
-        measured, least, most = interval(left), finding.least, finding.most
-        words = f"{name}: {_text(measured)}"
-    else:
-        sides = _narrowed(finding.of, finding.beside, group)
-        left, other = (_values(finding.metric, side) for side in sides)
-        if len(left) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
-            return None
-        measured = ratio_of_means(left, other)
-        least, most = (1.0, None) if finding.wanted is Direction.MORE else (None, 1.0)
-        turns = f"of {len(sides[0])} and {len(sides[1])} runs"
-        words = f"{name}: {_text(measured)} {turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
-    return Judged(finding.name, finding.where, agreement(measured, least, most), words)
+        return Held(interval(left), finding.least, finding.most, "") if len(left) >= _LEAST_SECONDS else None
+    sides = _narrowed(finding.of, finding.beside, group)
+    left, other = (_values(finding.metric, side) for side in sides)
+    if len(left) < _LEAST_SECONDS or len(other) < _LEAST_SECONDS:
+        return None
+    least, most = (1.0, None) if finding.wanted is Direction.MORE else (None, 1.0)
+    turns = f" of {len(sides[0])} and {len(sides[1])} runs"
+    words = f"{turns}, times as much; {_at(sides[0])} beside {_at(sides[1])}"
+    return Held(ratio_of_means(left, other), least, most, words)
 
 
 def agreement(measured: Interval, least: float | None, most: float | None) -> Agreement:

@@ -12,7 +12,8 @@ from cephlab.suites.cachetier.flushing import NO_LIMIT, flush_all
 from cephlab.suites.cachetier.stand import counted, witness_moves
 from cephlab.suites.cachetier.tiers import TierSettings
 from cephlab.suites.dmcache import settings
-from cephlab.suites.dmcache.benefit import FEW_THREADS, ROUNDS, SECONDS, THREADS, note_gain
+from cephlab.suites.dmcache.benefit import FEW_THREADS, MOST_THREADS, ROUNDS, SECONDS, note_gain
+from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import ROWS, fill, job, steady
 from cephlab.suites.dmcache.power import COMMITTED, came_up, new_ledger, wait_committed
 from cephlab.suites.dmcache.stand import IMAGE_BYTES, NO_CACHE
@@ -42,12 +43,13 @@ def sweep(stage: Stage) -> None:
     """Compare the three at each thread count. Only few threads are judged, where the paper's gain is beyond doubt."""
     with layered(stage) as layers:
         begin(layers, stage)
-        for threads in THREADS:
+        for threads in thread_counts(layers.stand.host, MOST_THREADS):
             few = threads == FEW_THREADS
             seconds = in_turns(layers, stage, threads, ROUNDS if few else 1)
             for kind in KINDS[1:]:
                 values = {True: seconds[kind], False: seconds[NO_CACHE]}
                 note_gain(stage.recorder, f"{kind}, {threads} threads", values, judged=kind == TIER and few)
+    note_findings(stage)
 
 
 LEDGER_S = 8
@@ -121,6 +123,7 @@ def crowded_misses(stage: Stage) -> None:
         layers.plain()
         layers.slow.impose(slow=False)
         recorder.observe("CHECK TABLE without the tier", got=stand.check_table(CHECK_S), wanted="OK")
+    note_findings(stage)
 
 
 SCENARIOS = (

@@ -10,13 +10,14 @@ from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
+from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import ROWS, WARM_S, fill, job, measured, steady
 from cephlab.suites.dmcache.stand import Stand, scenario_on_stand, standing
 
 FEW_THREADS = 1
 """So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
-THREADS = (1, 2, 4, 8, 16, 32)
-"""The paper goes to 152 on 40 hardware threads; a guest of User-Mode Linux has one."""
+MOST_THREADS = 32
+"""Where the client's processors are too few for more: a guest of User-Mode Linux has one."""
 ROUNDS = 3
 SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
 """Length of a run; its first WARM_S do not count."""
@@ -57,6 +58,7 @@ def gain(stage: Stage, mode: DmCacheMode) -> None:
         begin(stand, stage)
         seconds = in_turns(stand, stage, mode, FEW_THREADS, ROUNDS)
         note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is DmCacheMode.WRITEBACK)
+    note_findings(stage)
 
 
 def sweep(stage: Stage) -> None:
@@ -64,13 +66,15 @@ def sweep(stage: Stage) -> None:
     turn = 0
     with standing(stage) as stand:
         begin(stand, stage)
-        for threads in THREADS:
+        counts = thread_counts(stand.host, MOST_THREADS)
+        for threads in counts:
             few = threads == FEW_THREADS
             seconds = in_turns(stand, stage, DmCacheMode.WRITEBACK, threads, ROUNDS if few else 1)
             low = note_gain(stage.recorder, f"writeback, {threads} threads", seconds, judged=few)
             if low < 1 and not turn:
                 turn = threads
-    beyond = "" if turn else f"a gain at every count up to {THREADS[-1]}; "
+    note_findings(stage)
+    beyond = "" if turn else f"a gain at every count up to {counts[-1]}; "
     bound = Bound(f"{beyond}the paper's is {PAPER_TURN} on two processors of ten cores", basis=Basis.SHAPE)
     stage.recorder.figure("threads from which no gain is shown, 0 for none", turn, "threads", bound)
 

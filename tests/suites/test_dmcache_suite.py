@@ -1,6 +1,8 @@
 """The dm-cache suite's own rules, without a machine: what is lost, what is a gain, and what a topology asks for."""
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,12 +11,17 @@ from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache,
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.committed import TABLES, compare, statement, value_of
 from cephlab.suites.dmcache import SCENARIOS
 from cephlab.suites.dmcache.benefit import note_gain
+from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import Elsewhere, described, look_at
+from cephlab.suites.dmcache.settings import note_hits
 from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
+from tests.tuning.test_comparison import oltp
 
 
 def rows(*numbers: int) -> list[list[str]]:
@@ -117,3 +124,69 @@ def test_a_write_cache_is_drawn_by_the_blocks_in_use() -> None:
     drawn = [event.data["drawn"] for event in recorder.events()]
     assert [one["dirty blocks"] for one in drawn] == [{"dirty": 1}, {"dirty": 6}]
     assert drawn[0]["blocks since the cache was made"] == {"promoted": 0, "evicted": 0}
+
+
+LOW, HIGH = (9.0, 10.0, 11.0, 10.0), (29.0, 30.0, 31.0, 30.0)
+
+
+def judged_findings(
+    *made: tuple[str, int, Sequence[float]], rows: int = 10, block_bytes: int = 0
+) -> tuple[Outcome, dict[str, dict[str, Any]]]:
+    """Verdict and figures of runs: (cache, threads, transactions a second)."""
+    recorder = History().recorder("dmcache.threads")
+    recorder.witness("transactions", got=100, least=1)
+    for cache, threads, tps in made:
+        run = oltp(cache, threads, tps, rows=rows, block_bytes=block_bytes)
+        recorder.record(run.kind, **run.data)
+    note_findings(cast("Stage", SimpleNamespace(recorder=recorder)))
+    events = recorder.events()
+    figures = {event.data["metric"]: event.data for event in events if event.kind == "figure"}
+    return CHECKS["figures"](events).outcome, figures
+
+
+MORE = "dm-cache commits more transactions at few threads"
+TURNS = "dm-cache commits fewer transactions at many threads"
+
+
+@pytest.mark.parametrize(
+    ("cached", "outcome"),
+    [(HIGH, Outcome.PASS), (LOW[::-1], Outcome.INCONCLUSIVE), ((3.0, 3.1, 2.9, 3.0), Outcome.FAIL)],
+)
+def test_a_finding_counts_in_the_scenario_that_ran_both_of_its_sides(cached: Sequence[float], outcome: Outcome) -> None:
+    found, figures = judged_findings(("none", 1, LOW), ("writeback", 1, cached))
+    assert found is outcome
+    assert set(figures) == {MORE, "dm-cache has a lower latency at few threads"}
+    assert figures[MORE]["basis"] == "shape"
+
+
+def test_a_finding_that_no_lab_can_show_is_noted_and_does_not_decide() -> None:
+    sides = [("none", 1, LOW), ("writeback", 1, HIGH), ("none", 32, LOW), ("writeback", 32, HIGH)]
+    outcome, figures = judged_findings(*sides)
+    assert outcome is Outcome.PASS
+    assert figures[TURNS]["value"] == pytest.approx(3.0)
+    assert "one CPU" in figures[TURNS]["why"]
+    assert "most" not in figures[TURNS] or figures[TURNS]["most"] is None
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "outcome"),
+    [
+        ((0.96, 0.97, 0.98), (0.85, 0.86, 0.87), Outcome.PASS),
+        ((0.7, 0.71, 0.72), (0.6, 0.61, 0.62), Outcome.FAIL),
+        ((0.93, 0.94, 0.95), (0.97, 0.98, 0.99), Outcome.FAIL),
+        ((0.8, 0.9, 1.0), (0.5, 0.5, 0.51), Outcome.INCONCLUSIVE),
+    ],
+    ids=["as it should be", "a cache that is not hit", "the smaller one is hit more", "cannot say"],
+)
+def test_hit_ratios_are_judged(large: Sequence[float], small: Sequence[float], outcome: Outcome) -> None:
+    recorder = History().recorder("dmcache.small-cache")
+    recorder.witness("transactions", got=100, least=1)
+    note_hits(recorder, large, small)
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 32), (2, 32), (40, 152), (64, 243)])
+def test_threads_follow_the_clients_processors(cores: float, most: int) -> None:
+    counts = thread_counts(cast("Host", SimpleNamespace(facts=lambda: SimpleNamespace(cores=cores))), 32)
+    assert (counts[0], counts[-1]) == (1, most)
+    assert sorted(set(counts)) == list(counts)
