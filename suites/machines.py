@@ -4,12 +4,17 @@ from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.tuning.profile import Profile
-from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
+from cephlab.tuning.profilefile import THIS_MACHINE, Hardware, find_hardware, find_profile
 
 
 def profile_of(stage: Stage) -> Profile | None:
     """The profile that the user named, if any."""
     return find_profile(stage.profile, stage.cluster.run.home.profiles, stage.changes) if stage.profile else None
+
+
+def hardware_of(stage: Stage) -> Hardware | None:
+    """That profile with its requirements."""
+    return find_hardware(stage.profile, stage.cluster.run.home.profiles, stage.changes) if stage.profile else None
 
 
 def are_machines_of(provider: Provider, profile: Profile) -> bool:

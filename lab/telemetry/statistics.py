@@ -34,6 +34,14 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
     return Interval(mean, mean - half, mean + half, count, confidence)
 
 
+def ratio_of(over: Interval, under: Interval) -> Interval:
+    """One mean over another, both at their worst ends: wider than the ratio's own interval."""
+    value = over.mean / under.mean if under.mean > 0 else math.inf
+    low = max(0.0, over.low) / under.high if under.high > 0 else 0.0
+    high = over.high / under.low if under.low > 0 else math.inf
+    return Interval(value, low, high, min(over.samples, under.samples), over.confidence)
+
+
 def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """Mean of `over` / mean of `under` with its interval; the upper end is infinite where `under` may be 0.
 

@@ -1,6 +1,5 @@
 """One, two and more clients on nodes of their own: their total throughput, and the share of each."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -10,6 +9,7 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.block.expected import expect, rate_and_latency
@@ -88,13 +88,11 @@ def one_is_not_enough(stage: Stage) -> None:
 def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioResult]]) -> None:
     """The rate of all clients over that of one, by interval. runs: number of clients at once -> result of each."""
     rates = {number: total_of(done, len(done) // number) for number, done in runs.items()}
-    gain = rates[count].mean / rates[1].mean if rates[1].mean else math.inf
+    gain = ratio_of(rates[count], rates[1])
     why = "one client that waits for each request leaves the cluster idle, so several do more (Proxmox VE, 2020)"
     bound = Bound(why, least=1.0, basis=Basis.SHAPE)
-    # Wider than the ratio's own interval, as both ends are taken at their worst.
-    one, several = rates[1], rates[count]
-    interval = (several.low / one.high if one.high else 0.0, several.high / one.low if one.low > 0 else math.inf)
-    recorder.figure(f"randread by {count} clients over that of one", gain, "", bound, interval=interval)
+    ends = (gain.low, min(gain.high, 1e9))
+    recorder.figure(f"randread by {count} clients over that of one", gain.mean, "", bound, interval=ends)
 
 
 def total_of(results: Sequence[FioResult], turns: int) -> Interval:

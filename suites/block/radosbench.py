@@ -1,6 +1,5 @@
 """rados bench with one, two and three clients: it writes, then reads everything back in order."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import ratio_of
 from cephlab.lab.workloads.radosbench import BenchJob, BenchResult, run_all
 from cephlab.suites.block.expected import expect, rate_and_latency
 from cephlab.suites.block.scale import client_counts, pg_num, scale_of
@@ -72,11 +72,10 @@ def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequen
     """Judge by interval that all clients do more than one, on machines whose clients are not the cluster's own."""
     if len(counts) < 2:
         return
-    (one, _), (all_of_them, _) = summed(runs[0]), summed(runs[-1])
+    gain = ratio_of(summed(runs[-1])[0], summed(runs[0])[0])
     bound = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
-    interval = (all_of_them.low / one.high if one.high else 0.0, all_of_them.high / one.low if one.low else math.inf)
-    what, gain = f"{mode} by {counts[-1]} clients over that of one", all_of_them.mean / one.mean if one.mean else 0.0
-    recorder.figure(what, gain, "", bound, interval=interval)
+    ends = (gain.low, min(gain.high, 1e9))
+    recorder.figure(f"{mode} by {counts[-1]} clients over that of one", gain.mean, "", bound, interval=ends)
 
 
 def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> list[Line]:

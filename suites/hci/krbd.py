@@ -29,6 +29,7 @@ from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, Progress
 from cephlab.lab.workloads.image import BlockImage
+from cephlab.suites.hci import claims
 from cephlab.suites.hci.hypervisor.guest import not_in_time
 from cephlab.suites.hci.load import moved_bytes
 from cephlab.suites.hci.papers import MULTI, VM, GuestSetting
@@ -50,6 +51,8 @@ LOG_LAG_S = 1.5
 _END_S = 60.0
 _FOREVER_S = 3600
 CLIENTS = ("krbd", "librbd")
+QEMU = "qemu"
+"""The provider whose machines run on this machine's own processor where it has KVM."""
 
 SMALL_BYTES = 64 << 10
 """Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
@@ -78,6 +81,15 @@ class MachineLook:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """One turn of a client. costs: CPU seconds of an operation in each batch; rates: operations a second in each."""
+
+    operations: float
+    costs: list[float]
+    rates: list[float]
+
+
+@dataclass(frozen=True)
 class TwoClients:
     """The same operation by the kernel's client and by librbd. loads: by name of the client."""
 
@@ -100,8 +112,8 @@ class TwoClients:
         after = self._look(counting=False)
         return (after.cpu_s - before.cpu_s) / (after.at_s - before.at_s)
 
-    def turn(self, name: str, idle: float) -> tuple[float, list[float]]:
-        """Run some batches of one client; returns (operations in them, cost of one in each)."""
+    def turn(self, name: str, idle: float) -> Turn:
+        """Run some batches of one client. idle: CPU seconds a second of the machine at rest."""
         load, before = self.loads[name], self._operations()
         running = load.start()
         try:
@@ -122,9 +134,9 @@ class TwoClients:
                 running.signal(signal.SIGKILL)
                 running.wait(_END_S)
         if load.log is None:
-            return costs_of(looks, lambda before, after: float(after.operations - before.operations), idle)
+            return turn_of(looks, lambda before, after: float(after.operations - before.operations), idle)
         progress = fio.parse_progress(self.cluster.hosts[NODE].read(load.log).decode())
-        return costs_of(covered(looks, progress), lambda before, after: progress.between(before.at_s, after.at_s), idle)
+        return turn_of(covered(looks, progress), lambda before, after: progress.between(before.at_s, after.at_s), idle)
 
     def _looks(self, name: str, running: HostProcess, *, counting: bool) -> list[MachineLook]:
         looks = [self._look(counting=counting)]
@@ -155,24 +167,23 @@ def covered(looks: Sequence[MachineLook], progress: Progress) -> list[MachineLoo
     return [look for look in looks if progress.times_s[0] <= look.at_s <= progress.times_s[-1]]
 
 
-def costs_of(
-    looks: Sequence[MachineLook], counted: Callable[[MachineLook, MachineLook], float], idle: float
-) -> tuple[float, list[float]]:
-    """(Operations, cost of one in each batch less the idle CPU); a batch with too few operations is left out."""
-    total = 0.0
-    costs = []
+def turn_of(looks: Sequence[MachineLook], counted: Callable[[MachineLook, MachineLook], float], idle: float) -> Turn:
+    """What batches cost less the idle CPU; one with too few operations is left out."""
+    operations, costs, rates = 0.0, [], []
     for before, after in itertools.pairwise(looks):
-        done = counted(before, after)
+        done, took = counted(before, after), after.at_s - before.at_s
         if done >= LEAST_IN_BATCH:
-            total += done
-            costs.append((after.cpu_s - before.cpu_s - idle * (after.at_s - before.at_s)) / done)
-    return total, costs
+            operations += done
+            costs.append((after.cpu_s - before.cpu_s - idle * took) / done)
+            rates.append(done / took)
+    return Turn(operations, costs, rates)
 
 
 def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], TwoClients], title: str) -> None:
     """Measure both clients in turns until the interval of the ratio is narrow or the time is over."""
     cluster, recorder = stage.cluster, stage.recorder
     costs: dict[str, list[float]] = {name: [] for name in CLIENTS}
+    rates: dict[str, list[float]] = {name: [] for name in CLIENTS}
     done = dict.fromkeys(CLIENTS, 0.0)
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
@@ -181,9 +192,10 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
             for name in CLIENTS:
-                count, batches = pair.turn(name, idle)
-                done[name] += count
-                costs[name] += batches
+                turn = pair.turn(name, idle)
+                done[name] += turn.operations
+                costs[name] += turn.costs
+                rates[name] += turn.rates
             rounds += 1
     if min(map(len, costs.values())) < 2:
         raise LabBroken("hardly a request was answered", f"operations: {done}", "try again on a quieter machine")
@@ -195,6 +207,8 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
             what, cost.mean, "s", Bound("of this kind of machine", basis=Basis.PROFILE), interval=(cost.low, cost.high)
         )
     recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.PROFILE))
+    sides = {name: interval(found) for name, found in rates.items()}
+    claims.note_krbd(recorder, sides, writes="write" in title, why_not=why_not_judged(cluster))
     if pair.block_bytes <= SMALL_BYTES:
         judge(stage, costs)
     else:
@@ -204,6 +218,13 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         for name in CLIENTS
     ]
     record_series(recorder, title, lines, axis="batch", marks={}, words=f"{rounds} turns each")
+
+
+def why_not_judged(cluster: Cluster) -> str:
+    """Why rates of both clients on this machine say nothing of the paper's; empty where KVM runs it."""
+    if cluster.hosts[NODE].emulated:
+        return claims.EMULATED
+    return "" if cluster.provider_name == QEMU else claims.OTHER_KERNEL
 
 
 def narrow(costs: Mapping[str, list[float]]) -> bool:

@@ -13,10 +13,10 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability, Node, Osd
 from cephlab.suites.expected import MON_TERMINATED
 from cephlab.suites.migration import migrate
+from cephlab.suites.migration.budget import SWAP
 from cephlab.suites.migration.trial import (
     EXPECTED,
     SHORT_LOGS,
-    SWAP,
     Trial,
     archs_of,
     replace_all,

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster, own
@@ -22,51 +21,10 @@ from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
 from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.machines import hardware_of
 from cephlab.suites.migration import migrate, movement
+from cephlab.suites.migration.budget import TOLERANCE, at_scale, by_profile
 from cephlab.suites.migration.movement import Movement, PlacedPg
-from cephlab.tuning.profilefile import SHIPPED as PROFILES
-from cephlab.tuning.profilefile import load_profile
-from cephlab.tuning.recovery import recovery_time
-from cephlab.tuning.references import SHIPPED as REFERENCES
-from cephlab.tuning.references import load_reference
-
-REFERENCE = "ampere-altra"
-"""The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which has the figures."""
-SWAP = "recovery of one replaced node"
-REUSE = "recovery after disk reuse"
-
-
-@dataclass(frozen=True)
-class AtScale:
-    """seconds: predicted for the paper's machines; published_s: the paper's own time; why: the numbers behind both."""
-
-    seconds: float
-    published_s: float
-    why: str
-
-
-def at_scale(procedure: str, moved_bytes: float, held_bytes: float) -> AtScale:
-    """Predict the time in which the paper's cluster moves as large a share of a node's data as the lab moved.
-
-    procedure: SWAP or REUSE; held_bytes: the data of the replaced nodes. The paper's figure for a replaced node says
-    how much such a node holds, and which share of disks and network recovery gets beside the clients.
-    """
-    reference = load_reference(REFERENCES / f"{REFERENCE}.toml")
-    figures = {figure.name: figure for figure in reference.figures}
-    published, rebuild = figures[procedure], figures[SWAP].recovery
-    if rebuild is None:
-        raise LabBroken(f"{reference.name}: {SWAP} does not say how much was copied", hint="complete the reference")
-    share = moved_bytes / held_bytes
-    profile = load_profile(PROFILES / f"{reference.profile}.toml")
-    predicted = recovery_time(
-        profile, rebuild.data_bytes * share, nodes_lost=rebuild.nodes_lost, nodes=rebuild.nodes, share=rebuild.share
-    )
-    why = (
-        f"published: {published.where}; {share:.3g} of the replaced nodes' data moved here; as much of the paper's "
-        f"{rebuild.data_bytes:.3g} B takes {predicted.seconds:,.0f} s on {profile.name}, limited by {predicted.limit}"
-    )
-    return AtScale(predicted.seconds, published.value, why)
-
 
 STILL = "still"
 """The pool without writes during the migration: all that is recovered in it was moved, not changed."""
@@ -89,8 +47,6 @@ FIO_IOPS = 30
 
 PEERING_S = 3.0
 """Limit of peering and the first operations after it, from the moment the loss is noticed, before patience."""
-TOLERANCE = 1.02
-"""Factor on moved bytes. Ceph counts only what it recovers, and nothing else writes to the pool."""
 HEALTHY_S = 300.0
 """For a lab's data, some tens of megabytes, before patience."""
 
@@ -265,12 +221,17 @@ def note_movement(running: Trial) -> None:
 
 
 def note_scale(running: Trial, procedure: str) -> None:
-    """Scale the moved bytes to the paper's machines and hold the time against the published one."""
+    """Scale the moved bytes to the paper's machines and to the run's profile; hold both times against their budgets."""
     recorder = running.recorder
     recorder.witness("bytes that the replaced nodes held", got=running.replaced_bytes, least=OBJECT_BYTES)
-    scaled = at_scale(procedure, running.moved_bytes, running.replaced_bytes)
-    recorder.figure("paper_recovery_s", round(scaled.seconds, 1), "s", Bound(basis=Basis.PROFILE))
-    recorder.limit("paper_recovery_s", scaled.published_s, "s", scaled.why)
+    budgets = {"paper_recovery_s": at_scale(procedure, running.moved_bytes, running.replaced_bytes)}
+    hardware = hardware_of(running.stage)
+    if hardware is not None:
+        moved_share = running.moved_bytes / running.replaced_bytes
+        budgets[f"recovery_s[{hardware.profile.name}]"] = by_profile(hardware, procedure, moved_share)
+    for name, scaled in budgets.items():
+        recorder.figure(name, round(scaled.seconds, 1), "s", Bound(basis=Basis.PROFILE))
+        recorder.limit(name, scaled.budget_s, "s", scaled.why)
 
 
 def osd_uuids(cluster: Cluster) -> dict[int, str]:

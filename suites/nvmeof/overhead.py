@@ -63,9 +63,9 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs)):
             for name in loads:
-                count, batches = pair.turn(name, idle)
-                done[name] += count
-                costs[name] += batches
+                turn = pair.turn(name, idle)
+                done[name] += turn.operations
+                costs[name] += turn.costs
                 waits[name].append(fio.parse(host.read(output(host))).latency_mean_s)
             rounds += 1
     if min(map(len, costs.values())) < 2:

@@ -111,9 +111,10 @@ def test_a_turn_is_counted_by_what_was_answered_between_its_looks() -> None:
         krbd.MachineLook(4.0, 0.6, 101),
         krbd.MachineLook(6.0, 1.2, 151),
     ]
-    total, costs = krbd.costs_of(looks, lambda one, two: float(two.operations - one.operations), idle=0.05)
-    assert total == 150
-    assert costs == pytest.approx([0.004, 0.01])
+    turn = krbd.turn_of(looks, lambda one, two: float(two.operations - one.operations), idle=0.05)
+    assert turn.operations == 150
+    assert turn.costs == pytest.approx([0.004, 0.01])
+    assert turn.rates == pytest.approx([50.0, 25.0])
 
 
 def test_looks_before_fio_is_at_work_do_not_count() -> None:

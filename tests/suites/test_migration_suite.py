@@ -1,5 +1,6 @@
 """The migration suite as records: what runs in which tier, and what a replaced node becomes."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -17,8 +18,10 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, Node
 from cephlab.suites.migration import SCENARIOS
 from cephlab.suites.migration.backfills import Leg, Move, note_leg
+from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
 from cephlab.suites.migration.swap import NATIVE_3, note_went_to, successor
-from cephlab.suites.migration.trial import REUSE, SWAP, Trial, at_scale
+from cephlab.suites.migration.trial import Trial, note_scale
+from cephlab.tuning.profilefile import SHIPPED, load_hardware
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
@@ -73,8 +76,54 @@ def test_what_a_lab_moved_is_held_against_the_papers_time(procedure: str, moved:
     found = at_scale(procedure, moved * 1e6, 1e6)
     recorder = History().recorder("s")
     recorder.figure("paper_recovery_s", found.seconds, "s")
-    recorder.limit("paper_recovery_s", found.published_s, "s", found.why)
+    recorder.limit("paper_recovery_s", found.budget_s, "s", found.why)
     assert service(recorder.events()).outcome is outcome
+
+
+NODE = """
+[[requirements]]
+name = "node"
+kind = "recovery"
+fill = 0.7
+protection = "replicated:2"
+at_most = "LIMIT"
+"""
+
+
+@pytest.mark.parametrize(
+    ("procedure", "moved", "limit", "outcome"),
+    [
+        (SWAP, 1.0, "", Outcome.PASS),
+        (SWAP, 1.6, "", Outcome.FAIL),
+        (REUSE, 0.0, "", Outcome.PASS),
+        (REUSE, 0.2, "", Outcome.FAIL),
+        (SWAP, 1.0, "40 h", Outcome.PASS),
+        (SWAP, 1.0, "10 min", Outcome.FAIL),
+    ],
+)
+def test_what_a_lab_moved_is_held_against_the_profile_in_force(
+    tmp_path: Path, procedure: str, moved: float, limit: str, outcome: Outcome
+) -> None:
+    """A profile that wants its nodes back sooner turns the same migration red."""
+    path = tmp_path / "ibm-r760-12n.toml"
+    path.write_text((SHIPPED / path.name).read_text() + (NODE.replace("LIMIT", limit) if limit else ""))
+    found = by_profile(load_hardware(path), procedure, moved)
+    assert "ibm-r760-12n" in found.why
+    recorder = History().recorder("s")
+    recorder.figure("recovery_s[ibm-r760-12n]", found.seconds, "s")
+    recorder.limit("recovery_s[ibm-r760-12n]", found.budget_s, "s", found.why)
+    assert service(recorder.events()).outcome is outcome
+
+
+def test_the_profile_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for profile, budgets in (("", 1), ("rhcs-10b-6n", 2)):
+        recorder = History().recorder("s")
+        cluster = SimpleNamespace(run=SimpleNamespace(home=SimpleNamespace(profiles=tmp_path)))
+        stage = SimpleNamespace(profile=profile, changes=(), cluster=cluster, recorder=recorder)
+        running = SimpleNamespace(stage=stage, recorder=recorder, replaced_bytes=1e6, moved_bytes=1e6)
+        note_scale(cast("Trial", running), SWAP)
+        limits = [event.data["metric"] for event in recorder.events() if event.kind == "limit"]
+        assert limits == ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"][:budgets]
 
 
 def leg(backfills: int, *rates: int) -> Leg:

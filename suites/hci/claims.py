@@ -1,0 +1,62 @@
+"""What the Proxmox VE benchmark of 2020 says of its guests, as ratios of rates with intervals."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import interval_of, ratio_of
+from cephlab.suites.hci.load import GuestRun
+
+EMULATED = "not judged: an emulated processor decides how fast its guest is"
+OTHER_KERNEL = "not judged: a system call of such a machine is dear, which librbd pays and krbd does not"
+FOUR_JOBS = 4
+_MOST = 1e9
+
+WRITEBACK = {
+    ("write", False): "36.5 % more writes with writeback in one guest, 25.1 % in six, at four jobs",
+    ("read", False): "44.4 % fewer reads with writeback in one guest, 55.1 % in six, at four jobs",
+    ("randwrite", False): "a slight gain in writes with writeback at four jobs",
+    ("randread", False): "a small loss in reads with writeback at four jobs",
+    ("write", True): "a small advantage in the bandwidth of writes with writeback",
+    ("randwrite", True): "a small advantage in the bandwidth of writes with writeback",
+}
+"""(fio's rw, whether bandwidth is meant) -> what the paper says."""
+
+
+def rate_of(runs: Sequence[GuestRun]) -> Interval:
+    """All guests together: the variance of a sum is the sum of variances."""
+    done = [run.result.main for run in runs]
+    spread = math.sqrt(sum(each.iops_stddev**2 for each in done))
+    return interval_of(sum(each.iops for each in done), spread, min(each.iops_samples for each in done))
+
+
+def note_writeback(
+    recorder: Recorder, label: str, claim: str, sides: tuple[Interval, Interval], *, writes: bool, judged: bool
+) -> None:
+    """The rate with writeback over that without. sides: both rates; writes gain by it, reads lose."""
+    bound = Bound(f"{_SAID}: {claim}", *((1.0, None) if writes else (None, 1.0)), basis=Basis.SHAPE)
+    _note(recorder, f"rate with writeback over that with none, {label}", sides, bound, "" if judged else EMULATED)
+
+
+def note_guests(recorder: Recorder, label: str, sides: tuple[Interval, Interval], *, judged: bool) -> None:
+    """The rate of several guests over that of one. sides: both rates."""
+    bound = Bound(f"{_SAID}: six guests do more than one", least=1.0, basis=Basis.SHAPE)
+    _note(recorder, f"rate of several guests over that of one, {label}", sides, bound, "" if judged else EMULATED)
+
+
+def note_krbd(recorder: Recorder, rates: Mapping[str, Interval], *, writes: bool, why_not: str) -> None:
+    """The rate through krbd over that through librbd. why_not: why the machine cannot show it; empty where it can."""
+    said = "a slight advantage of librbd in writes" if writes else "reads through krbd come from the page cache"
+    bound = Bound(f"{_SAID}: {said}", most=1.0 if writes else None, basis=Basis.SHAPE)
+    _note(recorder, "rate, krbd over librbd", (rates["krbd"], rates["librbd"]), bound, why_not)
+
+
+_SAID = "the Proxmox VE benchmark of 2020 says"
+
+
+def _note(recorder: Recorder, what: str, sides: tuple[Interval, Interval], bound: Bound, why_not: str) -> None:
+    ratio = ratio_of(*sides)
+    if why_not:
+        bound = Bound(f"{bound.why}; {why_not}", basis=Basis.PROFILE)
+    recorder.figure(what, min(ratio.mean, _MOST), "times", bound, interval=(ratio.low, min(ratio.high, _MOST)))

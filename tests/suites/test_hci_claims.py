@@ -1,0 +1,115 @@
+"""The Proxmox VE benchmark's claims: judged by the whole interval where a guest runs on the processor itself."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.statistics import ratio_of
+from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
+from cephlab.suites.hci import SCENARIOS, claims, krbd, papers
+from cephlab.suites.hci.hypervisor.command import CacheMode
+from cephlab.suites.hci.hypervisor.guest import Requests
+from cephlab.suites.hci.load import GuestRun
+
+
+def rate(mean: float) -> Interval:
+    return Interval(mean, mean * 0.95, mean * 1.05, 20)
+
+
+def new_recorder() -> Recorder:
+    recorder = History().recorder("hci.multi-vm-linux")
+    recorder.witness("operations", got=100, least=1)
+    return recorder
+
+
+CASES = [(136.5, Outcome.PASS), (101.0, Outcome.INCONCLUSIVE), (60.0, Outcome.FAIL)]
+
+
+@pytest.mark.parametrize(("writeback", "outcome"), CASES)
+def test_more_writes_with_writeback_are_judged(writeback: float, outcome: Outcome) -> None:
+    recorder = new_recorder()
+    claims.note_writeback(recorder, "1 guest", "36.5 %", (rate(writeback), rate(100)), writes=True, judged=True)
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("writeback", "outcome"), [(55.6, Outcome.PASS), (99, Outcome.INCONCLUSIVE), (150, "fail")])
+def test_fewer_reads_with_writeback_are_judged(writeback: float, outcome: str) -> None:
+    recorder = new_recorder()
+    claims.note_writeback(recorder, "1 guest", "44.4 %", (rate(writeback), rate(100)), writes=False, judged=True)
+    assert CHECKS["figures"](recorder.events()).outcome == outcome
+
+
+@pytest.mark.parametrize(("six", "outcome"), CASES)
+def test_six_guests_that_do_less_than_one_are_red(six: float, outcome: Outcome) -> None:
+    recorder = new_recorder()
+    claims.note_guests(recorder, "6 guests", (rate(six), rate(100)), judged=True)
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(("kernel", "outcome"), [(60, Outcome.PASS), (99, Outcome.INCONCLUSIVE), (150, Outcome.FAIL)])
+def test_writes_through_krbd_are_held_to_those_through_librbd(kernel: float, outcome: Outcome) -> None:
+    recorder = new_recorder()
+    claims.note_krbd(recorder, {"krbd": rate(kernel), "librbd": rate(100)}, writes=True, why_not="")
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_an_emulated_guest_is_noted_and_not_judged(judged: bool) -> None:
+    recorder = new_recorder()
+    claims.note_writeback(recorder, "1 guest", "36.5 %", (rate(10), rate(100)), writes=True, judged=judged)
+    figure = recorder.events()[-1].data
+    assert figure["value"] == pytest.approx(0.1)
+    assert ("emulated" in figure["why"]) is not judged
+    assert CHECKS["figures"](recorder.events()).outcome is (Outcome.FAIL if judged else Outcome.PASS)
+
+
+@pytest.mark.parametrize(
+    ("provider", "emulated", "said"),
+    [("qemu", False, ""), ("qemu", True, claims.EMULATED), ("uml", False, claims.OTHER_KERNEL)],
+)
+def test_krbd_is_compared_by_rate_where_the_machine_is_no_emulated_one(
+    provider: str, emulated: bool, said: str
+) -> None:
+    host = SimpleNamespace(emulated=emulated)
+    cluster = SimpleNamespace(hosts={krbd.NODE: host}, provider_name=provider)
+    assert krbd.why_not_judged(cast("Cluster", cluster)) == said
+
+
+def guest_run(iops: float) -> GuestRun:
+    done = Done(1000, 0, 10.0, iops, 0.01, iops_stddev=iops / 20, iops_samples=20)
+    return GuestRun(FioResult(NOTHING, done), Requests(0, 1000, 0), ())
+
+
+def test_a_claim_is_of_the_place_that_it_was_made_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At one job the paper says nothing of blocks of 4 KiB; of bandwidth it does."""
+    kvm = SimpleNamespace(parts=SimpleNamespace(kvm=True))
+    monkeypatch.setattr(papers, "hypervisor", lambda _: kvm)
+    recorder = new_recorder()
+    stage = SimpleNamespace(cluster=None, recorder=recorder)
+    points = {
+        CacheMode.NONE: [(1.0, [guest_run(100)]), (4.0, [guest_run(100)])],
+        CacheMode.WRITEBACK: [(1.0, [guest_run(10)]), (4.0, [guest_run(137)])],
+    }
+    small, _, large, _ = papers.VM
+    for jobs in papers.JOBS:
+        papers.claim_cache(stage, small, points, jobs, f"1 guest, {jobs} job(s)", jobs)  # type: ignore[arg-type]
+    assert CHECKS["figures"](recorder.events()).outcome is Outcome.PASS
+    papers.claim_cache(stage, large, points, 1, "1 guest, 1 job(s)", 1)  # type: ignore[arg-type]
+    assert CHECKS["figures"](recorder.events()).outcome is Outcome.FAIL
+
+
+def test_the_sequential_settings_run_in_several_guests_too() -> None:
+    names = {scenario.name for scenario in SCENARIOS}
+    for pattern in ("read", "write", "randread", "randwrite"):
+        assert {f"hci.multi-vm-linux[op={pattern},size={size}]" for size in ("4K", "4M")} <= names
+
+
+def test_a_ratio_of_two_rates_takes_both_at_their_worst() -> None:
+    found = ratio_of(rate(200), rate(100))
+    assert (found.mean, found.low, found.high) == pytest.approx((2.0, 190 / 105, 210 / 95))
+    assert ratio_of(rate(1), Interval(1.0, -1.0, 3.0, 2)).high == float("inf")
