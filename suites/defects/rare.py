@@ -6,6 +6,8 @@ from functools import partial
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import DaemonDied, NotReached, SpecError
+from cephlab.lab.checks.survival import survival
+from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.report.defects import SUITE, Defect
@@ -15,18 +17,20 @@ from cephlab.suites.defects.shown import KNOWN, SEES, meet, tried
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, MON_TERMINATED, PEERS_MISSED
 from cephlab.suites.interop import monitors
 from cephlab.suites.interop.messenger import COMPRESSED, await_option
+from cephlab.suites.resilience.crash import crashes
 from cephlab.suites.resilience.monitors import rebuild_from_osds
 from cephlab.suites.resilience.trial import EXPECTED, LEAST_OPERATIONS, RETURN_S, THREE, new_load, under_way
 
 TRIES_VARIABLE = "CEPHLAB_DEFECT_TRIES"
 """Environment variable with the number of tries of each scenario here, instead of 3."""
 TRIES = 3
+DAMAGED = {r"bad crc32c": "Blocks that the defect has written over, which the scenario looks for."}
 REFUSED = {r"cephx: .*could not decrypt ticket info": "Older clients come with tickets of keys that are gone."}
 HUNG_S = 30.0
 """A client that has done nothing for so long on a healthy cluster hangs; others go on within a second."""
 
-Try = Callable[[Stage], tuple[bool, str]]
-"""One try: whether the defect was seen, and what was."""
+Try = Callable[[Stage], tuple[bool | None, str]]
+"""One try: whether the defect was seen, None where it could not tell, and what was."""
 
 
 def try_often(stage: Stage, defect: Defect, once: Try) -> None:
@@ -122,6 +126,18 @@ def rebuilt_under_clients(stage: Stage) -> tuple[bool, str]:
     return seen, said
 
 
+def late_deferred(stage: Stage) -> tuple[bool | None, str]:
+    """Crash every daemon at once under a load of objects, and look for acknowledged writes that are gone."""
+    before = len(stage.recorder.events())
+    try:
+        crashes(stage, 1)
+    except DaemonDied as died:
+        return True, f"{died.daemon} ended once all had crashed: {died.what}"
+    verdict = survival(stage.recorder.events()[before:])
+    told = {Outcome.FAIL: True, Outcome.PASS: False}
+    return told.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
+
+
 def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) -> Scenario:
     defect = KNOWN[name]
     return Scenario(
@@ -146,5 +162,6 @@ SCENARIOS = (
         {**monitors.EXPECTED, **MON_TERMINATED},
     ),
     scenario("compressors-at-once", compressors_at_once, PLAIN, {**HEALTH_TOLD, **DEAD_COUNT, **PEERS_MISSED}),
+    scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),
     scenario("clients-hang-on-rebuild", rebuilt_under_clients, THREE, {**EXPECTED, **REFUSED}),
 )

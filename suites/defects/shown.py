@@ -1,6 +1,7 @@
 """Defects that a small program shows at once: programs/NAME.sh runs on a host as a developer of Ceph would run it."""
 
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cephlab.lab.ceph import conf
 from cephlab.lab.report.defects import SUITE, Defect, read_defects
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.mds import MDS
 
 LIST = Path(__file__).with_name("known.toml")
 PROGRAMS = LIST.with_name("programs")
@@ -18,6 +20,8 @@ KNOWN = {defect.name: defect for defect in read_defects(LIST)}
 PROGRAM_S = 120.0
 ALONE = Topology(native=1, foreign=0)
 """What most need: a cluster of one OSD, or only the programs of its image."""
+NEEDED = {"libcephfs-rename-forgets": replace(ALONE, services=(("n0", (MDS.kind,)),))}
+"""Name of a defect -> what its program needs instead."""
 
 BLIND = "its programs cannot show that defect (suites/defects/known.toml)"
 SEES = ("known_defect", "defect_try")
@@ -71,7 +75,7 @@ def scenario(defect: Defect) -> Scenario:
         f"{', '.join(defect.there)}" + (f", not in {', '.join(defect.gone)}." if defect.gone else "."),
         run=partial(show, defect=defect),
         check="defect",
-        topology=ALONE,
+        topology=NEEDED.get(defect.name, ALONE),
         sees=SEES,
         only_releases=dict.fromkeys(defect.releases, BLIND),
     )

@@ -18,7 +18,7 @@ REUSE = "recovery after disk reuse"
 
 @dataclass(frozen=True)
 class AtScale:
-    """seconds: predicted for the paper's or the run's machines; budget_s: what it may take; why: where both come from."""
+    """seconds: predicted for the paper's or the run's machines; budget_s: what it may take; why: how it follows."""
 
     seconds: float
     budget_s: float

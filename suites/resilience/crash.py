@@ -20,11 +20,15 @@ DARK_S = (0.0, 1.0)
 
 def crash(stage: Stage, of: Kind = "objects") -> None:
     """Kill every daemon and start all after a random while, several times."""
-    wanted = rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier)
+    took = crashes(stage, rounds(os.environ.get(ROUNDS_VARIABLE), stage.tier), of)
+    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", Bound(basis=Basis.PROFILE))
+
+
+def crashes(stage: Stage, wanted: int, of: Kind = "objects") -> list[float]:
+    """Kill every daemon so many times at random moments of a load; returns seconds to health after each."""
     everything = KillEverything.aim(layout_of(stage.cluster), stage.rng)
     dark = partial(linger, stage.rng, *DARK_S)
-    took = again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
-    stage.recorder.figure("median_return_s", sorted(took)[len(took) // 2], "s", Bound(basis=Basis.PROFILE))
+    return again_and_again(stage, everything, wanted, Data(of=of), before_s=BEFORE_S, meanwhile=dark)
 
 
 def rounds(text: str | None, tier: Tier) -> int:

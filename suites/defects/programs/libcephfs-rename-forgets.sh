@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Shows that a client of CephFS that renames a file onto another name of its own does not find that name any more.
+# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+set -euo pipefail
+
+python3 - <<'PYTHON'
+import os
+
+import cephfs
+
+CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
+FOLDER = "/defect-rename"
+ONE, OTHER = f"{FOLDER}/a", f"{FOLDER}/b"
+
+
+def names(client):
+    folder = client.opendir(FOLDER)
+    found = []
+    while True:
+        entry = client.readdir(folder)
+        if not entry:
+            client.closedir(folder)
+            return sorted(found)
+        if entry.d_name not in (b".", b".."):
+            found.append(entry.d_name.decode())
+
+
+def opens(client, path):
+    try:
+        client.close(client.open(path, "r"))
+    except cephfs.ObjectNotFound:
+        return False
+    return True
+
+
+def mounted():
+    client = cephfs.LibCephFS(conffile=CONF)
+    client.mount()
+    return client
+
+
+client, second = mounted(), mounted()
+try:
+    client.mkdir(FOLDER, 0o755)
+    client.close(client.open(ONE, "w", 0o644))
+    client.link(ONE, OTHER)
+    names(client)
+    client.rename(OTHER, ONE)
+    own = [opens(client, path) for path in (ONE, OTHER)]
+    others = opens(second, ONE) and opens(second, OTHER)
+    for name in names(second):
+        second.unlink(f"{FOLDER}/{name}")
+    second.rmdir(FOLDER)
+finally:
+    for each in (client, second):
+        each.unmount()
+        each.shutdown()
+if not others:
+    raise SystemExit("another client does not find both names, so this is something else")
+found = ", ".join(f"{path[-1]} {'opened' if there else 'ENOENT'}" for path, there in zip((ONE, OTHER), own))
+said = f"a client renamed b onto a, which is the same file; in that client {found}; in another both opened"
+print("not seen" if all(own) else "seen", said, sep=": ")
+PYTHON
