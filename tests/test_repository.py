@@ -265,7 +265,7 @@ def test_workflows_run_what_people_run() -> None:
         line
         for line in runs
         if not re.match(
-            r"ci/(bootstrap|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$|\.venv/bin/(tox|cephlab) "
+            r"ci/(bootstrap|costs|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$|\.venv/bin/(tox|cephlab) "
             r'|git diff --exit-code ci/requirements\.lock$|echo "CEPHLAB_HOME=',
             line,
         )

@@ -212,3 +212,28 @@ def test_a_lock_without_its_tool_says_where_that_comes_from(checkout: Path) -> N
     done = run(str(checkout / "ci" / "lock"))
     assert (done.returncode, "ci/bootstrap install" in done.stderr) == (3, True)
     assert run(str(checkout / "ci" / "lock"), "--newer").returncode == 2
+
+
+def test_costs_are_compared_with_the_baseline_that_a_cache_kept(tmp_path: Path, command: Path) -> None:
+    page = tmp_path / "page.md"
+    where = {"CEPHLAB": str(command), "CEPHLAB_HOME": str(tmp_path), "GITHUB_STEP_SUMMARY": str(page)}
+    first = run("costs", "reef", **where)
+    assert first.stdout.startswith("::warning title=cephlab::no baseline is kept for reef")
+    assert "measure --release reef --op randwrite:4k --op randread:4k --save-baseline" in first.stdout
+    (tmp_path / "demands" / "baseline").mkdir(parents=True)
+    (tmp_path / "demands" / "baseline" / "reef-x86_64-abc.json").touch()
+    assert run("costs", "reef", **where).returncode == 0
+    assert page.read_text().endswith("--beside baseline --budget 112\n")
+    assert run("costs").returncode == 2
+
+
+@pytest.mark.parametrize(("status", "ends"), [(0, 0), (1, 1), (3, 3), (6, 0)])
+def test_a_regression_ends_the_job_and_what_cannot_be_told_does_not(
+    tmp_path: Path, command: Path, status: int, ends: int
+) -> None:
+    command.write_text(f"#!/bin/sh\nexit {status}\n")
+    (tmp_path / "demands" / "baseline").mkdir(parents=True)
+    (tmp_path / "demands" / "baseline" / "reef-x86_64-abc.json").touch()
+    done = run("costs", "reef", CEPHLAB=str(command), CEPHLAB_HOME=str(tmp_path))
+    assert done.returncode == ends
+    assert ("cannot be told" in done.stdout) is (status == 6)
