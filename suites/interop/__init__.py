@@ -25,6 +25,7 @@ from cephlab.suites.interop import (
     scrub,
     standing,
     stripes,
+    unlike,
 )
 from cephlab.suites.interop.walks import scenarios as walks
 
@@ -53,5 +54,6 @@ SCENARIOS = (
     *scrub.SCENARIOS,
     *standing.SCENARIOS,
     *stripes.SCENARIOS,
+    *unlike.SCENARIOS,
     *walks.SCENARIOS,
 )

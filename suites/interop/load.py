@@ -21,9 +21,12 @@ CLUSTERS = {"2+1": (2, 1), "1+2": (1, 2)}
 """Nodes of this machine's architecture, and of the other."""
 
 
-def loaded(stage: Stage) -> None:
-    """Let fio write from a client of each architecture, read all back where it was written, and compare both views."""
-    cluster, seconds = stage.cluster, LOAD_S[stage.tier]
+def loaded(stage: Stage, load_s: float | None = None) -> None:
+    """Let fio write from a client of each architecture, read all back where it was written, and compare both views.
+
+    load_s: instead of the tier's.
+    """
+    cluster, seconds = stage.cluster, LOAD_S[stage.tier] if load_s is None else load_s
     with ExitStack() as made:
         # A pool for each, because the first object in a pool is the sign that its client writes.
         own = {arch: made.enter_context(pools.pool(cluster, f"load-{arch}", pg_num=PG_NUM)) for arch in Arch}

@@ -1,0 +1,115 @@
+"""Machines that are not alike: four OSDs of unlike sizes on one node, unequal cores; weights, placement and load."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Osd
+from cephlab.suites.interop.load import loaded
+
+SIZES = (10 * GIB, 10 * GIB, 20 * GIB, 40 * GIB)
+"""Of the disks of the first node; the others have one of the first size each."""
+CORES = (0.5, 2.0, 1.0)
+"""Of the nodes in their order, where they are unequal: many slow cores beside few fast ones, as in the Altra paper's
+mixed cluster (section 7)."""
+LOAD_S = 30.0
+PG_NUM = 64
+WEIGHT_TOLERANCE = 0.02
+"""A weight has five digits after the point, and a store keeps some of its disk for itself."""
+TIB = 1 << 40
+
+
+@dataclass(frozen=True)
+class UnlikeTopology(Topology):
+    """A native node with four OSDs of SIZES, and nodes of the other architecture with one each.
+
+    unequal: their cores are CORES. A machine of each architecture is beside, without daemons.
+    """
+
+    native: int = 1
+    foreign: int = 2
+    clients: bool = True
+    unequal: bool = False
+
+    unused: ClassVar[frozenset[str]] = frozenset({"osds_per_node", "separate_db", "lone_client"})
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        spec = super().lay_out(release, image, in_memory=in_memory)
+        first, *others = spec.nodes
+        disks = tuple(Disk(f"{first.name}-block{number}", size) for number, size in enumerate(SIZES))
+        first = replace(first, disks=disks, osds=tuple(Osd(disk.name) for disk in disks))
+        cores = dict(zip((node.name for node in spec.nodes), CORES if self.unequal else (), strict=False))
+        return replace(spec, nodes=tuple(replace(node, cores=cores.get(node.name)) for node in (first, *others)))
+
+
+def run(stage: Stage) -> None:
+    """Compare each OSD's weight with its disk, and the placement with the weights; then load from both sides."""
+    weights, sizes = weights_of(stage.cluster), sizes_of(stage.cluster)
+    note_weights(stage.recorder, weights, sizes)
+    with pools.pool(stage.cluster, "unlike", pg_num=PG_NUM) as pool:
+        held = dict.fromkeys(weights, 0)
+        for pg in pools.pgs_of(stage.cluster, pool):
+            for osd in pg.acting:
+                held[osd] += 1
+    first = {osd: size for osd, size in sizes.items() if stage.cluster.host_of(f"osd.{osd}").name == "n0"}
+    note_placement(stage.recorder, held, first)
+    loaded(stage, LOAD_S)
+
+
+def weights_of(cluster: Cluster) -> dict[int, float]:
+    """CRUSH weight of each OSD."""
+    return {int(osd["id"]): float(osd["crush_weight"]) for osd in cluster.client.mon("osd df")["nodes"]}
+
+
+def sizes_of(cluster: Cluster) -> dict[int, int]:
+    """Bytes of each OSD's disk, as the spec wants it."""
+    found: dict[int, int] = {}
+    for node in cluster.spec.nodes:
+        of = {disk.name: disk.size_bytes for disk in node.disks}
+        own = [osd for osd in cluster.osd_ids() if cluster.host_of(f"osd.{osd}").name == node.name]
+        found |= {osd: of[wanted.block] for osd, wanted in zip(sorted(own), node.osds, strict=True)}
+    return found
+
+
+def note_weights(recorder: Recorder, weights: Mapping[int, float], sizes: Mapping[int, int]) -> None:
+    """A weight is the disk's size in TiB, whatever the architecture that made the store."""
+    recorder.witness("OSDs with a weight", got=len(weights), least=len(sizes))
+    for osd, size in sizes.items():
+        why = f"the disk has {size / TIB:.5f} TiB"
+        bound = Bound(why, 1 - WEIGHT_TOLERANCE, 1 + WEIGHT_TOLERANCE, basis=Basis.CORRECTNESS)
+        recorder.figure(f"weight of osd.{osd} over its disk", weights.get(osd, 0.0) * TIB / size, "", bound)
+
+
+def note_placement(recorder: Recorder, held: Mapping[int, int], sizes: Mapping[int, int]) -> None:
+    """The largest disk of the node with four holds more PGs than the two smallest beside it. sizes: of that node's."""
+    ranked = sorted(sizes, key=lambda osd: sizes[osd])
+    share = held[ranked[-1]] / max(1, sum(held[osd] for osd in ranked[:2]))
+    said = ", ".join(f"{sizes[osd] / GIB:.0f} GiB {held[osd]} PGs" for osd in ranked)
+    bound = Bound(f"CRUSH places by weight: {said}", least=1.0, basis=Basis.CORRECTNESS)
+    recorder.figure("PGs of the largest disk over those of the two smallest beside it", share, "", bound)
+
+
+def scenario(of: str, *, unequal: bool) -> Scenario:
+    needs = frozenset({Capability.CPU_LIMIT}) if unequal else frozenset[Capability]()
+    cores = f", cores {', '.join(f'{each:g}' for each in CORES)}" if unequal else ""
+    return Scenario(
+        name=f"interop.unlike[{of}]",
+        goal="Unlike machines of both architectures share data by the size of their disks, and take load alike.",
+        method=f"Four OSDs of unlike sizes on a {host_arch()} node, one on each of two {host_arch().other} ones{cores}: "
+        f"weights, placement, and fio from clients of both for {LOAD_S:.0f} s, read back.",
+        run=run,
+        check="figures",
+        tier=Tier.FULL,
+        topology=UnlikeTopology(unequal=unequal),
+        needs=needs,
+        sees=("weight of osd.* over its disk", "PGs of the largest disk.*"),
+    )
+
+
+SCENARIOS = (scenario("disks", unequal=False), scenario("cores", unequal=True))
