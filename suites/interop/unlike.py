@@ -101,7 +101,7 @@ def scenario(of: str, *, unequal: bool) -> Scenario:
     return Scenario(
         name=f"interop.unlike[{of}]",
         goal="Unlike machines of both architectures share data by the size of their disks, and take load alike.",
-        method=f"Four OSDs of unlike sizes on a {host_arch()} node, one on each of two {host_arch().other} ones{cores}: "
+        method=f"Four unlike OSDs on a {host_arch()} node, one on each of two {host_arch().other} ones{cores}: "
         f"weights, placement, and fio from clients of both for {LOAD_S:.0f} s, read back.",
         run=run,
         check="figures",
