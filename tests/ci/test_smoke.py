@@ -1,11 +1,13 @@
 """ci/tests.txt: what `ci/bootstrap test` runs has of every suite at least one scenario, so that none rots unseen."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = "ci/tests.txt"
@@ -28,6 +30,12 @@ def test_a_suite_without_clusters_is_run_by_a_test() -> None:
 def test_a_suite_that_no_push_runs_has_a_job_of_its_own() -> None:
     scheduled = (ROOT / ".github/workflows/scheduled.yml").read_text()
     assert all(f"suite: {suite}\n" in scheduled for suite in BY_NIGHT)
+
+
+def test_the_weekly_full_tier_has_a_machine_for_each_suite() -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/scheduled.yml").read_text())["jobs"]
+    weekly = {suite for job in ("weekly", "weekly-guests") for suite in json.loads(jobs[job]["with"]["suites"])}
+    assert weekly == suites()
 
 
 def listed() -> list[str]:
