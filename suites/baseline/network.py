@@ -4,16 +4,20 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from itertools import combinations, product
 from pathlib import PurePosixPath
 from signal import SIGKILL
 from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken, Unavailable
+from cephlab.lab.base.workers import Workers
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.tunables.machine import Machine
 from cephlab.suites.baseline.rated import NETWORK, speed
@@ -79,10 +83,44 @@ def run_throughput(stage: Stage) -> None:
             sender, receiver = (right, left) if reverse else (left, right)
             name = f"{sender.name} to {receiver.name}"
             flow = stream(cluster, left, right, SECONDS[stage.tier], reverse=reverse)
-            stage.recorder.witness(f"{name}: bytes received", got=flow.received_bytes, least=LEAST_BYTES)
             stage.recorder.record("flow", sender=sender.name, receiver=receiver.name, retransmits=flow.retransmits)
             slow = sender if sender.emulated else receiver
-            stage.recorder.figure(f"{name}: TCP, one stream", flow.mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
+            note_flow(stage, f"{name}: TCP, one stream", flow.received_bytes, flow.mbit_s, slow)
+
+
+def run_clients(stage: Stage) -> None:
+    """Run one stream between each client machine and each node, both ways, then all nodes at once to a client."""
+    cluster = stage.cluster
+    for host in cluster.hosts.values():
+        require_iperf(host)
+    nodes = [cluster.hosts[node.name] for node in cluster.spec.nodes if node.osds]
+    for client in clients_of(cluster):
+        others = [node for node in nodes if node is not client]
+        for node, reverse in product(others, (False, True)):
+            sender, receiver = (node, client) if reverse else (client, node)
+            flow = stream(cluster, client, node, SECONDS[stage.tier], reverse=reverse)
+            note_flow(
+                stage, f"{sender.name} to {receiver.name}: TCP, one stream", flow.received_bytes, flow.mbit_s, node
+            )
+        with Workers(max_workers=len(others), thread_name_prefix="iperf") as workers:
+            sent = partial(stream, cluster, client, seconds=SECONDS[stage.tier], reverse=True)
+            flows = list(workers.map(sent, others))
+        received = min(flow.received_bytes for flow in flows)
+        title = f"all nodes to {client.name} at once: TCP, one stream each"
+        note_flow(stage, title, received, sum(flow.mbit_s for flow in flows), client)
+
+
+def clients_of(cluster: Cluster) -> list[Host]:
+    """Machines that clients run on: an inventory's, or a lab's without daemons."""
+    if isinstance(cluster, AttachedCluster):
+        return [cluster.hosts[name] for name in cluster.load_nodes()]
+    return [cluster.hosts[node.name] for node in cluster.spec.nodes if not node.has_daemons]
+
+
+def note_flow(stage: Stage, title: str, received_bytes: int, mbit_s: float, slow: Host) -> None:
+    """Witness that every stream carried something, and note the rate. slow: the machine whose port limits it."""
+    stage.recorder.witness(f"{title}: bytes received", got=received_bytes, least=LEAST_BYTES)
+    stage.recorder.figure(title, mbit_s, "Mbit/s", speed(stage, slow, NETWORK))
 
 
 def require_iperf(host: Host) -> None:
@@ -204,6 +242,16 @@ SCENARIOS = (
         run=run_throughput,
         check="figures",
         sees=(".* to .*: TCP, one stream",),
+    ),
+    Scenario(
+        name="baseline.network-clients",
+        goal="A client machine and each node exchange data both ways at a known rate, one after the other and at once.",
+        method="Runs TCP streams of iperf3 between the client machines and the nodes with OSDs.",
+        run=run_clients,
+        check="figures",
+        tier=Tier.FULL,
+        topology=Topology(lone_client=True),
+        sees=(".* to .*: TCP, one stream", "all nodes to .* at once: .*"),
     ),
     Scenario(
         name="baseline.network-mtu",

@@ -12,12 +12,19 @@ from cephlab.lab.report.defects import SUITE, Defect, read_defects
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.mds import MDS
+from cephlab.suites.expected import HEALTH_TOLD
 
 LIST = Path(__file__).with_name("known.toml")
 PROGRAMS = LIST.with_name("programs")
 KNOWN = {defect.name: defect for defect in read_defects(LIST)}
 
 PROGRAM_S = 120.0
+FILE_SYSTEM = {
+    **HEALTH_TOLD,  # it is offline until its server has begun
+    r"error registering admin socket command: \(17\) File exists": (
+        "Several modules of the manager mount the file system, and ask for the same commands."
+    ),
+}
 ALONE = Topology(native=1, foreign=0)
 """What most need: a cluster of one OSD, or only the programs of its image."""
 NEEDED = {"libcephfs-rename-forgets": replace(ALONE, services=(("n0", (MDS.kind,)),))}
@@ -76,6 +83,7 @@ def scenario(defect: Defect) -> Scenario:
         run=partial(show, defect=defect),
         check="defect",
         topology=NEEDED.get(defect.name, ALONE),
+        expects=FILE_SYSTEM if defect.name in NEEDED else {},
         sees=SEES,
         only_releases=dict.fromkeys(defect.releases, BLIND),
     )
