@@ -16,6 +16,7 @@ from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.report.carried import carried
 from cephlab.lab.report.series import Plot, plots
 from cephlab.lab.report.timeline import Timeline, timeline
 from cephlab.lab.report.wanted import wanted_of
@@ -74,7 +75,7 @@ class ScenarioRow:
 
     @property
     def anchor(self) -> str:
-        return re.sub(r"[^a-z0-9]+", "-", self.record.scenario.lower()).strip("-")
+        return _anchor(self.record.scenario)
 
 
 Cell = tuple[tuple[str, ScenarioRow], ...]
@@ -126,11 +127,19 @@ class Beside:
     note: str = ""
 
 
+def _anchor(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
 def render_report(archive: Archive, beside: Beside | None = None) -> str:
     """The page; needs nothing but itself."""
     end = max((record.began_s + record.seconds for record in archive.records), default=0.0) or 1.0
     rows = [_row(archive, record, end) for record in archive.records]
+    charts = bool(beside and beside.plots) or any(row.course or row.plots for row in rows)
+    contents: list[str] = []  # filled by the template as it comes to each heading
     return _template().render(
+        page=carried(charts=charts),
+        contents=contents,
         manifest=archive.manifest,
         clusters=archive.manifest["clusters"],
         images=_images(archive.manifest["clusters"]),
@@ -166,7 +175,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["seconds"] = seconds_text
+    environment.filters |= {"seconds": seconds_text, "anchor": _anchor}
     return environment.get_template("report.html.j2")
 
 

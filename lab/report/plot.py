@@ -1,9 +1,11 @@
-"""Small charts as SVG text for pages that need nothing but themselves: panels over one axis, with numbered marks."""
+"""Charts for pages that need nothing but themselves: panels over one axis with numbered marks, as SVG and as data."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
+from itertools import groupby
+from typing import Any
 
 WIDTH, _PANEL, _GAP = 960.0, 110.0, 34.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64.0, 12.0, 42.0, 22.0
@@ -17,7 +19,10 @@ _SCALES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 @dataclass(frozen=True)
 class Series:
-    """One line. points: (x, y) in order of x; tone: a CSS colour; stepped: whether y holds until the next x."""
+    """One line. points: (x, y) in order of x; tone: a CSS colour; stepped: whether y holds until the next x.
+
+    The line is broken where a y is no number, and goes on after it.
+    """
 
     label: str
     points: tuple[tuple[float, float], ...]
@@ -40,6 +45,30 @@ class Mark:
     at: float
     label: str
     until: float | None = None
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A chart of panels. svg: as it is printed; data: what the page's script draws anew, for zooming."""
+
+    svg: str
+    data: Mapping[str, Any]
+
+
+def graph(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> Graph:
+    """The panels below each other over one x axis, in `unit`. name: what a screen reader says."""
+    drawn = [
+        {
+            "title": panel.title,
+            "series": [
+                {**asdict(series), "points": [(x, y if math.isfinite(y) else None) for x, y in series.points]}
+                for series in panel.series
+            ],
+        }
+        for panel in panels
+    ]
+    data = {"unit": unit, "panels": drawn, "marks": [asdict(mark) for mark in marks]}
+    return Graph(chart(panels, marks, unit=unit, name=name), data)
 
 
 def chart(panels: Sequence[Panel], marks: Sequence[Mark] = (), *, unit: str = "s", name: str = "chart") -> str:
@@ -88,7 +117,7 @@ class Axis:
 
 
 def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
-    peak = max((y for series in panel.series for _, y in series.points), default=0.0)
+    peak = max((y for series in panel.series for _, y in series.points if math.isfinite(y)), default=0.0)
     up = Axis(0.0, peak * 1.05 if peak > 0 else 1.0, top + _PANEL, top)
     yield f'<text x="{_LEFT:g}" y="{top - 7:g}" font-weight="600">{escape(panel.title)}</text>'
     yield from _legend(panel, top)
@@ -97,8 +126,12 @@ def _panel(panel: Panel, across: Axis, top: float) -> Iterator[str]:
         yield f'<line x1="{_LEFT:g}" x2="{across.end:g}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--line, #ccc)"/>'
         yield f'<text x="{_LEFT - 6:g}" y="{y + 4:.1f}" text-anchor="end" opacity=".7">{short(tick)}</text>'
     for series in panel.series:
-        points = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in _drawn(series))
-        yield f'<polyline points="{points}" fill="none" stroke="{escape(series.tone)}" stroke-width="1.6"/>'
+        for whole, part in groupby(_drawn(series), lambda point: math.isfinite(point[1])):
+            places = [f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in part if whole]
+            # A point by itself is a line to where it is, which round ends make a dot.
+            points = " ".join(places * 2 if len(places) == 1 else places)
+            style = f'stroke="{escape(series.tone)}" stroke-width="1.6" stroke-linecap="round"'
+            yield f'<polyline points="{points}" fill="none" {style}/>' if whole else ""
 
 
 def _legend(panel: Panel, top: float) -> Iterator[str]:

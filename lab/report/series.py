@@ -1,12 +1,12 @@
 """Measured series and demands of a history as charts: figures against depth or clients, and what each role pays."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
 from cephlab.lab.history.history import Event, Recorder
-from cephlab.lab.report.plot import TONES, WIDTH, Mark, Panel, Series, chart, svg
+from cephlab.lab.report.plot import TONES, WIDTH, Mark, Panel, Series, graph, svg
 from cephlab.lab.telemetry.demandfile import EVENT, Measurement, event_of, measured_in
 from cephlab.lab.telemetry.describe import seconds_text, title
 
@@ -26,11 +26,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """title; svg: the chart; words: one line below it, may be empty."""
+    """title; svg: the chart; words: one line below it, may be empty; data: of a Graph, if it is one."""
 
     title: str
     svg: str
     words: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 def record_series(
@@ -73,8 +74,8 @@ def line_chart(title: str, lines: Sequence[Line], *, axis: str, marks: Mapping[s
     places = dict(marks or {})
     shown = [Panel(name, tuple(series)) for name, series in panels.items()]
     words = [f"{number}: {label} ({at:g})" for number, (label, at) in enumerate(places.items(), 1)]
-    drawing = chart(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
-    return Plot(title, drawing, "; ".join(words))
+    made = graph(shown, [Mark(at, label) for label, at in places.items()], unit=axis, name=title)
+    return Plot(title, made.svg, "; ".join(words), made.data)
 
 
 def _series(data: Mapping[str, Any]) -> Plot:

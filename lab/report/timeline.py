@@ -1,20 +1,26 @@
-"""A scenario's course over time from its history: client operations, recovery, degraded objects, and its steps."""
+"""A scenario's course over time from its history: operations, their times, recovery, and its steps and faults."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cephlab.lab.faults.fault import EVENT as FAULT
 from cephlab.lab.history.history import Event, Phase
 from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
-from cephlab.lab.report.plot import TONES, Mark, Panel, Series, chart
+from cephlab.lab.report.plot import TONES, Graph, Mark, Panel, Series, graph
 
 _BINS = 160
 _LEAST_BIN_S = 0.25
+_PERCENTILES = (50.0, 95.0, 99.0)
+_WORDS = {Act.WRITE: "writes", Act.READ: "reads"}
 
 
 @dataclass(frozen=True)
 class TimelineStep:
-    """One step. at_s: since the load began; seconds: how long it took, None when it did not end."""
+    """One step, or one fault. at_s: since the load began; seconds: how long it took, None when it did not end."""
 
     number: int
     name: str
@@ -23,11 +29,21 @@ class TimelineStep:
 
 
 @dataclass(frozen=True)
-class Timeline:
-    """svg: the chart; steps: what its numbers mean."""
+class Answers:
+    """How long one client's acknowledged operations of one kind took. times_ms: p50, p95, p99 and the longest."""
 
-    svg: str
+    what: str
+    count: int
+    times_ms: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """graph: the chart; steps: what its numbers mean; answers: the same operations over the whole time."""
+
+    graph: Graph
     steps: tuple[TimelineStep, ...]
+    answers: tuple[Answers, ...] = ()
 
 
 def timeline(events: Sequence[Event]) -> Timeline | None:
@@ -36,21 +52,64 @@ def timeline(events: Sequence[Event]) -> Timeline | None:
     if not operations:
         return None
     origin = operations[0].began_s
-    steps = tuple(_steps(events, origin))
-    panels = [_rate(operations, origin), *_samples(events, origin)]
-    marks = [Mark(step.at_s, step.name) for step in steps]
-    return Timeline(chart(panels, marks, name="operations, recovery and degraded objects over time"), steps)
+    steps = steps_of(events, origin)
+    panels = [_rate(operations, origin), *_latency(operations, origin), *_samples(events, origin)]
+    marks = [Mark(step.at_s, step.name, step.at_s + step.seconds if step.seconds else None) for step in steps]
+    drawn = graph(panels, marks, name="operations, their times, recovery and degraded objects over time")
+    return Timeline(drawn, steps, tuple(_answers(operations)))
 
 
 def rates(operations: Sequence[Operation], origin: float) -> tuple[tuple[float, float], ...]:
     """(seconds since origin, acknowledged operations a second), in bins of equal width."""
-    ends = [op.ended_s - origin for op in operations if op.ended_s is not None and op.outcome is Ended.OK]
-    if not ends:
+    ends = _answered(operations, origin)[:, 0]
+    if not ends.size:
         return ()
-    width = max(_LEAST_BIN_S, max(ends) / _BINS)
+    width = _bin_s(ends)
     counts = Counter(int(end / width) for end in ends)
     # The last bin is cut off by the end of the load.
     return tuple((number * width, counts[number] / width) for number in range(max(1, *counts)))
+
+
+def _answered(operations: Sequence[Operation], origin: float) -> NDArray[np.float64]:
+    """Of each acknowledged operation: when it ended, in seconds since origin, and how long it took, in ms."""
+    pairs = [
+        (op.ended_s - origin, 1e3 * (op.ended_s - op.began_s))
+        for op in operations
+        if op.ended_s is not None and op.outcome is Ended.OK
+    ]
+    return np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
+
+
+def _bin_s(ends: NDArray[np.float64]) -> float:
+    return max(_LEAST_BIN_S, float(ends.max()) / _BINS)
+
+
+def _latency(operations: Sequence[Operation], origin: float) -> Iterator[Panel]:
+    """Percentiles of all clients' response times, by when an operation ended. Where none did the line is broken."""
+    answered = _answered(operations, origin)
+    if not answered.size:
+        return
+    width = _bin_s(answered[:, 0])
+    bins = (answered[:, 0] / width).astype(int)
+    nothing = np.full(len(_PERCENTILES), np.nan)
+    ended = {n: np.percentile(answered[bins == n, 1], _PERCENTILES) for n in np.unique(bins)}
+    points = [(n * width, ended.get(n, nothing)) for n in range(bins.min(), bins.max() + 1)]
+    yield Panel(
+        "response time of acknowledged operations, ms",
+        tuple(
+            Series(f"p{percent:g}", tuple((float(at), round(float(values[index]), 3)) for at, values in points), tone)
+            for index, (percent, tone) in enumerate(zip(_PERCENTILES, TONES, strict=False))
+        ),
+    )
+
+
+def _answers(operations: Sequence[Operation]) -> Iterator[Answers]:
+    for client in sorted({op.client for op in operations}):
+        for act, word in _WORDS.items():
+            times = _answered([op for op in operations if op.client == client and op.act is act], 0.0)[:, 1]
+            if times.size:
+                shown = (*np.percentile(times, _PERCENTILES), times.max())
+                yield Answers(f"{word} of {client}", int(times.size), tuple(map(float, shown)))
 
 
 def _rate(operations: Sequence[Operation], origin: float) -> Panel:
@@ -77,9 +136,31 @@ def _samples(events: Sequence[Event], origin: float) -> Iterator[Panel]:
     yield Panel("objects without all their copies, or with copies elsewhere", (degraded, misplaced))
 
 
-def _steps(events: Sequence[Event], origin: float) -> Iterator[TimelineStep]:
+def steps_of(events: Sequence[Event], origin: float) -> tuple[TimelineStep, ...]:
+    """The steps and the faults of a scenario by when each began, in seconds since origin, numbered."""
+    found = sorted([*_steps(events, origin), *_faults(events, origin)], key=lambda step: step[0])
+    return tuple(TimelineStep(number, name, at_s, seconds) for number, (at_s, name, seconds) in enumerate(found, 1))
+
+
+def _steps(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:
     steps = [event for event in events if event.kind == "step"]
     ended = {event.data["name"]: event.data for event in steps if event.data["phase"] == Phase.ENDED}
-    for number, event in enumerate((event for event in steps if event.data["phase"] != Phase.ENDED), 1):
-        name = event.data["name"]
-        yield TimelineStep(number, name, event.at_s - origin, ended.get(name, {}).get("seconds"))
+    for event in steps:
+        if event.data["phase"] != Phase.ENDED:
+            name = event.data["name"]
+            yield event.at_s - origin, name, ended.get(name, {}).get("seconds")
+
+
+def _faults(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:
+    """Each fault from when it was inflicted until it was healed."""
+    began: dict[str, float] = {}
+    for event in events:
+        if event.kind != FAULT:
+            continue
+        name = f"{event.data['fault']} of {event.data['target']}"
+        if event.data["phase"] == "broken":
+            began[name] = event.at_s
+        elif event.data["phase"] == "healed" and name in began:
+            at_s = began.pop(name)
+            yield at_s - origin, name, event.at_s - at_s
+    yield from ((at_s - origin, f"{name}, not healed", None) for name, at_s in began.items())

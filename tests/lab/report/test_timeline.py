@@ -96,4 +96,53 @@ def test_the_steps_of_a_scenario_are_numbered_beside_its_operations() -> None:
         (2, "never ends", None),
     ]
     assert found.steps[0].at_s == pytest.approx(1.01)
-    assert len(parsed(found.svg).findall(f"{SVG}polyline")) == 4
+    assert (
+        len(parsed(found.graph.svg).findall(f"{SVG}polyline")) == 13
+    )  # a rate, three percentiles of three times, three samples
+
+
+def test_faults_are_marked_from_when_they_were_inflicted_until_they_were_healed() -> None:
+    def fault(at_s: float, phase: str, target: str = "osd.1") -> Event:
+        return Event("s", at_s, "fault", {"fault": "kill-daemon", "target": target, "nodes": [], "phase": phase})
+
+    events = [
+        *(Event("s", 9.0, "operations", data) for data in pack([operation(2.0), operation(9.0)])),
+        *(fault(at_s, phase) for at_s, phase in ((2.9, "inflicting"), (3.0, "broken"), (3.1, "seen"), (5.0, "healed"))),
+        Event("s", 4.0, "step", {"name": "looked", "phase": "reached"}),
+        fault(6.0, "broken"),
+        fault(7.0, "broken", "osd.2"),
+        fault(8.0, "healed"),
+    ]
+    found = timeline(events)
+    assert found is not None
+    assert [(step.name, step.seconds) for step in found.steps] == [
+        ("kill-daemon of osd.1", 2.0),
+        ("looked", None),
+        ("kill-daemon of osd.1", 2.0),
+        ("kill-daemon of osd.2, not healed", None),
+    ]
+    assert next((mark["at"], mark["until"]) for mark in found.graph.data["marks"]) == pytest.approx((1.01, 3.01))
+
+
+def test_percentiles_are_of_acknowledged_operations_and_of_all_clients() -> None:
+    slow = [Operation("l", "c1", 0, Act.READ, n, 1, 1.0, 1.0 + n / 1000, Ended.OK) for n in range(1, 101)]
+    refused = Operation("l", "c1", 0, Act.READ, 1, 1, 1.0, 9.0, Ended.FAIL)
+    found = timeline([Event("s", 9.0, "operations", data) for data in pack([*slow, refused])])
+    assert found is not None
+    (answers,) = found.answers
+    assert (answers.what, answers.count) == ("reads of c1", 100)
+    assert answers.times_ms == pytest.approx((50.5, 95.05, 99.01, 100.0))
+    panel = found.graph.data["panels"][1]
+    assert [series["label"] for series in panel["series"]] == ["p50", "p95", "p99"]
+    assert [series["points"][0][1] for series in panel["series"]] == pytest.approx([50.5, 95.05, 99.01])
+
+
+def test_while_nothing_was_answered_the_line_of_percentiles_is_broken() -> None:
+    early = [operation(1.0 + n / 10) for n in range(20)]
+    late = [operation(60.0 + n / 10) for n in range(20)]
+    found = timeline([Event("s", 9.0, "operations", data) for data in pack([*early, *late])])
+    assert found is not None
+    rate, median = found.graph.data["panels"][0]["series"][0], found.graph.data["panels"][1]["series"][0]
+    assert {y for x, y in median["points"] if 5 < x < 55} == {None}
+    assert {y for x, y in rate["points"] if 5 < x < 55} == {0.0}
+    assert len(parsed(found.graph.svg).findall(f"{SVG}polyline")) == 1 + 3 * 2

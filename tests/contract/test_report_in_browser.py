@@ -1,0 +1,196 @@
+"""The report in a real browser: who reads it by eye, by keyboard, by ear, on a telephone, in the dark or on paper."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.made_report import FAILED, FAULT, SOAK, make_archive
+
+pytestmark = pytest.mark.real
+
+WIDE, NARROW = {"width": 1100, "height": 900}, {"width": 390, "height": 800}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ROWS = "details.row:visible"
+RANGES = "figure => figure.plots.map(plot => [plot.scales.x.min, plot.scales.x.max])"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_archive(tmp_path_factory.mktemp("report") / "archive") / "report.html"
+
+
+@pytest.fixture
+def page(browser: Any, report: Path) -> Iterator[Any]:
+    """The page as it opens, which must load nothing and complain of nothing."""
+    context = browser.new_context(viewport=WIDE)
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("request", lambda request: complaints.append(request.url) if request.url != report.as_uri() else None)
+    opened.goto(report.as_uri())
+    opened.wait_for_selector(".u-over")
+    yield opened
+    context.close()
+    assert complaints == []
+
+
+def drag(page: Any, figure: Any, begin: float, end: float) -> None:
+    """Drag over the figure's first panel, between two shares of its width."""
+    box = figure.locator(".u-over").first.bounding_box()
+    page.mouse.move(box["x"] + begin * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + end * box["width"], box["y"] + 50, steps=4)
+    page.mouse.up()
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait for the page; its policy forbids playwright's own way, which evaluates text on the page."""
+    for _ in range(100):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{expression} did not become true")
+
+
+def test_a_brush_zooms_every_panel_of_a_figure_and_a_double_click_shows_all_again(page: Any) -> None:
+    figure = page.locator("figure.graph").first
+    whole = figure.evaluate(RANGES)
+    before = figure.screenshot()
+    drag(page, figure, 0.25, 0.5)
+    zoomed = figure.evaluate(RANGES)
+    assert len(zoomed) == 2
+    assert zoomed[0] == zoomed[1]
+    assert zoomed[0] == pytest.approx([15, 30], abs=1)
+    page.mouse.move(0, 0)
+    assert figure.screenshot() != before
+    figure.locator(".u-over").first.dblclick()
+    page.mouse.move(0, 0)
+    assert figure.evaluate(RANGES) == whole
+    assert figure.screenshot() == before
+
+
+def test_a_chart_is_zoomed_by_the_keyboard(page: Any) -> None:
+    figure = page.locator("figure.graph").first
+    (begin, end), _ = figure.evaluate(RANGES)
+    figure.locator(".canvas").focus()
+    page.keyboard.press("+")
+    (nearer, nearer_end), _ = figure.evaluate(RANGES)
+    assert nearer_end - nearer == pytest.approx((end - begin) / 2)
+    page.keyboard.press("ArrowRight")
+    assert figure.evaluate(RANGES)[0][0] > nearer
+    page.keyboard.press("0")
+    assert figure.evaluate(RANGES)[0] == [begin, end]
+
+
+def test_faults_and_steps_stand_beside_the_chart(page: Any) -> None:
+    marks = page.locator("figure.graph").first.evaluate("figure => figure.querySelector('script').textContent")
+    assert f'"label": "{FAULT}", "until": 35.0' in marks
+    told = page.locator("section, main").first.inner_text()
+    assert f"{FAULT}, at 20.0 s for 15.0 s" in told
+    assert "handed back, at 50.0 s" in told
+
+
+def test_rows_are_filtered_by_text_and_by_ending(page: Any) -> None:
+    every = page.locator(ROWS).count()
+    page.get_by_label("Filter").fill("aarch64 objects")
+    assert page.locator(ROWS).count() == 3
+    page.get_by_label("Filter").fill("")
+    page.locator("#filter").get_by_label("passed").uncheck()
+    assert page.locator(ROWS).count() == every - 5
+    assert page.locator("#filter output").inner_text() == f"{every - 5} of {every} shown"
+    assert not page.locator("section.group h3", has_text="interop.objects").is_visible()
+
+
+def test_a_link_to_a_scenario_opens_it_even_where_a_filter_hides_it(page: Any, report: Path) -> None:
+    row = page.locator("#resilience-soak")
+    assert row.get_attribute("open") is None
+    page.get_by_label("Filter").fill("parity")
+    assert not row.is_visible()
+    page.locator("a", has_text=SOAK).first.click()
+    assert row.get_attribute("open") is not None
+    assert row.locator("dl").first.is_visible()
+    row.locator(".u-over").first.wait_for()  # a chart is drawn once its row is open
+    assert page.url == f"{report.as_uri()}#resilience-soak"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_an_accessibility_checker_finds_nothing(page: Any, scheme: str, size: dict[str, int]) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size(size)
+    page.get_by_role("button", name="open all").click()
+    found = Axe().run(page)
+    assert found.response["violations"] == [], found.generate_report()
+    assert len(found.response["passes"]) > 20
+
+
+def test_the_checker_would_find_something(page: Any) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelector('#filter label').replaceWith(document.createElement('input'))")
+    assert "label" in {violation["id"] for violation in Axe().run(page).response["violations"]}
+
+
+def test_dark_is_dark(page: Any) -> None:
+    light = page.locator("figure.graph").first.screenshot()
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
+    assert page.locator("figure.graph").first.screenshot() != light
+
+
+def test_a_narrow_screen_shows_the_same_and_nothing_reaches_over_its_edge(page: Any) -> None:
+    wide = page.locator("main").inner_text().split()
+    page.set_viewport_size(NARROW)
+    until(page, "document.querySelector('.uplot').clientWidth < 390")
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
+    assert sorted(page.locator("main").inner_text().split()) == sorted(wide)
+    ends = page.locator(f"{ROWS} summary span").evaluate_all("all => all.map(one => one.getBoundingClientRect().right)")
+    assert max(ends) <= NARROW["width"]
+
+
+def test_paper_has_drawn_charts_and_no_controls(page: Any) -> None:
+    page.emulate_media(media="print")
+    for what in ("nav", "#filter", "figure.graph .canvas"):
+        assert not page.locator(what).first.is_visible(), what
+    assert page.locator("figure.graph > svg").first.is_visible()
+    assert page.get_by_text(FAILED).first.is_visible()
+    assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_without_scripts_everything_can_be_read(browser: Any, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport=WIDE)
+    opened = context.new_page()
+    opened.goto(report.as_uri())
+    assert opened.locator("figure.graph > svg").first.is_visible()
+    assert not opened.locator("#filter").is_visible()
+    assert opened.locator(ROWS).count() == 9
+    context.close()
+
+
+def test_a_script_that_is_not_the_pages_own_does_not_run(browser: Any, report: Path, tmp_path: Path) -> None:
+    altered = tmp_path / "report.html"
+    altered.write_text(report.read_text().replace("</main>", "<script>document.title = 'ran'</script></main>"))
+    context = browser.new_context()
+    opened = context.new_page()
+    opened.goto(altered.as_uri())
+    assert opened.title() != "ran"
+    context.close()
