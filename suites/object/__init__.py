@@ -1,5 +1,12 @@
 """Objects through gateways of both architectures: equal by every way, under faults, by size, and what waiting costs."""
 
-from cephlab.suites.object import across, balanced, pace, sizes, tls
+from cephlab.suites.object import across, balanced, faults, pace, sizes, tls
 
-SCENARIOS = (*across.SCENARIOS, *balanced.SCENARIOS, *pace.SCENARIOS, *sizes.SCENARIOS, *tls.SCENARIOS)
+SCENARIOS = (
+    *across.SCENARIOS,
+    *balanced.SCENARIOS,
+    *faults.SCENARIOS,
+    *pace.SCENARIOS,
+    *sizes.SCENARIOS,
+    *tls.SCENARIOS,
+)

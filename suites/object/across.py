@@ -1,5 +1,6 @@
 """What a client puts through a gateway of one architecture is the same through the other, whoever leads the PGs."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -7,12 +8,13 @@ from cephlab.lab.ceph.pgs import pgids
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import DATA_POOL
+from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.workloads import s3load
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
-from cephlab.lab.workloads.s3load import PART_BYTES, S3Load, merged
-from cephlab.suites.object.stand import GATEWAYS, LOAD_S, client, gateways, loaded, near, now_s, truthful
+from cephlab.lab.workloads.s3fleet import Fleet, run_together
+from cephlab.lab.workloads.s3load import PART_BYTES, S3Load
+from cephlab.suites.object.stand import GATEWAYS, LOAD_S, client, gateways, loaded, near, truthful
 
 SMALL = ((0, 0, 1.0), (1, 4096, 3.0), (4097, 65536, 3.0), ((4 << 20) - 1, (4 << 20) + 1, 1.0))
 """Around the gateway's stripes of 4 MiB too."""
@@ -76,32 +78,29 @@ def mixed(stage: Stage) -> None:
 def together(stage: Stage) -> None:
     """A client of each architecture begins at one moment; their operations are put together."""
     cluster = stage.cluster
-    hosts = [client(cluster, arch) for arch in Arch]
-    begin_at = now_s(near(cluster)) + FILLING_S * cluster.patience
-    doors = list(gateways(cluster).values())
-    running = []
-    try:
-        for number, host in enumerate(hosts):
-            load = S3Load(
-                mix={"get": 3.0, "put": 1.0},
-                bucket=f"together{number}",
-                workers=2,
-                runtime_s=MIXED_S,
-                seed=stage.rng.randrange(1 << 31),
-                begin_at=begin_at,
-            )
-            running.append(s3load.start(host, doors, load))
-        results = [each.finish(timeout_s=LOAD_S * cluster.patience) for each in running]
-    except BaseException:
-        for each in running:
-            each.kill()
-        raise
-    for host, result in zip(hosts, results, strict=True):
-        late_s = min(each.began_s for each in result.of(RUN)) - begin_at
-        stage.recorder.witness(f"seconds of {host.name}'s run beside the others", got=MIXED_S - late_s, least=1.0)
-    whole = merged(results)
-    truthful(stage.recorder, "both clients", whole)
-    stage.recorder.observe("errors of both clients", got=whole.errors, wanted={}, of=len(whole.operations))
+    load = S3Load(mix={"get": 3.0, "put": 1.0}, workers=2, runtime_s=MIXED_S)
+    loads = [
+        (client(cluster, arch), replace(load, bucket=f"together-{arch.debian}", seed=stage.rng.randrange(1 << 31)))
+        for arch in Arch
+    ]
+    fleet = run_together(
+        loads,
+        list(gateways(cluster).values()),
+        lead_s=FILLING_S * cluster.patience,
+        timeout_s=LOAD_S * cluster.patience,
+    )
+    judge(stage.recorder, fleet, clients=len(loads))
+
+
+def judge(recorder: Recorder, fleet: Fleet, clients: int) -> None:
+    """Observe that no client was lost, that all ran side by side, and that every answer was right."""
+    lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
+    recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
+    for name, late_s in fleet.late_s.items():
+        recorder.witness(f"seconds of {name}'s run beside the others", got=MIXED_S - late_s, least=1.0)
+    recorder.record("clocks", ahead_s=dict(fleet.ahead_s))
+    truthful(recorder, "all clients", fleet.whole)
+    recorder.observe("errors of all clients", got=fleet.whole.errors, wanted={}, of=len(fleet.whole.operations))
 
 
 SCENARIOS = (
@@ -111,7 +110,7 @@ SCENARIOS = (
         method="Starts a load on a machine of each, which begin at one moment, and puts their operations together.",
         run=together,
         check="witnessed",
-        sees=("seconds of .* run beside the others", "errors of both clients"),
+        sees=("seconds of .* run beside the others", "errors of all clients"),
         topology=GATEWAYS,
     ),
     Scenario(

@@ -6,7 +6,7 @@ from functools import partial
 from cephlab.lab.scenario.scenario import Scenario
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.object.stand import GATEWAYS
-from cephlab.suites.s3 import access, buckets, conformance, multipart, objects, versions
+from cephlab.suites.s3 import access, buckets, conformance, multipart, multisite, objects, swift, underload, versions
 from cephlab.suites.s3.stand import run
 
 GROUPS = {
@@ -16,7 +16,7 @@ GROUPS = {
     "versions": versions.CASES,
     "access": access.CASES,
 }
-TOPOLOGY = replace(GATEWAYS, clients=False, options=(("rgw_lc_debug_interval", "5"),))
+TOPOLOGY = replace(GATEWAYS, clients=False, lone_client=True, options=(("rgw_lc_debug_interval", "5"),))
 """A day of a lifecycle rule lasts 5 s."""
 
 EXPECTS = {
@@ -37,4 +37,10 @@ GROUP_SCENARIOS = tuple(
     )
     for group, cases in GROUPS.items()
 )
-SCENARIOS = (*GROUP_SCENARIOS, *conformance.SCENARIOS)
+SCENARIOS = (
+    *GROUP_SCENARIOS,
+    swift.scenario(TOPOLOGY),
+    *underload.scenarios(TOPOLOGY),
+    *conformance.SCENARIOS,
+    multisite.scenario(TOPOLOGY),
+)

@@ -2,6 +2,7 @@
 
 import hashlib
 import http.client
+import json
 import re
 import threading
 import time
@@ -15,15 +16,20 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from cephlab.lab.base.home import Home
-from cephlab.lab.checks import Outcome
+from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL, speaking_s3
 from cephlab.lab.history.history import History
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.scenario.scenario import verdict_of
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL
 from cephlab.lab.workloads.s3_program import signed
+from cephlab.lab.workloads.s3load import S3Load
+from cephlab.suites.object.stand import truthful
 from cephlab.suites.s3 import multipart, objects
 from cephlab.suites.s3.stand import Case, Entrance, Keys, Ways, owner, record, tried
 from tests.contract.raising import raised
@@ -150,3 +156,28 @@ def test_a_gateway_that_lies_is_found(
     verdict = verdict_of(recorder.events())
     assert verdict.outcome is outcome, verdict
     assert said in str(verdict)
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["a sound OSD", "an OSD with an old version"])
+def test_an_osd_that_returns_an_old_version_is_found(gateway: Cluster, back: bool) -> None:
+    """The bytes of an object are put back in RADOS to those before its last acknowledged write."""
+    host, doors = gateway.client.host, speaking_s3(gateway)
+    load = S3Load(bucket=f"old-{back}-".lower(), objects=4, phases=(FILL,))
+    s3load.run(host, doors, replace(load, seed=6), timeout_s=120)
+    ident = bucket_id(gateway, f"{load.bucket}0")
+    kept = str(host.directory / f"old-{back}")
+    gateway.tool(host.name, "rados", "-p", DATA_POOL, "get", f"{ident}_o1", kept)
+    assert not s3load.run(host, doors, replace(load, seed=7), timeout_s=120).errors
+    if back:
+        gateway.tool(host.name, "rados", "-p", DATA_POOL, "put", f"{ident}_o1", kept)
+    recorder = History().recorder("object.sabotage")
+    result = s3load.run(host, doors, replace(load, seed=7, phases=(FINAL,)), timeout_s=120)
+    truthful(recorder, "the load", result)
+    verdict = CHECKS["witnessed"](recorder.events())
+    assert verdict.outcome is (Outcome.FAIL if back else Outcome.PASS), verdict
+    assert ("get of /old-true-0/o1" in str(verdict)) is back
+
+
+def bucket_id(cluster: Cluster, bucket: str) -> str:
+    argv = ("bucket", "stats", "--bucket", bucket, "--format", "json")
+    return str(json.loads(cluster.tool(cluster.client.host.name, "radosgw-admin", *argv))["marker"])

@@ -6,8 +6,9 @@ import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.workloads.s3fleet import Fleet
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
-from cephlab.suites.object import SCENARIOS, balanced, pace, sizes, stand
+from cephlab.suites.object import SCENARIOS, across, balanced, faults, pace, sizes, stand
 
 
 def verdict_of(check: str, say: Callable[[Recorder], None]) -> Verdict:
@@ -88,3 +89,46 @@ def test_every_scenario_has_a_name_of_its_own() -> None:
     names = [scenario.name for scenario in SCENARIOS]
     assert len(set(names)) == len(names) >= 10
     assert {scenario.suite for scenario in SCENARIOS} == {"object"}
+
+
+def to(endpoint: int, began_s: float, took_s: float, code: str = "") -> S3Operation:
+    return S3Operation("run", "get", endpoint, "/b/o", 1, 1, began_s, began_s, began_s + took_s, True, code)
+
+
+DEAD = to(1, 12.0, 0.1, "ConnectionRefusedError")
+
+
+@pytest.mark.parametrize(
+    ("failed", "outcome"),
+    [
+        ([DEAD], Outcome.PASS),
+        ([DEAD, to(0, 12.0, 0.1, "503")], Outcome.FAIL),
+        ([DEAD, to(1, 25.0, 0.1, "503")], Outcome.FAIL),
+        ([], Outcome.INCONCLUSIVE),
+    ],
+    ids=["its own", "of the other one", "after its return", "none: it was not dead"],
+)
+def test_a_dead_balancer_may_cost_its_own_requests_and_no_others(failed: list[S3Operation], outcome: Outcome) -> None:
+    operations = [*failed, to(0, 11.0, 0.1)]
+    verdict = verdict_of("witnessed", lambda recorder: faults.only_its_own(recorder, operations, 1, 10.0, 20.0))
+    assert verdict.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("took_s", "outcome"), [(0.2, Outcome.PASS), (9.0, Outcome.FAIL)], ids=["passed by", "given to the one that hangs"]
+)
+def test_a_balancer_that_goes_on_asking_a_gateway_that_hangs_is_found(took_s: float, outcome: Outcome) -> None:
+    operations = [to(0, 10 + number / 10, 0.1) for number in range(1, 30)] + [to(0, 12.0, took_s)]
+    verdict = verdict_of("witnessed", lambda recorder: faults.passed_by(recorder, operations, 10.0, 15.0))
+    assert verdict.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("lost", "late_s", "outcome"),
+    [({}, 0.1, Outcome.PASS), ({"c1": "died"}, 0.1, Outcome.FAIL), ({}, 3.9, Outcome.INCONCLUSIVE)],
+    ids=["all there", "one lost", "one too late"],
+)
+def test_clients_that_were_lost_or_alone_are_found(lost: dict[str, str], late_s: float, outcome: Outcome) -> None:
+    result = S3Result((operation(1.0, 0.1),), (), 0, 1.0, 0.1)
+    fleet = Fleet({"c0": result}, lost, {"c0": 0.0}, {"c0": late_s})
+    assert verdict_of("witnessed", lambda recorder: across.judge(recorder, fleet, 2)).outcome is outcome

@@ -10,8 +10,9 @@ from botocore.exceptions import ClientError
 from cephlab.lab.base.errors import NotReached, SpecError, Unavailable
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
+from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.interop.cephtests import read_known
-from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance
+from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance, underload
 from cephlab.suites.s3.access import form
 from cephlab.suites.s3.stand import LIST, Differs, Entrance, Keys, Result, Ways, record, refusal, same, tried
 
@@ -184,3 +185,41 @@ def test_without_a_report_nothing_passed() -> None:
     recorder = History().recorder("s3.conformance")
     conformance.record(recorder, b"", 4, "usage")
     assert CHECKS["gtest"](recorder.events()).outcome is not Outcome.PASS
+
+
+def op(kind: str, code: str = "", phase: str = "run") -> S3Operation:
+    return S3Operation(phase, kind, 0, "/b/o", 1, 1, 1.0, 1.0, 2.0, True, code)
+
+
+@pytest.mark.parametrize(
+    ("found", "outcome"),
+    [
+        ({"put": 3, "delete": 1}, Outcome.PASS),
+        ({"put": 2, "delete": 1}, Outcome.FAIL),
+        ({"put": 3, "delete": 2}, Outcome.FAIL),
+        ({"put": 5, "delete": 1}, Outcome.FAIL),
+    ],
+    ids=["as many", "a version is lost", "a marker of nobody's", "more than were tried"],
+)
+def test_versions_that_were_lost_or_that_nobody_wrote_are_found(found: dict[str, int], outcome: Outcome) -> None:
+    recorder = History().recorder("s3.topic")
+    operations = (*(op("put") for _ in range(3)), op("put", "503"), op("delete"), op("get"))
+    underload.counted(recorder, operations, found)
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        (op("put", "503"), Outcome.PASS),
+        (op("put", "InternalError"), Outcome.FAIL),
+        (op("get", "NoSuchKey", "final"), Outcome.FAIL),
+    ],
+    ids=["asks to come again", "an error", "lost in the end"],
+)
+def test_errors_under_a_reshard_are_judged_by_their_code(more: S3Operation, outcome: Outcome) -> None:
+    recorder = History().recorder("s3.topic")
+    recorder.witness("operations", got=9, least=1)
+    result = S3Result((op("get"), op("get", phase="final"), more), (), 0, 1.0, 0.1)
+    underload.errors(recorder, result)
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome

@@ -1,0 +1,222 @@
+"""Metadata that spills over to the slow disks: after how many objects, by the levels of RocksDB, and then met."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cephlab.lab.base.errors import CephTrouble, LabBroken
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import Gateway
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL
+from cephlab.lab.workloads.s3load import Over, S3Load, constant
+from cephlab.suites.archive.stand import UNIT_BYTES, ArchiveTopology, bluefs, opened, options_of
+from cephlab.suites.object.stand import loaded, near
+
+KIB = 1 << 10
+_SUM = re.compile(r"\bSum +\d+/\d+ +([\d.]+) ([KMG]?B)\b")
+_UNITS = {"B": 1, "KB": KIB, "MB": MIB, "GB": 1024 * MIB}
+HEALTH = "BLUEFS_SPILLOVER"
+OBJECT_BYTES = 1
+"""Metadata does not depend on it."""
+DB_BYTES = 48 * MIB
+SLOW_BYTES = 1024 * MIB
+TRUSTED = 2.0
+"""Factor of a prediction. RocksDB compacts when a level is over its size, and files of a compaction lie beside those
+that they replace; the paper's own figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
+PROBES = 300
+"""Objects of the first measurement, and of the second beyond it."""
+STEP = 150
+MOST_STEPS = 60
+WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Levels:
+    """How RocksDB lays out a database: L0 about as large as L1, each next level so many times the one before.
+
+    policy: bluestore_volume_selection_policy.
+    """
+
+    base_bytes: int
+    multiplier: int
+    policy: str
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """Of OSDs; files as small as the levels want them, one database for all kinds of keys as in Nautilus."""
+        annex = {
+            "max_bytes_for_level_base": self.base_bytes,
+            "max_bytes_for_level_multiplier": self.multiplier,
+            "write_buffer_size": self.base_bytes,
+            "min_write_buffer_number_to_merge": 1,
+            "target_file_size_base": self.base_bytes,
+            "level0_file_num_compaction_trigger": 2,
+            "compression": "kNoCompression",
+            "max_total_wal_size": 4 * MIB,
+        }
+        return (
+            *(pair for pair in options_of(UNIT_BYTES) if pair[0] != "bluestore_rocksdb_options_annex"),
+            ("bluestore_rocksdb_options_annex", ",".join(f"{key}={value}" for key, value in annex.items())),
+            ("bluestore_rocksdb_cf", "false"),
+            ("bluestore_volume_selection_policy", self.policy),
+            ("bluefs_alloc_size", str(64 * KIB)),
+            ("osd_max_pg_log_entries", "100"),
+            ("osd_min_pg_log_entries", "100"),
+            # So that it tells how much is in each level.
+            ("rocksdb_perf", "true"),
+            ("rocksdb_collect_compaction_stats", "true"),
+        )
+
+    def held_bytes(self, db_bytes: float) -> int:
+        """What of a database stays on a device for it: all levels that fit whole, one after the other.
+
+        Source: RocksDB's LevelCompactionBuilder::GetPathId. A level that does not fit goes to the next path whole.
+        """
+        left, level, held = db_bytes - self.base_bytes, self.base_bytes, 0
+        while level <= left:
+            left, held, level = left - level, held + level, level * self.multiplier
+        return held
+
+    def spare_bytes(self, db_bytes: int, peak_bytes: int) -> int:
+        """What of a device use_some_extra gives to the level that does not fit whole; 0 by the paper's policy.
+
+        peak_bytes: the most that was in use on it. Source: RocksDBBlueFSVolumeSelector in Ceph's BlueStore, with its
+        bluestore_volume_selection_reserved_factor of 2.
+        """
+        if self.policy != EXTRA:
+            return 0
+        before, level, threshold = self.base_bytes, self.base_bytes, 0
+        while (following := before + level + RESERVED_FACTOR * level * self.multiplier) < db_bytes:
+            before, level, threshold = before + level, level * self.multiplier, following
+        return max(0, min(db_bytes - threshold if threshold else 0, db_bytes - peak_bytes))
+
+
+EXTRA = "use_some_extra"
+"""Reef's own."""
+RESERVED_FACTOR = 2
+PAPER = Levels(512 * KIB, 10, "rocksdb_original")
+"""The paper's levels, each ten times the one before, at a five-hundredth of its size of the first."""
+REEF = replace(PAPER, policy=EXTRA)
+USABLE = 0.95
+"""Of the device, which RocksDB is told of (BlueStore's OriginalVolumeSelector)."""
+
+
+@dataclass(frozen=True)
+class Met:
+    """When the first OSD had spilled over. after, by: objects at the last look without it, at the first with it."""
+
+    after: int
+    by: int
+
+
+def run(stage: Stage, levels: Levels) -> None:
+    """Measure an object's metadata, predict, and put objects until an OSD spills over."""
+    cluster = stage.cluster
+    doors = opened(cluster)
+    most = 2 * PROBES + STEP * MOST_STEPS
+    load = S3Load(
+        bucket="spill",
+        objects=most,
+        sizes=constant(OBJECT_BYTES),
+        workers=WORKERS,
+        seed=stage.rng.randrange(1 << 31),
+        phases=(FILL,),
+    )
+    used, peak = [], 0
+    for number in range(2):
+        put(stage, doors, load, number * PROBES + 1, (number + 1) * PROBES)
+        peak = max(peak, *bluefs(cluster, "db_used_bytes"))
+        used.append(compacted(cluster))
+    each = max((after - before) / PROBES for before, after in zip(*used, strict=True))
+    room = levels.held_bytes(USABLE * DB_BYTES) + levels.spare_bytes(DB_BYTES, peak)
+    stage.recorder.figure("metadata of an object on the fullest OSD", each, "bytes", recorded_only())
+    met = until_spilt(stage, doors, load)
+    compare(stage.recorder, met, levels, room, each)
+    status = cluster.wait(lambda status: status.has(HEALTH), what=HEALTH, timeout_s=60)
+    stage.recorder.observe(f"{HEALTH} once BlueFS uses slow disks", got=status.has(HEALTH), wanted=True)
+    final = replace(load, objects=met.by, phases=(FINAL,))
+    loaded(stage, "the last reading", near(cluster), doors, final)
+    cluster.client.mon("config set", who="osd", name="bluestore_warn_on_bluefs_spillover", value="false")
+
+
+def recorded_only() -> Bound:
+    return Bound("of this release: recorded only; the paper has 10 KB on six OSDs", basis=Basis.CORRECTNESS)
+
+
+def put(stage: Stage, doors: list[Gateway], load: S3Load, first: int, last: int) -> None:
+    """Put some of the objects, by their numbers."""
+    part = replace(load, over={FILL: Over(objects=((first, last, 1.0),))})
+    loaded(stage, f"objects {first} to {last}", near(stage.cluster), doors[:1], part)
+
+
+def compacted(cluster: Cluster) -> list[float]:
+    """Bytes in the files of each OSD's RocksDB, once it has put everything into order; its logs are not in it."""
+    for osd in cluster.osd_ids():
+        cluster.client.tell(f"osd.{osd}", "compact")
+    # The answer has one key many times, so that it is no object of JSON.
+    told = [cluster.client.command(f"osd.{osd}", "dump_objectstore_kv_stats") for osd in cluster.osd_ids()]
+    return [files_bytes(each.decode()) for each in told]
+
+
+def files_bytes(told: str) -> float:
+    """The line `Sum` of RocksDB's table of levels, in bytes; LabBroken without one."""
+    match = _SUM.search(told)
+    if match is None:
+        raise LabBroken("RocksDB does not tell its levels", told[:500])
+    return float(match[1]) * _UNITS[match[2]]
+
+
+def until_spilt(stage: Stage, doors: list[Gateway], load: S3Load) -> Met:
+    """Put objects step by step; CephTrouble where they end first."""
+    done = 2 * PROBES
+    for _ in range(MOST_STEPS):
+        put(stage, doors, load, done + 1, done + STEP)
+        slow = bluefs(stage.cluster, "slow_used_bytes")
+        stage.recorder.record(
+            "spill", objects=done + STEP, slow_bytes=slow, db_bytes=bluefs(stage.cluster, "db_used_bytes")
+        )
+        if any(slow):
+            return Met(done, done + STEP)
+        done += STEP
+    raise CephTrouble(f"no OSD has spilled over by {done} objects", f"bytes of BlueFS on slow disks: {slow}")
+
+
+def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: float) -> None:
+    """Hold the count that was met to the one that was predicted. room, each: bytes, of an OSD and of an object."""
+    predicted = room / each
+    recorder.figure(
+        "objects when metadata spilled over / predicted",
+        (met.after + met.by) / 2 / predicted,
+        "",
+        Bound(
+            f"the prediction is trusted to a factor of {TRUSTED:g}",
+            1 / TRUSTED,
+            TRUSTED,
+            (
+                f"levels of {levels.base_bytes} bytes x {levels.multiplier} on {DB_BYTES} bytes, {levels.policy}",
+                f"{room:.0f} bytes fit, at {each:.0f} bytes an object: {predicted:.0f} objects",
+            ),
+            basis=Basis.CORRECTNESS,
+        ),
+        interval=(met.after / predicted, met.by / predicted),
+    )
+
+
+def scenario(name: str, levels: Levels, tier: Tier) -> Scenario:
+    return Scenario(
+        name=f"archive.spill-over[levels={name}]",
+        goal="Metadata spills over to slow disks after as many objects as the levels of RocksDB say, and Ceph warns.",
+        method="Measures an object's metadata, predicts, puts objects until BlueFS uses the slow disk, reads all back.",
+        run=partial(run, levels=levels),
+        check="figures",
+        tier=tier,
+        topology=ArchiveTopology(disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=levels.options),
+        spoils=True,
+        expects={HEALTH: "The scenario fills RocksDB until it spills over; the monitor warns, which is looked for."},
+    )
+
+
+SCENARIOS = (scenario("paper", PAPER, Tier.QUICK), scenario("reef", REEF, Tier.FULL))

@@ -1,0 +1,128 @@
+"""Shared by the scenarios: six machines with EC 4+2 and gateways beside them, their pools, and how full they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL, INDEX_POOL, Gateway
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.faults.full import Level, set_threshold
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.rgw import RGW
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_DISK_BYTES, MIB, ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
+from cephlab.lab.telemetry.counters import of_osds
+from cephlab.suites.object.stand import gateways
+
+EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
+"""Of the ten-billion-object paper: as many shards as it has machines."""
+MACHINES = 6
+INDEX = PoolKind("index", 3)
+PGS = 8
+SMALL_BYTES = 65_536
+"""The paper's small objects."""
+UNIT_BYTES = 65_536
+"""bluestore_min_alloc_size_hdd of the paper's release (tuning/references/rhcs-10b.toml)."""
+NEARFULL, BACKFILLFULL = 0.9, 0.92
+"""Above the paper's 80 % and our 85 %; Ceph's own are 0.85 and 0.90."""
+
+NO_LIMITS = DiskLimits()
+
+
+@dataclass(frozen=True)
+class ArchiveTopology(Topology):
+    """Six machines of this architecture with an OSD each; a gateway of each architecture on a machine of its own.
+
+    disk_bytes: of each OSD; db_bytes: of its separate RocksDB, 0 for none; disk_limits: of the disks, not of the
+    RocksDB's; foreign_gateway: whether there is one of the other architecture, on the second gateway's machine.
+    """
+
+    disk_bytes: int = DEFAULT_DISK_BYTES
+    db_bytes: int = 0
+    disk_limits: DiskLimits = NO_LIMITS
+    foreign_gateway: bool = True
+    lone_client: bool = True
+
+    unused: ClassVar[frozenset[str]] = frozenset({"native", "foreign", "osds_per_node", "separate_db", "clients"})
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        stores = [self._store(number, in_memory=in_memory) for number in range(MACHINES)]
+        doors = [Node("g0", host_arch(), services=(RGW.kind,))]
+        if self.foreign_gateway:
+            doors.append(Node("g1", host_arch().other, services=(RGW.kind,)))
+        clients = [Node(f"c{index}", arch) for index, arch in enumerate(self.bare)]
+        return ClusterSpec((*stores, *doors, *clients), release=release, image=image, options=dict(self.options))
+
+    def _store(self, number: int, *, in_memory: bool) -> Node:
+        name = f"n{number}"
+        disks = [Disk(f"{name}-block", self.disk_bytes, DiskClass.HDD, self.disk_limits, in_memory)]
+        if self.db_bytes:
+            disks.append(Disk(f"{name}-db", self.db_bytes, DiskClass.NVME, in_memory=in_memory))
+        osd = Osd(disks[0].name, db=disks[1].name if self.db_bytes else None)
+        return Node(name, host_arch(), tuple(disks), (osd,), mon=number < self.mons, mgr=number == 0)
+
+    def _completed(self, node: Node, services: Any) -> Node:
+        return node
+
+
+def options_of(unit_bytes: int) -> tuple[tuple[str, str], ...]:
+    """Options of OSDs: an allocation unit whatever BlueStore takes the disk for, and short logs of RocksDB."""
+    return (
+        ("bluestore_min_alloc_size", str(unit_bytes)),
+        ("bluestore_rocksdb_options_annex", "max_total_wal_size=33554432"),
+    )
+
+
+FILLED = ArchiveTopology(disk_bytes=512 * MIB, db_bytes=128 * MIB, options=options_of(UNIT_BYTES))
+"""As the paper's, with RocksDB on a faster disk; small, so that it is full soon."""
+
+
+def opened(cluster: Cluster) -> list[Gateway]:
+    """The gateways, native first, over pools with EC 4+2, which are made before the first bucket is."""
+    if DATA_POOL not in cluster.client.mon("osd pool ls"):
+        pools.create(cluster, INDEX_POOL, INDEX, pg_num=PGS)
+        pools.create(cluster, DATA_POOL, EC_4_2, pg_num=PGS)
+    found = gateways(cluster)
+    return [found[arch] for arch in (host_arch(), host_arch().other) if arch in found]
+
+
+def allow_fuller(cluster: Cluster) -> None:
+    """Raise the ratios at which Ceph warns, and at which it moves nothing more."""
+    set_threshold(cluster, Level.BACKFILLFULL, BACKFILLFULL)
+    set_threshold(cluster, Level.NEARFULL, NEARFULL)
+
+
+def data_bytes(cluster: Cluster) -> int:
+    """What the objects' pool takes of all disks, once every OSD has reported, without metadata."""
+    cluster.settle()
+    pool = next(each for each in cluster.client.mon("df", detail="detail")["pools"] if each["name"] == DATA_POOL)
+    return int(pool["stats"]["data_bytes_used"])
+
+
+def osds_of(cluster: Cluster) -> list[Daemon]:
+    return [cluster.daemon(f"osd.{osd}") for osd in cluster.osd_ids()]
+
+
+def bluefs(cluster: Cluster, counter: str) -> list[int]:
+    """A counter of BlueFS of each OSD; LabBroken where one has none."""
+    dumps = of_osds(cluster)
+    if lacking := [osd for osd, dump in dumps.items() if f"bluefs.{counter}" not in dump]:
+        raise LabBroken(f"no counter bluefs.{counter}", f"OSDs: {lacking}")
+    return [int(dump[f"bluefs.{counter}"]) for dump in dumps.values()]
+
+
+def shard_bytes(size_bytes: int, k: int, chunk_bytes: int) -> int:
+    """Bytes of each shard of an object: whole stripes of k chunks (Ceph's ECUtil::stripe_info_t)."""
+    return -(-size_bytes // (k * chunk_bytes)) * chunk_bytes
+
+
+def taken_bytes(sizes: Sequence[int], unit_bytes: int, kind: PoolKind, chunk_bytes: int = 4096) -> int:
+    """What objects take of all disks: each of k+m shards in whole allocation units.
+
+    chunk_bytes: osd_pool_erasure_code_stripe_unit. An object is at most one RADOS object of the gateway, 4 MiB.
+    """
+    return sum(kind.size * -(-shard_bytes(size, kind.k, chunk_bytes) // unit_bytes) * unit_bytes for size in sizes)

@@ -1,0 +1,176 @@
+"""A bucket index whose OSD is down, a balancer that dies, and a gateway behind one that hangs."""
+
+import json
+from collections.abc import Callable
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import INDEX_POOL, Gateway, speaking_s3
+from cephlab.lab.faults import Fault, inflict
+from cephlab.lab.faults.daemons import KillDaemon, PauseDaemon
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.services.haproxy import HAPROXY
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FINAL, RUN
+from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
+from cephlab.suites.object.stand import (
+    BALANCED,
+    GATEWAYS,
+    LOAD_S,
+    balancer,
+    gateways,
+    near,
+    now_s,
+    statistics,
+    truthful,
+)
+from cephlab.suites.resilience.trial import EXPECTED
+
+MIX = {"get": 40.0, "put": 30.0, "list": 20.0, "delete": 10.0}
+"""More lists than the paper's: they ask the index alone."""
+BEFORE_S, HOLD_S, AFTER_S = 2.0, 5.0, 3.0
+STALL_S = 60.0
+"""Until a dead OSD is missed, 20 s beside emulated ones (osd_heartbeat_grace of the lab), and peering."""
+NOTICED_S = 10.0
+"""HAProxy looks each second, and a gateway is out after two looks that failed; its looks wait for 2 s at most."""
+LEAST_AFTER = 10
+
+
+def struck(
+    stage: Stage, doors: list[Gateway], fault: Callable[[], Fault], meanwhile: Callable[[], None]
+) -> tuple[S3Result, float, float]:
+    """The result of a load during which the fault held, and when that began and ended. meanwhile: before it heals."""
+    cluster = stage.cluster
+    seed = stage.rng.randrange(1 << 31)
+    load = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0, seed=seed)
+    running = s3load.start(near(cluster), doors, load)
+    try:
+        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
+        Deadline.after(BEFORE_S).pause(BEFORE_S)
+        began_s = now_s(near(cluster))
+        with inflict(fault(), cluster, stage.recorder):
+            meanwhile()
+            Deadline.after(HOLD_S).pause(HOLD_S)
+        cluster.wait_healthy()
+        ended_s = now_s(near(cluster))
+        Deadline.after(AFTER_S).pause(AFTER_S)
+        running.stop()
+        result = running.finish(timeout_s=LOAD_S * cluster.patience)
+    except BaseException:
+        running.kill()
+        raise
+    truthful(stage.recorder, "the load", result)
+    last = [each.code for each in result.of(FINAL) if each.code]
+    stage.recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
+    later = [each for each in result.of(RUN) if each.began_s > ended_s]
+    stage.recorder.witness("requests after it", got=len(later), least=LEAST_AFTER)
+    return result, began_s, ended_s
+
+
+def index_down(stage: Stage) -> None:
+    """Kill the OSD that leads a shard of the bucket's index: requests wait, and none fails."""
+    cluster = stage.cluster
+    doors = list(gateways(cluster).values())
+    result, *_ = struck(stage, doors, lambda: KillDaemon(index_leader(cluster)), lambda: None)
+    stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
+    why = "until the dead OSD is missed, and peering, times patience"
+    most = Bound(why, most=STALL_S * cluster.patience, basis=Basis.CORRECTNESS)
+    stage.recorder.figure("longest response", result.percentile_s(100), "s", most)
+
+
+def index_leader(cluster: Cluster) -> str:
+    """The OSD that leads the first shard of the load's bucket index."""
+    argv = ("bucket", "stats", "--bucket", "struck0", "--format", "json")
+    ident = json.loads(cluster.tool(cluster.client.host.name, "radosgw-admin", *argv))["id"]
+    return f"osd.{pools.locate(cluster, INDEX_POOL, f'.dir.{ident}.0')['acting_primary']}"
+
+
+def balancer_killed(stage: Stage) -> None:
+    """Kill one of two balancers: what is asked of the other goes on."""
+    cluster = stage.cluster
+    fronts = speaking_s3(cluster, HAPROXY.kind)
+    balancer(cluster)
+    victim = stage.rng.randrange(len(fronts))
+    result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name), lambda: None)
+    stage.recorder.figure(
+        "share of requests that failed",
+        sum(map(bool, (each.code for each in result.of(RUN)))) / len(result.of(RUN)),
+        "",
+        Bound("of clients that do not turn to another balancer: recorded only", basis=Basis.SHAPE),
+    )
+    only_its_own(stage.recorder, result.of(RUN), victim, began_s, ended_s)
+
+
+def only_its_own(
+    recorder: Recorder, operations: list[S3Operation], victim: int, began_s: float, ended_s: float
+) -> None:
+    """Observe that only requests to the dead one failed, and only while it was dead."""
+    failed = [each for each in operations if each.code]
+    recorder.witness("requests that failed", got=len(failed), least=1)
+    strangers = [f"{each.kind} {each.code}" for each in failed if each.endpoint != victim]
+    recorder.observe("failed requests to the balancer that lives", got=strangers, wanted=[], of=len(operations))
+    outside = [f"{each.kind} {each.code}" for each in failed if each.ended_s < began_s or each.began_s > ended_s]
+    recorder.observe("failed requests while both lived", got=outside, wanted=[], of=len(operations))
+
+
+def gateway_hangs(stage: Stage) -> None:
+    """Stop the gateway of the other architecture: the balancer passes it by, and no request fails."""
+    cluster = stage.cluster
+    front = balancer(cluster)
+    victim = gateways(cluster)[host_arch().other].name
+    noticed: list[float] = []
+
+    def until_noticed() -> None:
+        clock.wait(
+            lambda: {row.gateway: row.status for row in statistics(front)}[victim],
+            lambda status: status == "DOWN",
+            what=f"{victim} out of the balancer's turn",
+            timeout_s=NOTICED_S * cluster.patience,
+            interval_s=0.2,
+        )
+        noticed.append(now_s(near(cluster)))
+
+    result, *_ = struck(stage, [front], lambda: PauseDaemon(victim), until_noticed)
+    stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
+    passed_by(stage.recorder, result.of(RUN), noticed[0], noticed[0] + HOLD_S)
+
+
+def passed_by(recorder: Recorder, operations: list[S3Operation], noticed_s: float, healed_s: float) -> None:
+    """Observe that who asked once the balancer had noticed did not wait for the end of the hang."""
+    asked = [each for each in operations if noticed_s < each.began_s < healed_s - 1]
+    recorder.witness("requests once it was noticed", got=len(asked), least=LEAST_AFTER)
+    waited = [f"{each.kind} {each.response_s:.1f} s" for each in asked if each.ended_s > healed_s]
+    recorder.observe("those of them that waited for its end", got=waited, wanted=[], of=len(asked))
+
+
+SCENARIOS = (
+    Scenario(
+        name="object.index-down",
+        goal="While the OSD that leads a bucket's index is down, requests wait and none fails.",
+        method="Kills it under puts, gets, lists and deletes through gateways of both architectures; reads all back.",
+        run=index_down,
+        check="figures",
+        topology=GATEWAYS,
+        expects=EXPECTED,
+    ),
+    Scenario(
+        name="object.balancer-killed",
+        goal="A balancer that dies costs the requests of its own clients, and those of the other one go on.",
+        method="Kills one of two HAProxys under load, starts it again, and looks at every failed request.",
+        run=balancer_killed,
+        check="figures",
+        topology=BALANCED,
+    ),
+    Scenario(
+        name="object.gateway-hangs",
+        goal="A gateway that hangs behind a balancer is passed by, and what it had already is answered in the end.",
+        method="Stops it by SIGSTOP under load until HAProxy gives it nothing more, and for a while after that.",
+        run=gateway_hangs,
+        check="witnessed",
+        topology=BALANCED,
+    ),
+)

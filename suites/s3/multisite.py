@@ -1,0 +1,190 @@
+"""Two zones of one realm, each behind a gateway of one architecture: what is put into one comes to be in the other."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.redaction import remember
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import USER, Gateway
+from cephlab.lab.faults import inflict
+from cephlab.lab.faults.daemons import KillDaemon
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.rgw import RGW
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads.s3_load_program import FILL, FINAL
+from cephlab.lab.workloads.s3load import S3Load
+from cephlab.suites.object.stand import gateways, loaded, near
+from cephlab.suites.resilience.trial import EXPECTED
+from cephlab.suites.s3.stand import Keys, entrances, require_boto3
+
+REALM = ("--rgw-realm", "lab")
+GROUP = ("--rgw-zonegroup", "lab")
+SYNC_USER = "sync"
+SIZES = ((1, 65_536, 4.0), (5 << 20, 6 << 20, 1.0))
+OBJECTS = 20
+SYNCED_S = 180.0
+START_S = 120.0
+
+
+@dataclass(frozen=True)
+class Zone:
+    """A zone and the gateway that it is behind."""
+
+    arch: Arch
+    gateway: Gateway
+
+    @property
+    def name(self) -> str:
+        return self.arch.debian
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return (*REALM, *GROUP, "--rgw-zone", self.name)
+
+
+def admin(cluster: Cluster, *argv: str, stdin: bytes = b"") -> Any:
+    """What the gateways' own tool answers, as JSON where it does."""
+    said = cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, stdin=stdin)
+    return json.loads(said) if said.startswith(("{", "[")) else said
+
+
+def made(cluster: Cluster) -> tuple[Zone, Zone]:
+    """A realm of two zones, the master on this machine's architecture, and its gateways, started again for them."""
+    found = gateways(cluster)
+    master, other = (Zone(arch, found[arch]) for arch in (host_arch(), host_arch().other))
+    for zone in (master, other):
+        zone.gateway.daemon.stop(patience=cluster.patience)
+    admin(cluster, "realm", "create", *REALM, "--default")
+    where = ("--endpoints", f"http://{master.gateway.address}")
+    admin(cluster, "zonegroup", "create", *REALM, *GROUP, *where, "--master", "--default")
+    admin(cluster, "zone", "create", *master.options, *where, "--master", "--default")
+    keys = user(cluster, master, SYNC_USER, "--system")
+    admin(cluster, "zone", "create", *other.options, "--endpoints", f"http://{other.gateway.address}")
+    for zone in (master, other):
+        # By standard input, as a command line would show the secret.
+        told = admin(cluster, "zone", "get", *zone.options) | {"system_key": keys}
+        admin(cluster, "zone", "set", *zone.options, stdin=json.dumps(told).encode())
+    admin(cluster, "period", "update", "--commit", *master.options)
+    owner = user(cluster, master, USER)
+    return started(cluster, master, owner), started(cluster, other, owner)
+
+
+def user(cluster: Cluster, zone: Zone, name: str, *more: str) -> dict[str, str]:
+    """{access_key, secret_key} of a new user of the master zone."""
+    argv = ("user", "create", "--uid", name, "--display-name", name, *more, *zone.options)
+    key = admin(cluster, *argv)["keys"][0]
+    remember(key["access_key"], key["secret_key"])
+    return {what: str(key[what]) for what in ("access_key", "secret_key")}
+
+
+def started(cluster: Cluster, zone: Zone, keys: Mapping[str, str]) -> Zone:
+    """The zone with its gateway at work in it, and the keys of the user to whom the objects belong."""
+    daemon = zone.gateway.daemon
+    daemon.argv = (*daemon.argv, *zone.options)
+    daemon.start()
+    clock.wait(
+        lambda: RGW.missing(cluster.client, daemon.host, daemon.id),
+        lambda missing: not missing,
+        what=f"an answer of {daemon.name} in zone {zone.name}",
+        timeout_s=START_S * cluster.patience,
+        interval_s=0.5,
+    )
+    return replace(zone, gateway=replace(zone.gateway, **keys))
+
+
+def run(stage: Stage) -> None:
+    """Put into one zone, find it in the other; both ways; then with the other zone's gateway dead meanwhile."""
+    require_boto3()
+    cluster = stage.cluster
+    master, other = made(cluster)
+    for source, target in ((master, other), (other, master)):
+        across(stage, source, target, f"from-{source.name}-")
+    load = objects(stage, "missed-")
+    with inflict(KillDaemon(other.gateway.name), cluster, stage.recorder):
+        loaded(stage, "objects while the other zone is dead", near(cluster), [master.gateway], load)
+    came(stage, master, other, load)
+    emptied(stage, master, other, load)
+
+
+def objects(stage: Stage, bucket: str) -> S3Load:
+    seed = stage.rng.randrange(1 << 31)
+    return S3Load(bucket=bucket, objects=OBJECTS, sizes=SIZES, seed=seed, phases=(FILL,))
+
+
+def across(stage: Stage, source: Zone, target: Zone, bucket: str) -> None:
+    """Put objects into a zone, and read them in the other once they are there."""
+    load = objects(stage, bucket)
+    loaded(stage, f"objects put into {source.name}", near(stage.cluster), [source.gateway], load)
+    came(stage, source, target, load)
+
+
+def came(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
+    """Wait until the target lists what the source has, and read every object there."""
+    bucket = f"{load.bucket}0"
+    wanted = tags(stage, source, bucket)
+    stage.recorder.observe(f"objects of {bucket} where they were put", got=len(wanted), wanted=OBJECTS)
+    until_equal(stage, target, bucket, wanted)
+    final = replace(load, phases=(FINAL,))
+    loaded(stage, f"{bucket} read in {target.name}", near(stage.cluster), [target.gateway], final)
+
+
+def emptied(stage: Stage, source: Zone, target: Zone, load: S3Load) -> None:
+    """What is deleted in one zone goes in the other."""
+    bucket = f"{load.bucket}0"
+    client = client_of(stage, source)
+    for name in tags(stage, source, bucket):
+        client.delete_object(Bucket=bucket, Key=name)
+    until_equal(stage, target, bucket, {})
+    left = sorted(tags(stage, target, bucket))
+    stage.recorder.observe(f"objects of {bucket} left in {target.name}", got=left, wanted=[], of=OBJECTS)
+
+
+def until_equal(stage: Stage, zone: Zone, bucket: str, wanted: Mapping[str, str]) -> None:
+    """Wait until a zone lists just these objects, by their ETags."""
+    clock.wait(
+        lambda: tags(stage, zone, bucket),
+        lambda found: found == dict(wanted),
+        what=f"{len(wanted)} objects of {bucket} in zone {zone.name}",
+        timeout_s=SYNCED_S * stage.cluster.patience,
+        interval_s=2.0,
+    )
+
+
+def tags(stage: Stage, zone: Zone, bucket: str) -> dict[str, str]:
+    """Name -> ETag of the objects that a zone lists; none where it does not know the bucket yet, or not its owner."""
+    from botocore.exceptions import ClientError
+
+    try:
+        found = client_of(stage, zone).list_objects_v2(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in ("NoSuchBucket", "InvalidAccessKeyId"):
+            raise
+        return {}
+    return {str(each["Key"]): str(each["ETag"]) for each in found.get("Contents", [])}
+
+
+def client_of(stage: Stage, zone: Zone) -> Any:
+    """boto3's client of a zone's gateway."""
+    keys = Keys(zone.gateway.access_key, zone.gateway.secret_key)
+    return entrances(stage.cluster, stage.scratch)[zone.arch].client(keys)
+
+
+def scenario(topology: Topology) -> Scenario:
+    return Scenario(
+        name="s3.multisite",
+        goal="Objects come from a zone of one architecture into one of the other, both ways and after a dead gateway.",
+        method="Makes a realm of two zones with pools of their own in one cluster; puts, kills, deletes, reads all.",
+        run=run,
+        check="witnessed",
+        sees=("answers of .* read in .*", "objects of .* left in .*"),
+        tier=Tier.FULL,
+        topology=topology,
+        spoils=True,
+        needs=frozenset({Capability.THIS_MACHINE}),
+        expects=EXPECTED,
+    )

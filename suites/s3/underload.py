@@ -1,0 +1,180 @@
+"""Buckets that change while clients use them: resharded, versioned and locked, emptied by lifecycle."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads import s3load
+from cephlab.lab.workloads.s3_load_program import FINAL
+from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
+from cephlab.suites.object.stand import LOAD_S, gateways, near, truthful
+from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
+
+MIX = {"get": 50.0, "put": 30.0, "list": 10.0, "delete": 10.0}
+WRITES = ("put", "delete")
+OBJECTS = 40
+AROUND_S = 2.0
+SHARDS = (23, 5)
+"""More than the 11 that a bucket begins with, then fewer."""
+BUSY = {"503", "ServiceUnavailable", "SlowDown"}
+"""What S3 says to a client that should ask again: a gateway answers so where a reshard takes longer than it waits."""
+EXPIRY_S = 120.0
+KEPT_DAYS = 1
+TRIED = 5
+
+
+def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Result:
+    """The result of a load through both gateways, during which the change is made; every answer has to be right."""
+    cluster = stage.cluster
+    seed = stage.rng.randrange(1 << 31)
+    load = S3Load(mix=MIX, bucket=bucket, objects=OBJECTS, workers=5, runtime_s=0.0, page=9, seed=seed)
+    running = s3load.start(near(cluster), list(gateways(cluster).values()), load)
+    try:
+        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
+        Deadline.after(AROUND_S).pause(AROUND_S)
+        change()
+        Deadline.after(AROUND_S).pause(AROUND_S)
+        running.stop()
+        result = running.finish(timeout_s=LOAD_S * cluster.patience)
+    except BaseException:
+        running.kill()
+        raise
+    truthful(stage.recorder, "the load", result)
+    errors(stage.recorder, result)
+    return result
+
+
+def errors(recorder: Recorder, result: S3Result) -> None:
+    """Observe that nothing failed but by S3's word for asking again, and nothing at all in the last reading."""
+    told = {code: count for code, count in result.errors.items() if code not in BUSY}
+    recorder.observe("errors of the load", got=told, wanted={}, of=len(result.operations))
+    last = [each.code for each in result.of(FINAL) if each.code]
+    recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
+
+
+def resharded(stage: Stage) -> None:
+    """Change the shards of a bucket's index twice under load."""
+    cluster = stage.cluster
+
+    def change() -> None:
+        for shards in SHARDS:
+            argv = ("bucket", "reshard", "--bucket", "reshard0", "--num-shards", str(shards))
+            cluster.tool(cluster.client.host.name, "radosgw-admin", *argv, "--yes-i-really-mean-it")
+            stage.recorder.step(f"{shards} shards")
+            found = shards_of(cluster)
+            stage.recorder.observe(f"shards of the index after a reshard to {shards}", got=found, wanted=shards)
+
+    under_load(stage, "reshard", change)
+
+
+def shards_of(cluster: Cluster) -> int:
+    """How many shards a bucket's index has, as the gateway's own tool says."""
+    argv = ("bucket", "stats", "--bucket", "reshard0", "--format", "json")
+    return int(json.loads(cluster.tool(cluster.client.host.name, "radosgw-admin", *argv))["num_shards"])
+
+
+def client_of(stage: Stage) -> Any:
+    """boto3's client of the native gateway."""
+    require_boto3()
+    door = owner(stage.cluster)
+    return entrances(stage.cluster, stage.scratch)[host_arch()].client(Keys(door.access_key, door.secret_key))
+
+
+def versioned(stage: Stage) -> None:
+    """A load on a bucket with object lock: every write is a version, and none can be deleted before its time."""
+    client = client_of(stage)
+    client.create_bucket(Bucket="locked0", ObjectLockEnabledForBucket=True)
+    rule = {"DefaultRetention": {"Mode": "COMPLIANCE", "Days": KEPT_DAYS}}
+    client.put_object_lock_configuration(
+        Bucket="locked0", ObjectLockConfiguration={"ObjectLockEnabled": "Enabled", "Rule": rule}
+    )
+    result = under_load(stage, "locked", lambda: None)
+    pages = list(client.get_paginator("list_object_versions").paginate(Bucket="locked0"))
+    kept = [each for page in pages for each in page.get("Versions", [])]
+    markers = [each for page in pages for each in page.get("DeleteMarkers", [])]
+    counted(stage.recorder, result.operations, {"put": len(kept), "delete": len(markers)})
+    refused = [refused_with(client, each) for each in stage.rng.sample(kept, TRIED)]
+    stage.recorder.observe("deletions of locked versions", got=refused, wanted=["AccessDenied"] * TRIED)
+
+
+def counted(recorder: Recorder, operations: tuple[S3Operation, ...], found: dict[str, int]) -> None:
+    """Observe that there are as many versions and delete markers as writes were acknowledged."""
+    for kind in WRITES:
+        made = sum(each.kind == kind and not each.code for each in operations)
+        doubtful = sum(each.kind == kind and bool(each.code) for each in operations)
+        recorder.witness(f"acknowledged operations, {kind}", got=made, least=1)
+        fits = made <= found[kind] <= made + doubtful
+        what = f"whether {found[kind]} versions fit {made} acknowledged and {doubtful} failed of {kind}"
+        recorder.observe(what, got=fits, wanted=True)
+
+
+def refused_with(client: Any, version: dict[str, Any]) -> str:
+    """S3's code for the deletion of a version; empty where it was deleted."""
+    from botocore.exceptions import ClientError
+
+    try:
+        client.delete_object(Bucket="locked0", Key=version["Key"], VersionId=version["VersionId"])
+    except ClientError as error:
+        return str(error.response["Error"]["Code"])
+    return ""
+
+
+def expired(stage: Stage) -> None:
+    """Lifecycle empties one bucket while another is under load."""
+    client = client_of(stage)
+    client.create_bucket(Bucket="expiring")
+    for number in range(OBJECTS):
+        client.put_object(Bucket="expiring", Key=f"{'old' if number % 2 else 'kept'}/{number}", Body=b"x" * number)
+    rule = {"ID": "old", "Status": "Enabled", "Filter": {"Prefix": "old/"}, "Expiration": {"Days": 1}}
+
+    def change() -> None:
+        client.put_bucket_lifecycle_configuration(Bucket="expiring", LifecycleConfiguration={"Rules": [rule]})
+        clock.wait(
+            lambda: names(client, "old/"),
+            lambda left: not left,
+            what="the expiry of what a lifecycle rule names",
+            timeout_s=EXPIRY_S * stage.cluster.patience,
+            interval_s=2.0,
+        )
+
+    under_load(stage, "beside", change)
+    wanted = sorted(f"kept/{number}" for number in range(0, OBJECTS, 2))
+    stage.recorder.observe("what the rule does not name", got=names(client, ""), wanted=wanted)
+
+
+def names(client: Any, prefix: str) -> list[str]:
+    """Names of the bucket that a rule empties."""
+    found = client.list_objects_v2(Bucket="expiring", Prefix=prefix).get("Contents", [])
+    return [str(each["Key"]) for each in found]
+
+
+_KINDS = {
+    "reshard": (resharded, "A bucket's index is resharded under load", "Has 11 shards become 23 and then 5"),
+    "versions": (versioned, "Each write to a locked bucket is a version", "Counts versions and deletes some"),
+    "lifecycle": (expired, "Lifecycle empties one bucket beside another under load", "Waits for a rule's day of 5 s"),
+}
+
+
+def scenarios(topology: Topology) -> tuple[Scenario, ...]:
+    """One for each change. topology: with a gateway and a client of each architecture, and short days."""
+    return tuple(
+        Scenario(
+            name=f"s3.under-load[{name}]",
+            goal=f"{goal}, and every answer through gateways of both architectures stays right.",
+            method=f"{method}, under puts, gets, lists and deletes; reads everything back.",
+            run=run,
+            sees=("errors of the load", "errors of the last reading"),
+            check="witnessed",
+            topology=topology,
+            needs=frozenset({Capability.THIS_MACHINE}),
+        )
+        for name, (run, goal, method) in _KINDS.items()
+    )

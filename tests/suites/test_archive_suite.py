@@ -1,0 +1,142 @@
+"""What the archive suite says of disks, levels and loads that are wrong on purpose, and its arithmetic by the paper."""
+
+from collections.abc import Callable
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.workloads.s3load import S3Operation, S3Result
+from cephlab.suites.archive import SCENARIOS, failures, filled, scrub, spill
+from cephlab.suites.archive.spill import Levels, Met, files_bytes
+from cephlab.suites.archive.stand import EC_4_2, FILLED, UNIT_BYTES, taken_bytes
+
+GB = 1_000_000_000
+LEVELS = """
+Level    Files   Size     Score Read(GB)
+  L1      1/0   503.21 KB   0.9      0.0
+  L2      9/0    4.21 MB   0.8      0.0
+ Sum     10/0    4.70 MB   0.0      0.0
+ Int      0/0    0.00 KB   0.0      0.0
+"""
+
+
+def verdict_of(say: Callable[[Recorder], None]) -> Verdict:
+    recorder = History().recorder("archive.topic")
+    recorder.witness("operations", got=9, least=1)
+    say(recorder)
+    return CHECKS["figures"](recorder.events())
+
+
+@pytest.mark.parametrize(("unit_bytes", "taken"), [(4096, 98_304), (16_384, 98_304), (UNIT_BYTES, 393_216)])
+def test_a_small_object_takes_384_kib_by_the_units_of_the_paper(unit_bytes: int, taken: int) -> None:
+    assert taken_bytes([65_536], unit_bytes, EC_4_2) == taken
+
+
+@pytest.mark.parametrize(
+    ("size", "taken"), [(1, 6 * 4096), (16_384, 6 * 4096), (16_385, 6 * 8192), (1 << 20, 6 * (1 << 18))]
+)
+def test_an_object_takes_whole_stripes(size: int, taken: int) -> None:
+    assert taken_bytes([size], 4096, EC_4_2) == taken
+
+
+def test_the_papers_levels_are_its_275_gb() -> None:
+    """7.6 TB in 9 partitions hold levels of 0.256 GB to 256 GB, and not the next one."""
+    held = Levels(268_435_456, 10, "rocksdb_original").held_bytes(7.6e12 / 9)
+    assert held == pytest.approx(275 * GB, rel=0.12)
+
+
+def test_a_level_that_does_not_fit_whole_is_not_held() -> None:
+    assert Levels(100, 10, "").held_bytes(1200) == 1100
+    assert Levels(100, 10, "").held_bytes(1199) == 100
+
+
+def test_reefs_policy_leaves_what_two_of_the_next_level_do_not_need() -> None:
+    # L0 and L1 of 100, then 1000: 100 + 100 + 2 x 1000 are kept free of the level after them.
+    extra = Levels(100, 10, spill.EXTRA)
+    assert extra.spare_bytes(3000, 0) == 800
+    assert extra.spare_bytes(3000, 2500) == 500
+    assert Levels(100, 10, "rocksdb_original").spare_bytes(3000, 0) == 0
+
+
+def test_the_sum_of_rocksdbs_levels_is_read() -> None:
+    assert files_bytes(LEVELS) == pytest.approx(4.70 * (1 << 20))
+    with pytest.raises(LabBroken):
+        files_bytes("no table")
+
+
+@pytest.mark.parametrize(
+    ("met", "outcome"),
+    [
+        (Met(900, 1100), Outcome.PASS),
+        (Met(300, 400), Outcome.FAIL),
+        (Met(2500, 2600), Outcome.FAIL),
+        (Met(400, 600), Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_spill_too_early_or_too_late_is_found(met: Met, outcome: Outcome) -> None:
+    assert verdict_of(lambda recorder: spill.compare(recorder, met, spill.PAPER, 2e6, 2000.0)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [([1.0, 1.1, 0.9, 1.0], Outcome.PASS), ([2.0, 2.1, 1.9, 2.0], Outcome.FAIL), ([1.0, 2.0], Outcome.INCONCLUSIVE)],
+)
+def test_operations_that_cost_more_on_full_disks_are_found(last: list[float], outcome: Outcome) -> None:
+    costs = [[1.0, 1.1, 0.9, 1.0], last]
+    assert verdict_of(lambda recorder: filled.judge(recorder, "read", costs, [0.2, 0.85])).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("default", "lowered", "outcome"),
+    [
+        ([5.0, 5.1, 4.9], [8.0, 8.1, 7.9], Outcome.PASS),
+        ([10.0, 12.0, 8.0], [10.0, 11.0, 9.0], Outcome.INCONCLUSIVE),
+        ([5.0, 5.1, 4.9], [3.0, 3.1, 2.9], Outcome.FAIL),
+    ],
+    ids=["the paper's", "no difference", "the pause hurts"],
+)
+def test_a_scrub_that_a_pause_does_not_ease_is_found(
+    default: list[float], lowered: list[float], outcome: Outcome
+) -> None:
+    rates = {scrub.NONE: [10.0, 10.1, 9.9], scrub.DEFAULT: default, scrub.LOWERED: lowered}
+    assert verdict_of(lambda recorder: scrub.judge(recorder, "get", rates)).outcome is outcome
+
+
+def operation(began_s: float, took_s: float, code: str = "") -> S3Operation:
+    return S3Operation("run", "get", 0, "/b/o", 1, 100, began_s, began_s, began_s + took_s, True, code)
+
+
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ([], Outcome.PASS),
+        ([operation(5.0, 0.1, "503")], Outcome.FAIL),
+        ([operation(5.0, 70.0)], Outcome.FAIL),
+    ],
+    ids=["sound", "an error", "a wait"],
+)
+def test_requests_that_fail_or_wait_too_long_are_found(more: list[S3Operation], outcome: Outcome) -> None:
+    operations = (*more, *(operation(11 + number, 0.1) for number in range(20)))
+    result = S3Result(operations, (), 0, 30.0, 1.0)
+    assert verdict_of(lambda recorder: failures.served(recorder, result, 10.0, 60.0)).outcome is outcome
+
+
+def test_a_load_that_stopped_for_good_shows_nothing() -> None:
+    result = S3Result((operation(5.0, 0.1),), (), 0, 30.0, 1.0)
+    verdict = verdict_of(lambda recorder: failures.served(recorder, result, 10.0, 60.0))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+def test_the_cluster_has_six_machines_and_a_gateway_of_each_architecture() -> None:
+    spec = FILLED.spec("reef")
+    assert [node.arch for node in spec.nodes if node.osds] == [host_arch()] * 6
+    assert [node.arch for node in spec.nodes if node.services] == [host_arch(), host_arch().other]
+    assert all(osd.db for node in spec.nodes for osd in node.osds)
+
+
+def test_the_quick_tier_has_a_scenario_of_each_kind() -> None:
+    quick = {scenario.name.partition("[")[0] for scenario in SCENARIOS if scenario.tier == "quick"}
+    assert quick == {"archive.allocation", "archive.filled", "archive.spill-over", "archive.failure"}
