@@ -241,11 +241,11 @@ LEVEL_BYTES, LEVEL_FACTOR = float(1 << 30), 8
 """max_bytes_for_level_base and its multiplier in Reef's bluestore_rocksdb_options."""
 
 
-def whole_levels(db_bytes: float) -> float:
-    """Bytes of the RocksDB levels that fit whole, each LEVEL_FACTOR times the one before; all where not one does."""
-    fitting, level = 0.0, LEVEL_BYTES
+def whole_levels(db_bytes: float, level_bytes: float = LEVEL_BYTES, factor: int = LEVEL_FACTOR) -> float:
+    """Bytes of the RocksDB levels that fit whole, each `factor` times the one before; all where not one does."""
+    fitting, level = 0.0, level_bytes
     while fitting + level <= db_bytes:
-        fitting, level = fitting + level, level * LEVEL_FACTOR
+        fitting, level = fitting + level, level * factor
     return fitting or db_bytes
 
 

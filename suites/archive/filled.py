@@ -1,11 +1,11 @@
 """Cycles of filling, reading and a mix until 85 % of the disks are used: what an operation costs by then."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TypeVar
 
-from cephlab.lab.base.clock import SYSTEM, Deadline
+from cephlab.lab.base.clock import Deadline
+from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.faults.full import used_ratio
@@ -14,7 +14,6 @@ from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.demand import Role
-from cephlab.lab.telemetry.meter import Meter
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Result, constant
@@ -28,9 +27,7 @@ from cephlab.suites.archive.stand import (
     osds_of,
     taken_bytes,
 )
-from cephlab.suites.object.stand import loaded, near
-
-T = TypeVar("T")
+from cephlab.suites.object.stand import loaded, near, spent
 
 FULL = 0.85
 """Beyond the paper's 80 %, up to which it saw almost no variation."""
@@ -115,19 +112,8 @@ def total_bytes(cluster: Cluster) -> int:
 
 def idle_share(cluster: Cluster) -> float:
     """CPU seconds a second that all OSDs take without a load."""
-    return spent(cluster, lambda: Deadline.after(IDLE_S).pause(IDLE_S))[0] / IDLE_S
-
-
-def spent(cluster: Cluster, work: Callable[[], T]) -> tuple[float, float, T]:
-    """CPU seconds of all OSDs, and seconds, during some work, and what this returns."""
-    meter = Meter(cluster, {Role.PRIMARY: osds_of(cluster)})
-    try:
-        before, began_s = meter.read().usage[Role.PRIMARY], SYSTEM.monotonic()
-        done = work()
-        took_s = SYSTEM.monotonic() - began_s
-        return meter.read().usage[Role.PRIMARY].since(before).cpu_s, took_s, done
-    finally:
-        meter.close()
+    taken, took_s, _ = spent(cluster, of_osds(cluster), lambda: Deadline.after(IDLE_S).pause(IDLE_S))
+    return taken[Role.PRIMARY] / took_s
 
 
 def cost_s(stage: Stage, doors: Sequence[Gateway], mix: dict[str, float], bucket: str, idle: float) -> float:
@@ -149,8 +135,13 @@ def cost_s(stage: Stage, doors: Sequence[Gateway], mix: dict[str, float], bucket
     def asked() -> S3Result:
         return loaded(stage, bucket, near(cluster), doors, replace(load, phases=(RUN,)))
 
-    cpu_s, took_s, result = spent(cluster, asked)
-    return max(0.0, cpu_s - idle * took_s) / len(result.operations)
+    taken, took_s, result = spent(cluster, of_osds(cluster), asked)
+    return max(0.0, taken[Role.PRIMARY] - idle * took_s) / len(result.operations)
+
+
+def of_osds(cluster: Cluster) -> dict[Role, list[Daemon]]:
+    """All OSDs as one role: each has shards of every object."""
+    return {Role.PRIMARY: osds_of(cluster)}
 
 
 def judge(recorder: Recorder, phase: str, costs: Sequence[Sequence[float]], shares: Sequence[float]) -> None:

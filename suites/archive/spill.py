@@ -14,6 +14,7 @@ from cephlab.lab.workloads.s3_load_program import FILL, FINAL
 from cephlab.lab.workloads.s3load import Over, S3Load, constant
 from cephlab.suites.archive.stand import UNIT_BYTES, ArchiveTopology, bluefs, opened, options_of
 from cephlab.suites.object.stand import loaded, near
+from cephlab.tuning.held import whole_levels
 
 KIB = 1 << 10
 _SUM = re.compile(r"\bSum +\d+/\d+ +([\d.]+) ([KMG]?B)\b")
@@ -70,15 +71,12 @@ class Levels:
             ("rocksdb_collect_compaction_stats", "true"),
         )
 
-    def held_bytes(self, db_bytes: float) -> int:
-        """What of a database stays on a device for it: all levels that fit whole, one after the other.
+    def held_bytes(self, db_bytes: float) -> float:
+        """What of a database stays on a device for it: all levels that fit whole beside L0, which is about as L1.
 
         Source: RocksDB's LevelCompactionBuilder::GetPathId. A level that does not fit goes to the next path whole.
         """
-        left, level, held = db_bytes - self.base_bytes, self.base_bytes, 0
-        while level <= left:
-            left, held, level = left - level, held + level, level * self.multiplier
-        return held
+        return whole_levels(db_bytes - self.base_bytes, self.base_bytes, self.multiplier)
 
     def spare_bytes(self, db_bytes: int, peak_bytes: int) -> int:
         """What of a device use_some_extra gives to the level that does not fit whole; 0 by the paper's policy.

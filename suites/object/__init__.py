@@ -1,10 +1,11 @@
 """Objects through gateways of both architectures: equal by every way, under faults, by size, and what waiting costs."""
 
-from cephlab.suites.object import across, balanced, faults, pace, sizes, tls
+from cephlab.suites.object import across, balanced, costs, faults, pace, sizes, tls
 
 SCENARIOS = (
     *across.SCENARIOS,
     *balanced.SCENARIOS,
+    *costs.SCENARIOS,
     *faults.SCENARIOS,
     *pace.SCENARIOS,
     *sizes.SCENARIOS,

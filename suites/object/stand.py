@@ -1,9 +1,11 @@
 """Shared by the scenarios: the clusters, whom a client talks to, and what every load has to say of itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, speaking_s3
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -13,8 +15,12 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.haproxy import HAPROXY, Served, served
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.telemetry.demand import Role
+from cephlab.lab.telemetry.meter import Meter, Metered
 from cephlab.lab.workloads import s3load
 from cephlab.lab.workloads.s3load import S3Load, S3Result
+
+T = TypeVar("T")
 
 GATEWAYS = Topology(native=2, foreign=1, clients=True, services=(("n0", (RGW.kind,)), ("n2", (RGW.kind,))))
 """A gateway and a client of each architecture."""
@@ -81,6 +87,20 @@ def truthful(recorder: Recorder, what: str, result: S3Result) -> None:
     asked = len(result.operations)
     recorder.witness(f"operations of {what}", got=asked, least=1)
     recorder.observe(f"answers of {what} that are not what was put", got=list(result.wrong), wanted=[], of=asked)
+
+
+def spent(
+    cluster: Cluster, daemons: Mapping[Role, Sequence[Metered]], work: Callable[[], T]
+) -> tuple[dict[Role, float], float, T]:
+    """CPU seconds of each role's daemons, and seconds, during some work, and what this returns."""
+    meter = Meter(cluster, daemons)
+    try:
+        before, began_s = meter.read().usage, SYSTEM.monotonic()
+        done = work()
+        took_s, after = SYSTEM.monotonic() - began_s, meter.read().usage
+    finally:
+        meter.close()
+    return {role: after[role].since(before[role]).cpu_s for role in daemons}, took_s, done
 
 
 def trusted(recorder: Recorder, what: str, result: S3Result) -> None:

@@ -1,15 +1,16 @@
 """What TLS costs: CPU of the gateway or the balancer for a GET, with it and without."""
 
+from dataclasses import replace
+
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.demand import Role
-from cephlab.lab.telemetry.meter import Meter
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL
 from cephlab.lab.workloads.s3load import S3Load, constant
-from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, gateways, loaded, near
+from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, gateways, loaded, near, spent
 
 OBJECTS, SIZE_BYTES = 60, 262_144
 ROUNDS = 3
@@ -48,17 +49,14 @@ def run(stage: Stage) -> None:
 
 def cpu_s(stage: Stage, where: Gateway, load: S3Load, *, tls: bool) -> float:
     """CPU seconds that a daemon spends on a GET of the load; what it spends on health checks meanwhile is in it."""
-    meter = Meter(stage.cluster, {Role.GATEWAY: [where.daemon]})
-    try:
-        before = meter.read().usage[Role.GATEWAY]
-        what = f"{'TLS' if tls else 'plain'} reads from {where.daemon.kind}"
-        result = loaded(
-            stage, what, near(stage.cluster), [where], S3Load(**{**vars(load), "phases": (FINAL,)}), tls=tls
-        )
-        spent = meter.read().usage[Role.GATEWAY].since(before)
-    finally:
-        meter.close()
-    return spent.cpu_s / len(result.operations)
+    what = f"{'TLS' if tls else 'plain'} reads from {where.daemon.kind}"
+    reads = replace(load, phases=(FINAL,))
+    taken, _, result = spent(
+        stage.cluster,
+        {Role.GATEWAY: [where.daemon]},
+        lambda: loaded(stage, what, near(stage.cluster), [where], reads, tls=tls),
+    )
+    return taken[Role.GATEWAY] / len(result.operations)
 
 
 SCENARIOS = (

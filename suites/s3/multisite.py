@@ -107,6 +107,7 @@ def run(stage: Stage) -> None:
     load = objects(stage, "missed-")
     with inflict(KillDaemon(other.gateway.name), cluster, stage.recorder):
         loaded(stage, "objects while the other zone is dead", near(cluster), [master.gateway], load)
+    cluster.wait_healthy()
     came(stage, master, other, load)
     emptied(stage, master, other, load)
 

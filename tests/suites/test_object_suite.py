@@ -6,9 +6,10 @@ import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.telemetry.demand import Interval, Role
 from cephlab.lab.workloads.s3fleet import Fleet
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
-from cephlab.suites.object import SCENARIOS, across, balanced, faults, pace, sizes, stand
+from cephlab.suites.object import SCENARIOS, across, balanced, costs, faults, pace, sizes, stand
 
 
 def verdict_of(check: str, say: Callable[[Recorder], None]) -> Verdict:
@@ -132,3 +133,17 @@ def test_clients_that_were_lost_or_alone_are_found(lost: dict[str, str], late_s:
     result = S3Result((operation(1.0, 0.1),), (), 0, 1.0, 0.1)
     fleet = Fleet({"c0": result}, lost, {"c0": 0.0}, {"c0": late_s})
     assert verdict_of("witnessed", lambda recorder: across.judge(recorder, fleet, 2)).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome"),
+    [
+        ((0.8, 1.3), Outcome.PASS),
+        ((2.5, 3.0), Outcome.FAIL),
+        ((0.2, 0.4), Outcome.FAIL),
+        ((0.9, 9.0), Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_mix_that_does_not_cost_what_its_parts_do_is_found(ratio: tuple[float, float], outcome: Outcome) -> None:
+    measured = Interval(sum(ratio) / 2, *ratio, 5, 0.95)
+    assert verdict_of("figures", lambda recorder: costs.judge(recorder, Role.GATEWAY, measured)).outcome is outcome
