@@ -40,6 +40,8 @@ MACHINES, OSDS, GATEWAYS = "machines", "osds", "gateways-cut-off"
 LAST_GATEWAY = "g1"
 """Of the other architecture."""
 
+SEEN = ("errors of the load", "errors of the last reading", "PGs whose shards differ afterwards")
+
 SURVIVING = ArchiveTopology(mons=3)
 DARK = replace(SURVIVING, foreign_gateway=False)
 """Guests of this architecture boot here without KVM."""
@@ -164,6 +166,7 @@ def failure(count: int, what: str, tier: Tier) -> Scenario:
         goal=f"Gateways over EC 4+2 serve without an error while {count} of six {what} are gone, and lose nothing.",
         method="Kills them under the paper's mix through gateways of both architectures; reads all back; deep-scrubs.",
         run=partial(failed, count=count, what=what),
+        sees=SEEN,
         check="figures",
         tier=tier,
         topology=SURVIVING,
@@ -178,6 +181,7 @@ SCENARIOS = (
     failure(2, OSDS, Tier.FULL),
     Scenario(
         name=f"archive.failure[{GATEWAYS}=1]",
+        sees=SEEN,
         goal="A gateway that reaches neither monitors nor OSDs lets its clients wait; the other one goes on.",
         method="Drops packets between it and the six machines under the paper's mix; reads all back; deep-scrubs.",
         run=partial(failed, count=1, what=GATEWAYS),

@@ -24,7 +24,7 @@ OBJECT_BYTES = 1
 """Metadata does not depend on it."""
 DB_BYTES = 48 * MIB
 SLOW_BYTES = 1024 * MIB
-TRUSTED = 2.0
+TRUSTED = 1.5
 """Factor of a prediction. RocksDB compacts when a level is over its size, and files of a compaction lie beside those
 that they replace; the paper's own figures are within 0.6 % of 8.8 billion, at sizes where neither matters."""
 PROBES = 300

@@ -73,7 +73,7 @@ def test_the_sum_of_rocksdbs_levels_is_read() -> None:
         (Met(900, 1100), Outcome.PASS),
         (Met(300, 400), Outcome.FAIL),
         (Met(2500, 2600), Outcome.FAIL),
-        (Met(400, 600), Outcome.INCONCLUSIVE),
+        (Met(600, 800), Outcome.INCONCLUSIVE),
     ],
 )
 def test_a_spill_too_early_or_too_late_is_found(met: Met, outcome: Outcome) -> None:
