@@ -179,6 +179,10 @@ class Job(TomlTable):
         """How the pool of a load keeps its data; three copies where it names none."""
         return next((each.kind for each in self.pools if each.name == pool), REPLICATED)
 
+    def pgs_of(self, pool: str) -> int:
+        """PGs of the pool of a load; 0 where it names none."""
+        return next((each.pg_num for each in self.pools if each.name == pool), 0)
+
 
 def load_job(path: Path) -> Job:
     """Read a job file; SpecError names each key that does not fit."""

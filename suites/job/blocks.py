@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from itertools import product
 
 from cephlab.lab.cluster import pools
-from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.jobs.jobfile import BenchLoad, BlockLoad, Job
 from cephlab.lab.scenario.scenario import Stage
@@ -33,6 +32,7 @@ def settings_of(job: Job, load: BlockLoad) -> Iterator[FioSetting]:
             volumes=volumes,
             more={"rwmixread": str(load.read_percent)} if pattern in MIXED else {},
             kind=job.kind_of(load.pool),
+            pgs=job.pgs_of(load.pool),
         )
 
 
@@ -41,15 +41,16 @@ def size_of(block_bytes: int) -> str:
     return f"{block_bytes}b" if block_bytes % 1024 else f"{block_bytes >> 10}k"
 
 
-def bench(stage: Stage, load: BenchLoad, kind: PoolKind, source: str) -> None:
+def bench(stage: Stage, load: BenchLoad, job: Job) -> None:
     """rados bench by every combination: all processes at once, spread over the client machines."""
-    scale = scale_of(stage)
+    scale, kind = scale_of(stage), job.kind_of(load.pool)
     seconds = int(scale.seconds(load.runtime_s))
-    with pools.pool(stage.cluster, "bench", kind, pg_num=pg_num(stage, kind)) as pool:
+    pgs = pg_num(stage, kind, job.pgs_of(load.pool))
+    with pools.pool(stage.cluster, "bench", kind, pg_num=pgs) as pool:
         for block_bytes, threads, processes in product(load.block_bytes, load.threads, load.processes):
             count = scale.volumes(processes)
             most_bytes = 0 if scale.at_length else BENCH_BYTES // kind.size // count // len(load.block_bytes)
-            words = f"{source}; {count} of {processes} processes, {seconds} of {load.runtime_s:g} s"
+            words = f"{job.source}; {count} of {processes} processes, {seconds} of {load.runtime_s:g} s"
             for mode in load.modes:
                 run = f"{size_of(block_bytes)}-{threads}-{processes}"
                 jobs = [

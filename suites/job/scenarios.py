@@ -62,7 +62,7 @@ def _benches(job: Job) -> Iterator[Scenario]:
             name=f"job.{job.name}[part={load.name}]",
             goal="rados bench writes by every combination, and reads back what it wrote.",
             method=f"{job.source}: {', '.join(load.modes)}, scaled to the cluster.",
-            run=partial(blocks.bench, load=load, kind=kind, source=job.source),
+            run=partial(blocks.bench, load=load, job=job),
             check="figures",
             sees=("rados bench: .*",),
             topology=_measured(job, kind.size),

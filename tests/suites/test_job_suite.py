@@ -16,6 +16,7 @@ from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.block.scale import Scale
 from cephlab.suites.job import PAPERS, SCENARIOS, objects
+from cephlab.suites.job.blocks import settings_of
 from cephlab.suites.job.scenarios import scenarios_of
 
 JOBS = {path.stem: load_job(path) for path in PAPERS}
@@ -74,6 +75,15 @@ def test_a_job_that_was_asked_for_runs_in_the_quick_tier() -> None:
     assert {each.tier for each in scenarios_of(JOBS["incerta"], asked=True)} == {Tier.QUICK}
     assert [each.name for each in SCENARIOS if each.tier is Tier.QUICK] == ["job.altra-10m-puts[part=objects]"]
     assert sum(each.name.startswith("job.incerta[part=librbdfio-") for each in SCENARIOS) == 18
+
+
+def test_pgs_of_a_jobs_pools_reach_its_loads() -> None:
+    job = JOBS["incerta"]
+    wanted = {pool.name: pool.pg_num for pool in job.pools}
+    assert wanted["rbd"] == 8192
+    for load in job.blocks:
+        assert {setting.pgs for setting in settings_of(job, load)} == {wanted[load.pool]}
+    assert job.pgs_of("another") == 0
 
 
 def test_settings_of_a_job_reach_its_clusters() -> None:
