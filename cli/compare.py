@@ -37,7 +37,7 @@ def compare(
         bool, typer.Option("--architectures", help="Of one run: each figure of x86_64 beside that of aarch64.")
     ] = False,
 ) -> int:
-    """Say what changed from the first to the second: of two runs verdicts, figures and costs, of demand files costs.
+    """Say what changed from first to second: verdicts, figures, series and costs of runs, costs of demand files.
 
     Ends with 1 where something became worse or dearer, 6 where it cannot tell.
 
@@ -71,7 +71,7 @@ def _costs(out: Output, before: Path, after: Path) -> int:
 
 
 def _runs(out: Output, before: Path, after: Path) -> int:
-    """Two archives: verdicts and figures, and costs where both have measured some."""
+    """Two archives: verdicts, figures and series, and costs where both have measured some."""
     from cephlab.lab.archive.archive import read_whole
     from cephlab.lab.archive.runs import compare_runs
     from cephlab.lab.checks.verdict import merge
@@ -94,6 +94,8 @@ def _runs(out: Output, before: Path, after: Path) -> int:
     rows = [[c.scenario, _ended(c.before), _ended(c.after), c.reason] for c in compared.endings]
     out.result(table(heads, rows, title=f"verdicts that changed ({compared.same} did not)"), None)
     out.result(_figure_table(compared.figures, ("before", "after")), None)
+    if compared.series:
+        out.result(_figure_table(sorted(compared.series, key=lambda line: line.scenario), ("before", "after")), None)
     for operation in costs:
         show(out, operation)
     out.result(f"{verdict.outcome}: {verdict.reason}", None)

@@ -1,4 +1,4 @@
-"""Two runs beside each other: verdicts and figures; and within one run, each figure of both architectures."""
+"""Two runs beside each other: verdicts, figures and series; and within one run, each figure of both architectures."""
 
 import math
 import re
@@ -9,11 +9,13 @@ from typing import Any
 from cephlab.lab.archive.archive import Archive, Ending
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, ratio_of_means
+from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of_means
 
 EQUAL = 0.10
 """Two architectures are equal in a figure where the whole interval of their ratio is within this of 1."""
 
+_SERIES = "series"
+"""Kind of the events; lab/report/series.py, which draws them, imports this folder."""
 _WORSE = (Ending.FAIL, Ending.ERROR)
 _SWAPPED = {Arch.X86_64.value: Arch.AARCH64.value, Arch.AARCH64.value: Arch.X86_64.value}
 _ARCH = re.compile("|".join(_SWAPPED))
@@ -51,12 +53,16 @@ class FigureRatio:
 
 @dataclass(frozen=True)
 class RunsCompared:
-    """conditions: what the runs do not share, in words; same: scenarios that ended alike."""
+    """conditions: what the runs do not share, in words; same: scenarios that ended alike.
+
+    series: lines that both have drawn, as the ratio of their points at the same places of the axis.
+    """
 
     conditions: tuple[str, ...]
     same: int
     endings: tuple[EndingChange, ...]
     figures: tuple[FigureRatio, ...]
+    series: tuple[FigureRatio, ...]
     verdict: Verdict
 
 
@@ -67,7 +73,32 @@ def compare_runs(before: Archive, after: Archive) -> RunsCompared:
     same = len(names) - sum(1 for change in changes if change.scenario in names)
     left, right = ({_key(event): event for event in _figures(run)} for run in (before, after))
     figures = tuple(_ratio(*key, [left[key]], [right[key]]) for key in left if key in right)
-    return RunsCompared(tuple(_conditions(before, after)), same, changes, figures, _judge(changes, same))
+    series = tuple(_series(before, after))
+    return RunsCompared(tuple(_conditions(before, after)), same, changes, figures, series, _judge(changes, same))
+
+
+def _series(before: Archive, after: Archive) -> Iterator[FigureRatio]:
+    """Each line that both runs have: the geometric mean of its points' ratios, with the interval of their logs."""
+    left, right = _lines(before), _lines(after)
+    for key in left.keys() & right.keys():
+        both = [(left[key][x], right[key][x]) for x in sorted(left[key].keys() & right[key].keys())]
+        logs = [math.log(new / old) for old, new in both if old > 0 and new > 0]
+        if len(logs) < LEAST_OF_A_MEAN:
+            continue
+        spread = interval(logs)
+        old, new = (sum(side) / len(both) for side in zip(*both, strict=True))
+        ends = (math.exp(spread.mean), math.exp(spread.low), math.exp(spread.high))
+        yield FigureRatio(*key, f"mean of {len(logs)} points", old, new, *ends, exact=False)
+
+
+def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
+    """(scenario, chart with panel and label) -> points of a line, as `record_series` puts them into a history."""
+    found: dict[tuple[str, str], dict[float, float]] = {}
+    for event in run.events:
+        for line in event.data["lines"] if event.kind == _SERIES else ():
+            name = f"{event.data['title']}: {line['panel']}, {line['label']}"
+            found[event.scenario, name] = {float(x): float(y) for x, y in line["points"]}
+    return found
 
 
 def _endings(before: Archive, after: Archive) -> Iterator[EndingChange]:

@@ -35,7 +35,8 @@ def note_writeback(
     recorder: Recorder, label: str, claim: str, sides: tuple[Interval, Interval], *, writes: bool, judged: bool
 ) -> None:
     """The rate with writeback over that without. sides: both rates; writes gain by it, reads lose."""
-    bound = Bound(f"{_SAID}: {claim}", *((1.0, None) if writes else (None, 1.0)), basis=Basis.SHAPE)
+    least, most = (1.0, None) if writes else (None, 1.0)
+    bound = Bound(f"{_SAID}: {claim}", least, most, basis=Basis.SHAPE)
     _note(recorder, f"rate with writeback over that with none, {label}", sides, bound, "" if judged else EMULATED)
 
 

@@ -14,7 +14,10 @@ from cephlab.lab.spec.clusterspec import GIB, Capability, ClusterSpec, Disk, Osd
 from cephlab.suites.interop.load import loaded
 
 SIZES = (10 * GIB, 10 * GIB, 20 * GIB, 40 * GIB)
-"""Of the disks of the first node; the others have one of the first size each."""
+"""Of the disks of the first node."""
+OTHERS_BYTES = 40 * GIB
+"""Of the one disk of each other node. With 10 GiB there, nodes weighed 8 to 1 to 1, and of 65 PGs of three copies one
+stayed undersized: CRUSH gives up after `choose_total_tries`, 50 by default."""
 CORES = (0.5, 2.0, 1.0)
 """Of the nodes in their order, where they are unequal: many slow cores beside few fast ones, as in the Altra paper's
 mixed cluster (section 7)."""
@@ -44,6 +47,9 @@ class UnlikeTopology(Topology):
         first, *others = spec.nodes
         disks = tuple(Disk(f"{first.name}-block{number}", size) for number, size in enumerate(SIZES))
         first = replace(first, disks=disks, osds=tuple(Osd(disk.name) for disk in disks))
+        others = [
+            replace(node, disks=tuple(replace(disk, size_bytes=OTHERS_BYTES) for disk in node.disks)) for node in others
+        ]
         cores = dict(zip((node.name for node in spec.nodes), CORES if self.unequal else (), strict=False))
         return replace(spec, nodes=tuple(replace(node, cores=cores.get(node.name)) for node in (first, *others)))
 

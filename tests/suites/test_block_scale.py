@@ -134,7 +134,7 @@ def test_sweeps_use_every_client_machine_and_published_sizes_where_they_are(
 ) -> None:
     there = stage_in(tmp_path, "ssh", "ampere-altra-4n")
     monkeypatch.setattr(block_scale, "AttachedCluster", SimpleNamespace)
-    there.cluster.load_nodes = lambda: [f"load{number}" for number in range(6)]  # type: ignore[attr-defined]
+    monkeypatch.setattr(there.cluster, "load_nodes", lambda: [f"load{n}" for n in range(6)], raising=False)
     assert client_counts(there, (1, 3)) == (1, 2, 4, 6)
     assert client_counts(stage_in(tmp_path), (1, 3)) == (1, 3)
     there.tier = Tier.FULL  # type: ignore[misc]

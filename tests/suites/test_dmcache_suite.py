@@ -1,6 +1,6 @@
 """The dm-cache suite's own rules, without a machine: what is lost, what is a gain, and what a topology asks for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -131,7 +131,7 @@ LOW, HIGH = (9.0, 10.0, 11.0, 10.0), (29.0, 30.0, 31.0, 30.0)
 
 def judged_findings(
     *made: tuple[str, int, Sequence[float]], rows: int = 10, block_bytes: int = 0
-) -> tuple[Outcome, dict[str, dict[str, Any]]]:
+) -> tuple[Outcome, dict[str, Mapping[str, Any]]]:
     """Verdict and figures of runs: (cache, threads, transactions a second)."""
     recorder = History().recorder("dmcache.threads")
     recorder.witness("transactions", got=100, least=1)

@@ -15,6 +15,7 @@ from cephlab.suites.hci import SCENARIOS, claims, krbd, papers
 from cephlab.suites.hci.hypervisor.command import CacheMode
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.load import GuestRun
+from cephlab.suites.hci.stand import NODE
 
 
 def rate(mean: float) -> Interval:
@@ -76,7 +77,7 @@ def test_krbd_is_compared_by_rate_where_the_machine_is_no_emulated_one(
     provider: str, emulated: bool, said: str
 ) -> None:
     host = SimpleNamespace(emulated=emulated)
-    cluster = SimpleNamespace(hosts={krbd.NODE: host}, provider_name=provider)
+    cluster = SimpleNamespace(hosts={NODE: host}, provider_name=provider)
     assert krbd.why_not_judged(cast("Cluster", cluster)) == said
 
 

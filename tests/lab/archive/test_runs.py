@@ -61,6 +61,25 @@ def test_what_the_runs_do_not_share_is_said() -> None:
     assert compared.conditions == ("release: reef before, tentacle after", "seed: 7 before, 8 after")
 
 
+def curve(title: str, *points: tuple[float, float], label: str = "measured") -> Event:
+    lines = [{"panel": "rate", "label": label, "points": [list(point) for point in points]}]
+    return Event("a.b", 1.0, "series", {"title": title, "axis": "depth", "lines": lines, "marks": {}, "words": ""})
+
+
+def test_lines_of_both_runs_are_compared_point_by_point() -> None:
+    """What one run has not drawn, or at other places, says nothing."""
+    left = (curve("depth", (1, 100), (2, 200), (4, 300)), curve("only before", (1, 1), (2, 2)))
+    right = (curve("depth", (1, 50), (2, 100), (4, 150), (8, 9)), curve("elsewhere", (1, 1), (2, 2)))
+    (line,) = compare_runs(run({}, left), run({}, right)).series
+    assert (line.scenario, line.metric) == ("a.b", "depth: rate, measured")
+    assert (line.ratio, line.low, line.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert line.outcome is None
+    noisy = (curve("depth", (1, 50), (2, 200), (4, 300)),)
+    (line,) = compare_runs(run({}, left), run({}, noisy)).series
+    assert line.low < line.ratio < 1 < line.high
+    assert compare_runs(run({}, left), run({}, (curve("depth", (1, 50)),))).series == ()
+
+
 def test_figures_of_both_runs_have_a_ratio_with_an_interval() -> None:
     left = (figure("a.b", "rate", 100.0, 10.0), figure("a.b", "only before", 1.0), figure("a.b", "exact", 4.0))
     right = (figure("a.b", "rate", 200.0, 20.0), figure("a.b", "exact", 5.0))
