@@ -1,7 +1,7 @@
 """The code of this repository as syntax trees, for the tests of its shape."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -40,11 +40,15 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
             yield node
 
 
-def modules() -> list[str]:
-    found = [path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+def modules(packages: Sequence[str] = PACKAGES) -> list[str]:
+    found = [path.relative_to(ROOT).as_posix() for package in packages for path in (ROOT / package).rglob("*.py")]
     return sorted(found)
 
 
+def trees(packages: Sequence[str] = PACKAGES) -> dict[str, ast.Module]:
+    return {path: tree(path) for path in modules(packages)}
+
+
 @cache
-def trees() -> dict[str, ast.Module]:
-    return {path: ast.parse((ROOT / path).read_text()) for path in modules()}
+def tree(path: str) -> ast.Module:
+    return ast.parse((ROOT / path).read_text())

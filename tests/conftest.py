@@ -2,6 +2,11 @@
 
 import functools
 import gc
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from typer import testing
@@ -11,6 +16,27 @@ from tests.strangers import Strangers
 
 SELDOM = 200_000
 """Allocations between two collections of garbage, where Python has 700: modules and tests are made once and stay."""
+
+BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
+
+
+def keep_bytecode() -> None:
+    """Compiling this tree and rewriting its asserts takes half of a worker's collection, and each command that a test
+    starts compiles again. Where Python may leave nothing beside the code, it is kept in pytest's own folder.
+    """
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = str(BYTECODE)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # none where Python was started with -B
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+
+
+keep_bytecode()  # before the first module of tests is imported
+
+
+def pytest_unconfigure() -> None:
+    """What tests wrote and imported is gone with their folders."""
+    shutil.rmtree(f"{BYTECODE}{tempfile.gettempdir()}", ignore_errors=True)
 
 
 def pytest_configure() -> None:

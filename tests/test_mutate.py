@@ -2,13 +2,13 @@
 
 import os
 import sys
+from functools import cache
 
 import pytest
 
 from cephlab.lab.base.process import run
 from tests.mutate.__main__ import judge, listed, tell
-from tests.mutate.mutants import Mutant, mutants
-from tests.mutate.trial import ROOT, TIMED_OUT, Tried
+from tests.mutate.trial import ROOT, TIMED_OUT, Mutant, Tried
 
 CODE = '''"""What it is for."""
 
@@ -41,8 +41,15 @@ def note(text: str) -> None:
 '''
 
 
+@cache
+def made() -> tuple[Mutant, ...]:
+    from tests.mutate.mutants import mutants  # brings libcst, which the other workers need not wait for
+
+    return tuple(mutants("lab/x.py", CODE))
+
+
 def changes() -> list[tuple[str, str]]:
-    return [(mutant.was, mutant.now) for mutant in mutants("lab/x.py", CODE)]
+    return [(mutant.was, mutant.now) for mutant in made()]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_words_annotations_and_decorators_are_left_alone() -> None:
 
 
 def test_a_mutant_says_where_it_is_and_whether_a_function_can_take_it_over() -> None:
-    found = {mutant.was: mutant for mutant in mutants("lab/x.py", CODE)}
+    found = {mutant.was: mutant for mutant in made()}
     assert (found["LIMIT = 1.06"].place, found["LIMIT = 1.06"].within) == ("", False)
     inner = found["return self.value * 2"]
     assert (inner.place, inner.within) == ("Thing.double", True)

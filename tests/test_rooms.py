@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from tests.code_tree import imports, modules, package_of, trees
+from tests.code_tree import PACKAGES, imports, modules, package_of, trees
 
 MAX_ROOMS = 26
 """What a reader meets first: the rooms of lab, and the folders beside it."""
@@ -22,9 +22,7 @@ def arrows() -> dict[str, set[str]]:
     """Module -> modules of ours that it imports, anywhere in it; tests are left out."""
     named = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in modules()}
     found: dict[str, set[str]] = {}
-    for path, tree in trees().items():
-        if package_of(path) == "tests":
-            continue
+    for path, tree in trees([package for package in PACKAGES if package != "tests"]).items():
         targets = set()
         for _, module in imports(tree):
             target = module if module in named else module.rpartition(".")[0]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 
 from pydantic import BaseModel
-from scipy import stats
+from scipy.special import stdtrit
 
 from cephlab.tuning.constants import FITTED, load_json
 from cephlab.tuning.profile import Profile
@@ -108,7 +108,7 @@ def factor_for(kind: LoadKind, misses: Sequence[Miss]) -> tuple[float, int]:
     every = _scatter(misses)
     beds = len(own)
     pooled = (sum(own.values()) + BORROWED * _mean(every.values())) / (beds + BORROWED)
-    t = float(stats.t.ppf((1 + SHARE) / 2, beds + BORROWED))
+    t = float(stdtrit(beds + BORROWED, (1 + SHARE) / 2))
     return math.exp(t * math.sqrt(pooled)), beds
 
 

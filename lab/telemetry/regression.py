@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 from cephlab.lab.telemetry.demandfile import Batch
 
@@ -113,5 +113,5 @@ def _fitted(
         return step, -math.inf, math.inf
     rest = target - design @ fitted
     variance = float(rest @ rest) / left * float(np.linalg.pinv(design.T @ design)[column, column]) + doubt
-    half = float(stats.t.ppf((1 + confidence) / 2, left)) * math.sqrt(variance)
+    half = float(stdtrit(left, (1 + confidence) / 2)) * math.sqrt(variance)
     return step, step - half, step + half

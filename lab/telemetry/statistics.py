@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from kneed import KneeLocator
-from scipy import stats
+from scipy.special import stdtrit
 
 from cephlab.lab.telemetry.demand import Interval
 
@@ -30,7 +29,7 @@ def interval_of(mean: float, stddev: float, count: int, confidence: float = CONF
     """As `interval`, from a mean that another program computed. stddev: of the single values."""
     if count < LEAST_OF_A_MEAN:
         return Interval(mean, -math.inf, math.inf, count, confidence)
-    half = float(stats.t.ppf((1 + confidence) / 2, count - 1)) * stddev / math.sqrt(count)
+    half = float(stdtrit(count - 1, (1 + confidence) / 2)) * stddev / math.sqrt(count)
     return Interval(mean, mean - half, mean + half, count, confidence)
 
 
@@ -53,7 +52,7 @@ def ratio_of_means(over: Sequence[float], under: Sequence[float], confidence: fl
     endless = Interval(value, 0.0, math.inf, left + 2, confidence)
     if len(over) < LEAST_OF_A_MEAN or len(under) < LEAST_OF_A_MEAN or base <= 0:
         return endless
-    quantile = float(stats.t.ppf((1 + confidence) / 2, left))
+    quantile = float(stdtrit(left, (1 + confidence) / 2))
     var, var_base = (float(np.var(values, ddof=1)) / len(values) for values in (over, under))
     doubt = quantile**2 * var_base / base**2
     if doubt >= 1:
@@ -97,6 +96,8 @@ def linearity(low: Sequence[float], high: Sequence[float], *, low_load: str, hig
 
     Linear: the whole interval is within LINEAR of 1. Not linear: it does not contain 1. Otherwise it cannot be told.
     """
+    from scipy import stats  # a second, which other commands need not wait for
+
     low_mean, high_mean = interval(low), interval(high)
     bounds = stats.ttest_ind(np.log(high), np.log(low), equal_var=False).confidence_interval(CONFIDENCE)
     least, most = math.exp(bounds.low) - 1, math.exp(bounds.high) - 1
@@ -117,6 +118,8 @@ _LEAST_POINTS = 4
 
 def knee(loads: Sequence[float], rates: Sequence[float]) -> float | None:
     """The load at the knee of a rising, concave curve (Satopaa et al. 2011, Kneedle); None where it has none."""
+    from kneed import KneeLocator  # brings all of scipy.signal
+
     if len(loads) < _LEAST_POINTS:
         return None
     # Noise would make dents, and each dent a knee of its own.

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutate.mutants import Mutant, mutants
-from tests.mutate.trial import ROOT, TIMED_OUT, Tried, tried
+from tests.mutate.trial import ROOT, TIMED_OUT, Mutant, Tried, tried
 
 LISTED = ROOT / "ci" / "mutants.toml"
 MOST_SURVIVE = 0.05
@@ -67,6 +66,8 @@ def judge(module: str, results: Sequence[Tried], survivors: Mapping[Key, str]) -
 
 
 def measure(module: str, tests: Sequence[str], survivors: Mapping[Key, str], jobs: int) -> Found:
+    from tests.mutate.mutants import mutants  # libcst takes long to import, and only this needs it
+
     began = time.monotonic()
     made = list(mutants(module, (ROOT / module).read_text()))
     found = judge(module, tried(module, made, tests, jobs), survivors)

@@ -6,7 +6,6 @@ bear, and leaves out constants and properties.
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import libcst as cst
@@ -15,29 +14,9 @@ from mutmut.mutation import mutators
 from mutmut.mutation.file_mutation import MutationVisitor
 from mutmut.mutation.pragma_handling import IgnoredCode
 
+from tests.mutate.trial import Mutant
+
 Change = Callable[[Any], Iterable[cst.CSTNode]]
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A module with one change. place: the function or class that it is in; was, now: the lines that differ.
-
-    within: in the body of a function, so that functions which exist already can take it over.
-    """
-
-    module: str
-    place: str
-    was: str
-    now: str
-    source: str
-    within: bool = False
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        return (self.module, self.place, self.was, self.now)
-
-    def __str__(self) -> str:
-        return f"{self.module}, {self.place or 'outside of functions'}: {self.was}  ->  {self.now}"
 
 
 WORDS = ("DerivationStep", "Derivation")

@@ -22,8 +22,6 @@ from typing import Any
 
 import pytest
 
-from tests.mutate.mutants import Mutant
-
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY_BYTES = 6 << 30
 """A mutant that allocates without end meets its own limit before the machine's."""
@@ -31,6 +29,28 @@ SLOWER = 5.0
 """A mutant may take this many times as long as the code as it is, and SPARE_S more, before it counts as endless."""
 SPARE_S = 10.0
 TIMED_OUT = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A module with one change. place: the function or class that it is in; was, now: the lines that differ.
+
+    within: in the body of a function, so that functions which exist already can take it over.
+    """
+
+    module: str
+    place: str
+    was: str
+    now: str
+    source: str
+    within: bool = False
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.module, self.place, self.was, self.now)
+
+    def __str__(self) -> str:
+        return f"{self.module}, {self.place or 'outside of functions'}: {self.was}  ->  {self.now}"
 
 
 @dataclass(frozen=True)
