@@ -53,10 +53,10 @@ def read_sweep(text: str, hardware: Hardware, changes: Sequence[str], shapes: Se
         return None
     if text in _LOADS:
         return Sweep(text, tuple(_of_load(hardware, shape, text) for shape in shapes))
-    found = sweep_of(text)
-    if found is None:
+    sweep = sweep_of(text)
+    if sweep is None:
         raise SpecError(f"--sweep: {text!r} is not known", "wanted: depth, clients, or such as nodes.count=3..12")
-    place, values = found
+    place, values = sweep
     others = [(str(value), load_hardware(hardware.path, (*changes, f"{place}={value}"))) for value in values]
     return Sweep(place, tuple(tuple(Point(at, other, shape) for at, other in others) for shape in shapes))
 

@@ -166,8 +166,8 @@ def check(out: Output, world: World, name: TuningArgument, place: TuningPlace) -
         rows = []
         for finding in findings:
             why = f"({finding.why})" if finding.why else ""
-            found = f"{short(finding.got)} {why}".strip()
-            rows.append([finding.state.value, finding.where, short(finding.setting.title), found])
+            seen = f"{short(finding.got)} {why}".strip()
+            rows.append([finding.state.value, finding.where, short(finding.setting.title), seen])
         counts = Counter(finding.state.value for finding in findings)
         value = {"tuning": tuning.name, "counts": counts, "findings": list(map(asdict, findings))}
         out.result(table(("state", "where", "setting", "found"), rows), value)

@@ -62,7 +62,7 @@ def validate_model(
     validation = validate(demands, references, world.profile, sensitivity=True)
     if picture:
         beds = {miss.bed for miss in misses}
-        picture.write_text(drawn(misses, [one.name for one in references if one.name not in beds]))
+        picture.write_text(drawn(misses, [each.name for each in references if each.name not in beds]))
     out.note(f"demands: {origin}")
     if out.as_json:
         out.json({"demands": origin, **validation_value(validation, references), "left_out": left_out_value(misses)})

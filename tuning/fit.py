@@ -93,7 +93,7 @@ def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
         min(max(math.log(getattr(begun, name)), least + _ENOUGH), most - _ENOUGH)
         for name, least, most in zip(free, low, high, strict=True)
     ]
-    found = optimize.least_squares(
+    solution = optimize.least_squares(
         residuals,
         first,
         bounds=(low, high),
@@ -102,7 +102,7 @@ def fit(figures: Sequence[Case], start: Constants | None = None) -> Constants:
         ftol=_ENOUGH,
         max_nfev=_ROUNDS,
     )
-    return at(found.x.tolist())
+    return at(solution.x.tolist())
 
 
 def left_out(figures: Sequence[Case], start: Constants, tell: Callable[[str], None] = lambda line: None) -> list[Miss]:

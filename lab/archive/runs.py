@@ -226,11 +226,11 @@ def _ratio(
 
 def _hosts(run: Archive) -> dict[str, Mapping[str, Any]]:
     """Machines by name. One whose architecture differs from cluster to cluster is left out."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    named: dict[str, list[Mapping[str, Any]]] = {}
     for cluster in run.manifest["clusters"]:
         for name, host in cluster["hosts"].items():
-            found.setdefault(str(name), []).append(host)
-    return {name: hosts[0] for name, hosts in found.items() if len({str(host["arch"]) for host in hosts}) == 1}
+            named.setdefault(str(name), []).append(host)
+    return {name: hosts[0] for name, hosts in named.items() if len({str(host["arch"]) for host in hosts}) == 1}
 
 
 def _with_archs(metric: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
@@ -239,4 +239,4 @@ def _with_archs(metric: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _swapped(text: str) -> str:
-    return _ARCH.sub(lambda found: _SWAPPED[found[0]], text)
+    return _ARCH.sub(lambda match: _SWAPPED[match[0]], text)

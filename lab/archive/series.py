@@ -39,10 +39,10 @@ def unpack(archive: Path, folder: Path) -> None:
 
 def program(root: Path | None) -> str:
     """A Prometheus of this machine, or of an image of this architecture with that root; NotInstalled without one."""
-    found = shutil.which(PROGRAM) or (str(root / "usr/bin" / PROGRAM) if root is not None else None)
-    if found is None:
+    path = shutil.which(PROGRAM) or (str(root / "usr/bin" / PROGRAM) if root is not None else None)
+    if path is None:
         raise NotInstalled({PROGRAM: PROGRAM}, "it shows the series of a run")
-    return found
+    return path
 
 
 def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:

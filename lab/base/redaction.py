@@ -79,22 +79,22 @@ def without_secrets(content: bytes) -> bytes:
     """The same bytes without cephx keys, named S3 keys and remembered secrets."""
     for secret in sorted(_held(content), key=len, reverse=True):
         content = _forms(secret).sub(_REMOVED, content)
-    content = _without(content, _BASE64_KEY, lambda found: _is_key(_from_base64(_unescaped(found))))
-    content = _without(content, _HEX_KEY, lambda found: _is_key(_from_hex(found)))
-    content = _without(content, _HEX_OF_BASE64, lambda found: _is_key(_from_base64(_from_hex(found))))
+    content = _without(content, _BASE64_KEY, lambda text: _is_key(_from_base64(_unescaped(text))))
+    content = _without(content, _HEX_KEY, lambda text: _is_key(_from_hex(text)))
+    content = _without(content, _HEX_OF_BASE64, lambda text: _is_key(_from_base64(_from_hex(text))))
     for named in (_NAMED, _CREDENTIAL):
-        content = named.sub(lambda found: found[0][: -len(found["value"])] + _REMOVED, content)
+        content = named.sub(lambda match: match[0][: -len(match["value"])] + _REMOVED, content)
     return content
 
 
 def _without(content: bytes, pattern: re.Pattern[bytes], is_key: Callable[[bytes], bool]) -> bytes:
     """Remove every match that is a key, also one that begins inside a match that is none."""
     kept, start, place = [], 0, 0
-    while found := pattern.search(content, place):
-        place = found.start() + 1
-        if is_key(found[0]):
-            kept += [content[start : found.start()], _REMOVED]
-            start = place = found.end()
+    while match := pattern.search(content, place):
+        place = match.start() + 1
+        if is_key(match[0]):
+            kept += [content[start : match.start()], _REMOVED]
+            start = place = match.end()
     return b"".join([*kept, content[start:]])
 
 
@@ -119,8 +119,8 @@ def _from_hex(text: bytes) -> bytes:
 
 
 def _unescaped(text: bytes) -> bytes:
-    def plain(found: re.Match[bytes]) -> bytes:
-        percent, html, decimal, json, c, slash = found.groups()
+    def plain(match: re.Match[bytes]) -> bytes:
+        percent, html, decimal, json, c, slash = match.groups()
         digits = percent or html or json or c
         return bytes([int(digits, 16)]) if digits else slash or bytes([int(decimal) & 0xFF])
 

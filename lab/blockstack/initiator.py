@@ -68,13 +68,13 @@ class Initiator:
         for gateway in gateways:
             if refused := self.refused(volume, gateway):
                 raise LabBroken(f"{gateway.name} refuses {self.node}", refused)
-        found = clock.wait(
+        device = clock.wait(
             lambda: self.look(volume)[0],
             bool,
             what=f"the device of {volume.image} on {self.node}",
             timeout_s=_ANSWER_S * self.cluster.patience,
         )
-        return PurePosixPath(found)
+        return PurePosixPath(device)
 
     def refused(self, volume: Volume, gateway: Gateway) -> str:
         """Connect to a gateway: the kernel's words where that fails, else nothing."""

@@ -49,8 +49,8 @@ class KernelGateway:
     def serve(self, volume: Volume, state: AnaState) -> None:
         self._load()
         self._wanted = {**volume.identity, **asdict(volume), **self._own(), "state": state}
-        found = self._ask("serve")
-        self.device, self._clients = found["device"], (found["client"],)
+        mapped = self._ask("serve")
+        self.device, self._clients = mapped["device"], (mapped["client"],)
 
     def turn(self, state: AnaState) -> None:
         self._wanted["state"] = state

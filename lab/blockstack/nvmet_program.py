@@ -132,9 +132,9 @@ def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
     """Do what is asked: serve, turn, told or withdraw, each with all that the gateway is to be."""
     wanted, do = request["wanted"], request["do"]
     if do == "serve":
-        found = map_image(bus, wanted)
-        serve(target, {**wanted, **found})
-        return found
+        mapped = map_image(bus, wanted)
+        serve(target, {**wanted, **mapped})
+        return mapped
     if do == "withdraw":
         withdraw(target, wanted)
         unmap(bus)

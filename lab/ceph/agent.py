@@ -147,15 +147,15 @@ class Agent:
 
     def op_omap_in_order(self, pool, name, page):
         """[[hex of the key, sha256 of the value]] as the OSD serves them, `page` at a time."""
-        ioctx, found, last = self.io(pool), [], b""
+        ioctx, entries, last = self.io(pool), [], b""
         while True:
             with rados.ReadOpCtx() as op:
                 pairs, _ = ioctx.get_omap_vals(op, last, b"", page, omap_key_type=bytes)
                 ioctx.operate_read_op(op, name)
                 served = [(key, hashlib.sha256(value or b"").hexdigest()) for key, value in pairs]
             if not served:
-                return [[key.hex(), digest] for key, digest in found]
-            found += served
+                return [[key.hex(), digest] for key, digest in entries]
+            entries += served
             last = served[-1][0]
 
     def op_snap_create(self, pool, snap):

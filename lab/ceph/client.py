@@ -190,8 +190,8 @@ class RadosClient:
         self, pool: str, image: str, pieces: Sequence[tuple[int, int]], *, snap: str | None = None
     ) -> dict[str, Any]:
         """{size, order, snaps, pieces: bytes each}; pieces: offset and length of what is read."""
-        found = dict(self.call("rbd_look", pool=pool, image=image, pieces=list(pieces), snap=snap))
-        return {**found, "pieces": [base64.b64decode(piece) for piece in found["pieces"]]}
+        looked = dict(self.call("rbd_look", pool=pool, image=image, pieces=list(pieces), snap=snap))
+        return {**looked, "pieces": [base64.b64decode(piece) for piece in looked["pieces"]]}
 
     def rbd_remove(self, pool: str, image: str) -> None:
         self.call("rbd_remove", pool=pool, image=image)

@@ -33,8 +33,8 @@ def look(boot: str, after: int, pids: list[int]) -> dict[str, object]:
         unread.append("the kernel's log may not be read: " + str(error))
     patterns, why = core_patterns(read(_KERNEL + "core_pattern"), working_folders(pids))
     unread += why
-    found = [path for pattern in patterns for path in glob.glob(pattern)]  # noqa: PTH207
-    cores = sorted([path, Path(path).stat().st_mtime_ns] for path in found)
+    paths = [path for pattern in patterns for path in glob.glob(pattern)]  # noqa: PTH207
+    cores = sorted([path, Path(path).stat().st_mtime_ns] for path in paths)
     return {"boot": now, "last": last, "lines": lines, "cores": cores, "unread": unread}
 
 
@@ -81,13 +81,13 @@ def names_processes() -> bool:
 
 def working_folders(pids: list[int]) -> list[str]:
     """Of the processes that still run."""
-    found = set()
+    folders = set()
     for pid in pids:
         try:
-            found.add(os.readlink("/proc/" + str(pid) + "/cwd"))  # noqa: PTH115
+            folders.add(os.readlink("/proc/" + str(pid) + "/cwd"))  # noqa: PTH115
         except OSError:
             continue  # it has ended
-    return sorted(found)
+    return sorted(folders)
 
 
 def read(path: str) -> str:

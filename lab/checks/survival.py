@@ -172,6 +172,6 @@ def _end(op: Operation) -> float:
     return math.inf if op.ended_s is None else op.ended_s
 
 
-def _surely_before(one: Operation, other: Operation) -> bool:
-    """Whether one had ended when the other began, however far the clocks of their clients are off."""
-    return _end(one) + one.clock_error_s < other.began_s - other.clock_error_s
+def _surely_before(earlier: Operation, later: Operation) -> bool:
+    """Whether `earlier` had ended when `later` began, however far the clocks of their clients are off."""
+    return _end(earlier) + earlier.clock_error_s < later.began_s - later.clock_error_s

@@ -151,7 +151,7 @@ def _pools(reader: _Reader, parts: Mapping[str, tuple[int, yaml.Node]]) -> list[
     codes = _codes(reader, parts)
     if "pool_profiles" not in parts:
         return []
-    found = []
+    pools = []
     for name, (line, node) in reader.pairs(parts["pool_profiles"][1], "pool_profiles").items():
         keys = reader.pairs(node, name)
         pool = {
@@ -163,8 +163,8 @@ def _pools(reader: _Reader, parts: Mapping[str, tuple[int, yaml.Node]]) -> list[
         left = sorted(set(keys) - {"pg_size", "replication", "erasure_profile"})
         if left:
             reader.notes.append(f"line {line}: pool profile {name}: ignored: {', '.join(left)}")
-        found.append(pool)
-    return found
+        pools.append(pool)
+    return pools
 
 
 def _protection(

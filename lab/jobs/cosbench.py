@@ -130,16 +130,16 @@ def import_cosbench(text: bytes, *, name: str, source: str) -> Job:
 
 def settings(reader: "_Reader", element: Element) -> dict[str, str]:
     """An element's `config`, whose keys are checked."""
-    found: dict[str, str] = {}
+    known: dict[str, str] = {}
     for part in filter(str.strip, element.attributes.get("config", "").split(";")):
         key, _, value = part.partition("=")
         if key.strip() in _IGNORED_KEYS:
             reader.ignore(element, key.strip())
         elif key.strip() in _KEYS:
-            found[key.strip()] = "".join(value.split())
+            known[key.strip()] = "".join(value.split())
         else:
             raise reader.refuse(element, f"key {key.strip()!r} of <{element.name}>", key.strip(), ", ".join(_KEYS))
-    return found
+    return known
 
 
 class _Reader:
@@ -175,7 +175,7 @@ class _Reader:
 
     def below(self, element: Element) -> list[Element]:
         """Its children but for storage and auth, of which only the storage's type is looked at."""
-        found = []
+        children = []
         for child in element.children:
             self.known(child, element.name, _BELOW.get(element.name, ()))
             if child.name == "storage" and child.attributes.get("type", "none") not in STORAGES:
@@ -186,8 +186,8 @@ class _Reader:
                 words = [key for key in keys if key in _SECRET_KEYS]
                 self.note(child, f"<{child.name}> is not copied" + (f": {', '.join(words)}" if words else ""))
             else:
-                found.append(child)
-        return found
+                children.append(child)
+        return children
 
     def number(self, element: Element, key: str, default: int | None = None) -> int:
         text = element.attributes.get(key, "" if default is None else str(default))
@@ -215,14 +215,14 @@ class _Reader:
             raise self.refuse(
                 element, f"{key} of <{element.name}>", repr(text), f"{count} numbers in {kind}()"
             ) from None
-        found = tuple(
+        ranges = tuple(
             (row[0] * unit, row[-1 if kind != "h" else 1] * unit, float(row[2] if kind == "h" else 1)) for row in rows
         )
-        if any(first > last or weight <= 0 or (first < 1 and key != "sizes") for first, last, weight in found):
+        if any(first > last or weight <= 0 or (first < 1 and key != "sizes") for first, last, weight in ranges):
             raise self.refuse(
                 element, f"{key} of <{element.name}>", repr(text), "the first not above the last, weights above 0"
             )
-        return Picked(found, kind in "rs")
+        return Picked(ranges, kind in "rs")
 
     def touched(self, element: Element, config: Mapping[str, str]) -> Touched:
         def pick(key: str) -> Picked | None:

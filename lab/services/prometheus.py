@@ -63,10 +63,10 @@ def render(peers: Mapping[str, Host]) -> bytes:
 
 def _targets(kind: str, peers: Mapping[str, Host]) -> list[dict[str, Any]]:
     """Where the daemons of a kind tell their series."""
-    found = []
+    targets = []
     for name, host in sorted(peers.items()):
         mine, _, ident = name.partition(".")
         if mine == kind:
             port = MANAGER_PORT if kind == MGR.kind else EXPORTER.listens(ident)
-            found.append({"targets": [f"{host.address}:{port}"], "labels": {"node": host.name}})
-    return found
+            targets.append({"targets": [f"{host.address}:{port}"], "labels": {"node": host.name}})
+    return targets

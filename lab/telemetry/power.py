@@ -133,18 +133,18 @@ def trouble_of(watts: Sequence[float]) -> tuple[str, ...]:
     return tuple(said)
 
 
-def disagreement(one: Energy, other: Energy) -> str:
+def disagreement(first: Energy, second: Energy) -> str:
     """In words, how far two sources of one scope and node are apart; empty within SAME_SHARE.
 
     SpecError for different scopes: a CPU's watts and its machine's are not the same thing.
     """
-    if (one.scope, one.node) != (other.scope, other.node):
-        mixed = f"{one.node} {one.scope} and {other.node} {other.scope}"
+    if (first.scope, first.node) != (second.scope, second.node):
+        mixed = f"{first.node} {first.scope} and {second.node} {second.scope}"
         raise SpecError("watts of different things are not compared", mixed, "compare sources of one scope")
-    share = abs(one.watts - other.watts) / max(one.watts, other.watts)
+    share = abs(first.watts - second.watts) / max(first.watts, second.watts)
     if share <= SAME_SHARE:
         return ""
-    return f"{one.node}: {one.source} {one.watts:.1f} W, {other.source} {other.watts:.1f} W: {share:.1%} apart"
+    return f"{first.node}: {first.source} {first.watts:.1f} W, {second.source} {second.watts:.1f} W: {share:.1%} apart"
 
 
 def modelled(idle_w: float, loaded_w: float, utilisation: float) -> float:

@@ -25,7 +25,7 @@ def run(stage: Stage, mds: Arch, primary: Arch) -> None:
     with pools.led_by(cluster, primary):
         before = requests(cluster, server)
         with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
-            steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+            steps = sum(take_topics(stage, sides, first, second) for first, second in permutations(sides))
         asked = requests(cluster, server) - before
         stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
         observe_primaries(stage, META_POOL, primary)
@@ -35,20 +35,20 @@ def run(stage: Stage, mds: Arch, primary: Arch) -> None:
 def take_topics(
     stage: Stage,
     sides: dict[str, Line],
-    one: str,
-    other: str,
+    first: str,
+    second: str,
     *,
     topics: Mapping[str, Topic] | None = None,
     placed: Callable[[str, Step], None] = lambda _place, _step: None,
 ) -> int:
-    """Take the steps of each topic, one's first, in a tree of its own; observe the first answer that is wrong.
+    """Take the steps of each topic in a tree of its own, the first client's first; observe the first wrong answer.
 
     placed: called after each step with the tree's directory. Returns how many steps there were.
     """
     total = 0
     for name, topic in (topics or TOPICS).items():
-        steps = list(topic(one, other, stage.rng))
-        place = f"{name}-{one}-{stage.rng.randrange(1 << 31)}"
+        steps = list(topic(first, second, stage.rng))
+        place = f"{name}-{first}-{stage.rng.randrange(1 << 31)}"
         for side in sides.values():
             side.begin(place)
 
@@ -57,9 +57,9 @@ def take_topics(
             placed(place, step)
             return answer
 
-        found = take(FsModel(), steps, taking)
-        what = f"wrong answers of {name}, begun by {one}"
-        stage.recorder.observe(what, got=wrong_of(found), wanted=[], of=len(steps))
+        difference = take(FsModel(), steps, taking)
+        what = f"wrong answers of {name}, begun by {first}"
+        stage.recorder.observe(what, got=wrong_of(difference), wanted=[], of=len(steps))
         total += len(steps)
     return total
 

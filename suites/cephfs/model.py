@@ -236,15 +236,15 @@ class FsModel:
         lock(self.file(path).ranges, owner, kind, start, start + length if length else 1 << 63)
 
     def do_look(self, **_looking: Any) -> Any:
-        found = {}
+        tree_below = {}
         for path, inode in (("", self.root), *self.root.tree()):
             if path:
-                found[path] = inode.told()
+                tree_below[path] = inode.told()
             below = f"{path}/" if path else ""
             for snap, tree in inode.snaps.items():
-                found[f"{below}.snap/{snap}"] = {"is": "snapshot"}
-                found |= {f"{below}.snap/{snap}/{name}": what for name, what in tree.items()}
-        return found
+                tree_below[f"{below}.snap/{snap}"] = {"is": "snapshot"}
+                tree_below |= {f"{below}.snap/{snap}/{name}": what for name, what in tree.items()}
+        return tree_below
 
 
 def lock(held: Held, owner: int, kind: str, first: int, end: int) -> None:

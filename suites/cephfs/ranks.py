@@ -31,31 +31,31 @@ MOVE_S = 60.0
 """Of a directory to another rank, before patience. A server looks for pins every 5 s (mds_tick_interval)."""
 
 
-def between(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def between(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """Files and directories are renamed and linked from one server's part to the other's, and back."""
-    yield does(one, "mkdir", "r0")
-    yield does(other, "mkdir", "r1")
-    yield writes(one, "r0/f", 5000)
-    yield writes(other, "r1/g", 6000, seed=8)
-    yield does(one, PIN, "r1", rank=1)  # an empty directory would stay where it is
-    yield does(other, "link", "r0/f", "r1/linked")
-    yield looks(one)
-    yield does(other, "rename", "r0/f", "r1/f")
-    yield does(one, "rename", "r1/g", "r0/g")
-    yield writes(other, "r0/g", 10, 5995)
-    yield looks(one)
-    yield does(one, "rename", "r1/f", "r0/g")
-    yield does(one, "mkdir", "r1/d")
-    yield writes(other, "r1/d/below", 70000)
-    yield does(one, "rename", "r1/d", "r0/d")
-    yield does(other, "rename", "r0", "r1")
-    yield does(other, "snap", "", "both")
-    yield does(other, "truncate", "r1/linked", size=9)
-    yield does(one, "unlink", "r0/g")
-    yield does(one, "rename", "r0/d/below", "r1/linked")
-    yield looks(one)
-    yield looks(other)
-    yield does(one, "drop", "", "both")
+    yield does(first, "mkdir", "r0")
+    yield does(second, "mkdir", "r1")
+    yield writes(first, "r0/f", 5000)
+    yield writes(second, "r1/g", 6000, seed=8)
+    yield does(first, PIN, "r1", rank=1)  # an empty directory would stay where it is
+    yield does(second, "link", "r0/f", "r1/linked")
+    yield looks(first)
+    yield does(second, "rename", "r0/f", "r1/f")
+    yield does(first, "rename", "r1/g", "r0/g")
+    yield writes(second, "r0/g", 10, 5995)
+    yield looks(first)
+    yield does(first, "rename", "r1/f", "r0/g")
+    yield does(first, "mkdir", "r1/d")
+    yield writes(second, "r1/d/below", 70000)
+    yield does(first, "rename", "r1/d", "r0/d")
+    yield does(second, "rename", "r0", "r1")
+    yield does(second, "snap", "", "both")
+    yield does(second, "truncate", "r1/linked", size=9)
+    yield does(first, "unlink", "r0/g")
+    yield does(first, "rename", "r0/d/below", "r1/linked")
+    yield looks(first)
+    yield looks(second)
+    yield does(first, "drop", "", "both")
 
 
 TOPICS: dict[str, Topic] = {"between": between}
@@ -85,12 +85,12 @@ def two_active(stage: Stage) -> None:
         names = sorted(wait_active(cluster, 2))
         before = {name: requests(cluster, name) for name in names}
         with lines("cephfs", clients(cluster, {"name": cluster.client_name}), cluster.patience) as sides:
-            for one, other in permutations(sides):
+            for first, second in permutations(sides):
                 take_topics(
                     stage,
                     sides,
-                    one,
-                    other,
+                    first,
+                    second,
                     topics=TOPICS,
                     placed=lambda place, step: has_moved(cluster, place, step),
                 )

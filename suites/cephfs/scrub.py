@@ -57,8 +57,8 @@ def mended(stage: Stage, mds: Arch) -> None:
     tell(cluster, rank(0), "flush", "journal")  # which writes the backtrace
     cluster.tool(cluster.client.host.name, "rados", "-p", DATA_POOL, "rmxattr", name, "parent")
     inode = int(name.partition(".")[0], 16)
-    found = [(each["damage_type"], each["ino"]) for each in scrub(cluster)]
-    stage.recorder.observe("damage that the MDS's scrub found", got=found, wanted=[("backtrace", inode)])
+    damages = [(each["damage_type"], each["ino"]) for each in scrub(cluster)]
+    stage.recorder.observe("damage that the MDS's scrub found", got=damages, wanted=[("backtrace", inode)])
     scrub(cluster, "repair")
     tell(cluster, rank(0), "flush", "journal")
     scrubbed(stage)

@@ -33,146 +33,147 @@ def looks(side: str) -> Step:
     return Step(side, LOOK, {})
 
 
-def contents(one: str, other: str, rng: Random) -> Iterator[Step]:
+def contents(first: str, second: str, rng: Random) -> Iterator[Step]:
     """Sizes about blocks and objects; what one wrote is written over, cut and extended by the other."""
     for size in (*edges.SIZES, OBJECT - 1, OBJECT + 1):
-        yield writes(one, f"f{size}", size, seed=rng.randrange(1 << 16))
-    yield looks(other)
+        yield writes(first, f"f{size}", size, seed=rng.randrange(1 << 16))
+    yield looks(second)
     for size, offset in ((2, OBJECT - 1), (10, OBJECT + 1), (9000, OBJECT - 4500), (1, 3 * OBJECT)):
         path = f"f{rng.choice((OBJECT - 1, OBJECT + 1))}"
-        yield writes(other, path, size, offset, seed=rng.randrange(1 << 16))
-        yield does(one, "read", path, offset=max(0, offset - 5), size=size + 10)
-    for side, size in ((one, OBJECT + 1), (other, OBJECT), (one, 1), (other, OBJECT + 3), (one, 0)):
+        yield writes(second, path, size, offset, seed=rng.randrange(1 << 16))
+        yield does(first, "read", path, offset=max(0, offset - 5), size=size + 10)
+    for side, size in ((first, OBJECT + 1), (second, OBJECT), (first, 1), (second, OBJECT + 3), (first, 0)):
         yield does(side, "truncate", f"f{OBJECT + 1}", size=size)
-        yield writes(one, "f1", 3, rng.randrange(50))
-    yield looks(other)
-    yield looks(one)
+        yield writes(first, "f1", 3, rng.randrange(50))
+    yield looks(second)
+    yield looks(first)
 
 
-def names(one: str, other: str, rng: Random) -> Iterator[Step]:
+def names(first: str, second: str, rng: Random) -> Iterator[Step]:
     """Of 1 to 255 bytes, any that a name may have; one byte more is refused."""
     drawn = [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if name not in (".", "..")]
     drawn += ["x" * NAME_BYTES, "é" * (NAME_BYTES // 2), "文" * (NAME_BYTES // 3)]
     for number, name in enumerate(dict.fromkeys(drawn)):
-        side, twin = (one, other) if number % 2 else (other, one)
+        side, twin = (first, second) if number % 2 else (second, first)
         yield writes(side, name, number)
         yield does(twin, "mkdir", f"d{number}")
         yield does(twin, "rename", name, f"d{number}/{name}")
         yield does(twin, "mkdir", name)
         yield writes(side, f"{name}/{name}", 2)
     for path in ("x" * (NAME_BYTES + 1), "é" * (NAME_BYTES // 2 + 1)):
-        yield does(other, "mkdir", path)
-        yield writes(one, path, 1)
-    yield looks(one)
-    yield looks(other)
+        yield does(second, "mkdir", path)
+        yield writes(first, path, 1)
+    yield looks(first)
+    yield looks(second)
 
 
-def xattrs(one: str, other: str, rng: Random) -> Iterator[Step]:
-    yield writes(one, "file", 5)
-    yield does(other, "mkdir", "directory")
+def xattrs(first: str, second: str, rng: Random) -> Iterator[Step]:
+    yield writes(first, "file", 5)
+    yield does(second, "mkdir", "directory")
     for path in ("file", "directory"):
         for size in XATTR_BYTES[: None if path == "file" else 4]:
-            yield does(one, "setxattr", path, f"user.{size}", seed=rng.randrange(1 << 16), size=size)
-        yield does(one, "setxattr", path, "user." + "n" * 250, seed=1, size=3)
-        yield looks(other)
-        yield does(other, "setxattr", path, "user.1", seed=rng.randrange(1 << 16), size=2)
-        yield does(other, "removexattr", path, "user.4096")
-        yield does(one, "removexattr", path, "user.4096")
-    yield looks(one)
+            yield does(first, "setxattr", path, f"user.{size}", seed=rng.randrange(1 << 16), size=size)
+        yield does(first, "setxattr", path, "user." + "n" * 250, seed=1, size=3)
+        yield looks(second)
+        yield does(second, "setxattr", path, "user.1", seed=rng.randrange(1 << 16), size=2)
+        yield does(second, "removexattr", path, "user.4096")
+        yield does(first, "removexattr", path, "user.4096")
+    yield looks(first)
 
 
-def links(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def links(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """Hard ones stay one file whatever happens to its names, soft ones stay what they say."""
-    yield does(one, "mkdir", "d")
-    yield writes(one, "first", 5000)
-    yield does(other, "link", "first", "d/second")
-    yield does(one, "link", "d/second", "third")
-    yield writes(other, "third", 100, 4950)
-    yield looks(one)
-    yield does(one, "link", "d", "e")
-    yield does(one, "link", "first", "third")
-    yield does(one, "unlink", "first")
-    yield does(other, "truncate", "d/second", size=77)
-    yield looks(one)
-    yield does(other, "rename", "third", "d/fourth")
-    yield does(other, "symlink", "../nowhere/ü", "d/soft")
-    yield does(other, "symlink", "d", "soft")
-    yield does(one, "symlink", "d", "soft")
-    yield does(one, "rename", "d/soft", "hard")
-    yield does(one, "unlink", "d/second")
-    yield looks(one)
-    yield looks(other)
+    yield does(first, "mkdir", "d")
+    yield writes(first, "first", 5000)
+    yield does(second, "link", "first", "d/second")
+    yield does(first, "link", "d/second", "third")
+    yield writes(second, "third", 100, 4950)
+    yield looks(first)
+    yield does(first, "link", "d", "e")
+    yield does(first, "link", "first", "third")
+    yield does(first, "unlink", "first")
+    yield does(second, "truncate", "d/second", size=77)
+    yield looks(first)
+    yield does(second, "rename", "third", "d/fourth")
+    yield does(second, "symlink", "../nowhere/ü", "d/soft")
+    yield does(second, "symlink", "d", "soft")
+    yield does(first, "symlink", "d", "soft")
+    yield does(first, "rename", "d/soft", "hard")
+    yield does(first, "unlink", "d/second")
+    yield looks(first)
+    yield looks(second)
 
 
-def renames(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def renames(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """Of files and directories, also onto others, and those that must be refused."""
     for path in ("a", "b", "a/deep", "full"):
-        yield does(one, "mkdir", path)
+        yield does(first, "mkdir", path)
     for path in ("a/f", "a/deep/f", "b/g", "full/h"):
-        yield writes(one, path, len(path))
-    yield looks(other)
+        yield writes(first, path, len(path))
+    yield looks(second)
     for side, path, to in (
-        *((other, "a/f", "b/f"), (one, "b/f", "b/g"), (one, "a/f", "b/x"), (other, "a/deep", "b/deep")),
-        *((other, "b", "full"), (one, "b", "b/deep/b"), (other, "b/g", "a"), (one, "b", "b/g"), (one, "b", "a")),
-        *((other, "a/deep/f", "a/deep/f"), (other, "full", "a/deep/full"), (one, "a/deep", "deep")),
+        *((second, "a/f", "b/f"), (first, "b/f", "b/g"), (first, "a/f", "b/x"), (second, "a/deep", "b/deep")),
+        *((second, "b", "full"), (first, "b", "b/deep/b"), (second, "b/g", "a"), (first, "b", "b/g")),
+        *((first, "b", "a"), (second, "a/deep/f", "a/deep/f"), (second, "full", "a/deep/full")),
+        (first, "a/deep", "deep"),
     ):
         yield does(side, "rename", path, to)
-        yield looks(other if side == one else one)
+        yield looks(second if side == first else first)
 
 
-def locks(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def locks(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """Of whole files (flock) and of ranges (fcntl), without waiting. Owners below 10 are of the first client."""
-    yield writes(one, "f", 100)
+    yield writes(first, "f", 100)
     for side, kind, owner in (
-        *((one, EXCLUSIVE, 1), (other, EXCLUSIVE, 11), (other, SHARED, 11), (one, NONE, 1), (other, SHARED, 11)),
-        *((one, SHARED, 1), (one, EXCLUSIVE, 2), (other, NONE, 11), (one, EXCLUSIVE, 2), (one, EXCLUSIVE, 1)),
-        *((one, NONE, 1), (other, EXCLUSIVE, 11), (one, SHARED, 1)),
+        *((first, EXCLUSIVE, 1), (second, EXCLUSIVE, 11), (second, SHARED, 11), (first, NONE, 1), (second, SHARED, 11)),
+        *((first, SHARED, 1), (first, EXCLUSIVE, 2), (second, NONE, 11), (first, EXCLUSIVE, 2), (first, EXCLUSIVE, 1)),
+        *((first, NONE, 1), (second, EXCLUSIVE, 11), (first, SHARED, 1)),
     ):
         yield does(side, "flock", "f", kind=kind, owner=owner)
     for side, kind, owner, start, length in (
-        *((one, EXCLUSIVE, 1, 0, 10), (other, EXCLUSIVE, 11, 10, 10), (other, SHARED, 12, 5, 2)),
-        *((one, SHARED, 2, 20, 10), (other, SHARED, 12, 15, 10), (other, SHARED, 12, 25, 10)),
-        *((one, EXCLUSIVE, 3, 34, 1), (one, EXCLUSIVE, 3, 35, 0), (other, SHARED, 13, 1 << 40, 1)),
-        *((one, NONE, 1, 0, 10), (other, EXCLUSIVE, 14, 0, 10), (one, SHARED, 1, 9, 1)),
+        *((first, EXCLUSIVE, 1, 0, 10), (second, EXCLUSIVE, 11, 10, 10), (second, SHARED, 12, 5, 2)),
+        *((first, SHARED, 2, 20, 10), (second, SHARED, 12, 15, 10), (second, SHARED, 12, 25, 10)),
+        *((first, EXCLUSIVE, 3, 34, 1), (first, EXCLUSIVE, 3, 35, 0), (second, SHARED, 13, 1 << 40, 1)),
+        *((first, NONE, 1, 0, 10), (second, EXCLUSIVE, 14, 0, 10), (first, SHARED, 1, 9, 1)),
     ):
         yield does(side, "range", "f", kind=kind, owner=owner, start=start, length=length)
 
 
-def quotas(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def quotas(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """A write past the quota of its directory is refused to either client, one below it is not."""
-    yield does(one, "mkdir", "q")
-    yield does(one, "quota", "q", of="bytes", most=OBJECT)
-    for side in (other, one):
+    yield does(first, "mkdir", "q")
+    yield does(first, "quota", "q", of="bytes", most=OBJECT)
+    for side in (second, first):
         yield writes(side, f"q/large-{side}", OBJECT + 1)
         yield writes(side, f"q/small-{side}", 4096)
-    yield looks(other)
-    yield does(other, "quota", "q", of="bytes", most=0)
-    yield writes(other, f"q/large-{one}", OBJECT + 1)
-    yield looks(one)
+    yield looks(second)
+    yield does(second, "quota", "q", of="bytes", most=0)
+    yield writes(second, f"q/large-{first}", OBJECT + 1)
+    yield looks(first)
 
 
-def snapshots(one: str, other: str, _rng: Random) -> Iterator[Step]:
+def snapshots(first: str, second: str, _rng: Random) -> Iterator[Step]:
     """What is below a snapshot stays as it was, also where what it was taken of is gone."""
-    yield does(one, "mkdir", "d")
-    yield does(one, "mkdir", "d/below")
-    yield writes(one, "d/f", 9000)
-    yield writes(other, "d/below/g", OBJECT + 5)
-    yield does(one, "snap", "d", "first")
-    yield does(other, "snap", "d", "first")
-    yield writes(one, "d/f", 100, 4090, seed=8)
-    yield does(other, "truncate", "d/below/g", size=OBJECT - 1)
-    yield does(other, "setxattr", "d/f", "user.later", seed=1, size=5)
-    yield looks(other)
-    yield does(other, "snap", "d/below", "ü second")
-    yield does(other, "unlink", "d/below/g")
-    yield does(one, "rename", "d/f", "d/below/f")
-    yield looks(one)
-    yield does(one, "rmdir", "d/below")
-    yield does(one, "drop", "d/below", "ü second")
-    yield looks(other)
-    yield does(other, "drop", "d", "first")
-    yield does(other, "drop", "d", "first")
-    yield looks(one)
+    yield does(first, "mkdir", "d")
+    yield does(first, "mkdir", "d/below")
+    yield writes(first, "d/f", 9000)
+    yield writes(second, "d/below/g", OBJECT + 5)
+    yield does(first, "snap", "d", "first")
+    yield does(second, "snap", "d", "first")
+    yield writes(first, "d/f", 100, 4090, seed=8)
+    yield does(second, "truncate", "d/below/g", size=OBJECT - 1)
+    yield does(second, "setxattr", "d/f", "user.later", seed=1, size=5)
+    yield looks(second)
+    yield does(second, "snap", "d/below", "ü second")
+    yield does(second, "unlink", "d/below/g")
+    yield does(first, "rename", "d/f", "d/below/f")
+    yield looks(first)
+    yield does(first, "rmdir", "d/below")
+    yield does(first, "drop", "d/below", "ü second")
+    yield looks(second)
+    yield does(second, "drop", "d", "first")
+    yield does(second, "drop", "d", "first")
+    yield looks(first)
 
 
 TOPICS: dict[str, Topic] = {

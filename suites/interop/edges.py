@@ -70,14 +70,14 @@ def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
     """
     alphabets = ["".join(letter for letter in alphabet if letter not in but) for alphabet in ALPHABETS]
     lengths = [length for length in LENGTHS if length < most] + [most]
-    found: dict[str, None] = {}
+    drawn: dict[str, None] = {}
     turn = rng.randrange(len(alphabets))
     for number in range(100 * count):
-        if len(found) == count:
+        if len(drawn) == count:
             break
         size = lengths[number] if number < len(lengths) else rng.randint(1, min(most, rng.choice(lengths)))
-        found[text(rng, size, alphabets[(turn + number) % len(alphabets)])] = None
-    return list(found)
+        drawn[text(rng, size, alphabets[(turn + number) % len(alphabets)])] = None
+    return list(drawn)
 
 
 def binary_keys(rng: Random, count: int) -> list[bytes]:
@@ -89,10 +89,10 @@ def binary_keys(rng: Random, count: int) -> list[bytes]:
     edges = [b"\x01", b"\xff", b"\x7f", b"\x80", b"\xff" * 255, b"a", b"a.", b"a.b", b"a~", b"A", b"-", b"~", b"_"]
     edges += [stem, stem + b"\x01", stem + b"\xff", stem[:-1], stem * 33, stem * 136]
     edges += ["é".encode(), "😀".encode(), "Ж".encode() * 500]
-    found = dict.fromkeys(edges[:count])
-    while len(found) < count:
-        found[bytes(rng.randrange(1, 256) for _ in range(rng.choice((4, 12, 30, 64))))] = None
-    return list(found)
+    keys = dict.fromkeys(edges[:count])
+    while len(keys) < count:
+        keys[bytes(rng.randrange(1, 256) for _ in range(rng.choice((4, 12, 30, 64))))] = None
+    return list(keys)
 
 
 def as_text(key: bytes) -> str:

@@ -162,10 +162,10 @@ def note(recorder: Recorder, journey: Journey, exports: Travelled, wanted: Mappi
     recorder.observe(
         f"objects in the PG, {way}", got=len(names) > 0, wanted=True, pgid=journey.pgid, objects=len(names)
     )
-    for what, found in (("exported", exports.sent), ("after the import", exports.kept)):
-        contents = {name: exported.data for name, exported in found.items()}
+    for what, answers in (("exported", exports.sent), ("after the import", exports.kept)):
+        contents = {name: exported.data for name, exported in answers.items()}
         recorder.observe(f"content {what}, {way}", got=contents, wanted={name: wanted[name].data for name in names})
-        odd = [name for name in names if name not in found or found[name].omap != wanted[name].omap]
+        odd = [name for name in names if name not in answers or answers[name].omap != wanted[name].omap]
         recorder.observe(f"objects whose omap is another {what}, {way}", got=odd, wanted=[], of=len(names))
     recorder.observe(f"objects listed after the import, {way}", got=exports.listed, wanted=names)
     recorder.observe(

@@ -146,10 +146,10 @@ def map_names(side: ArchSide, osdmap: bytes, pool: int, names: Sequence[str]) ->
 
 def parse_mapped(printed: str) -> tuple[str, tuple[int, ...]]:
     """PG and OSDs, from what `osdmaptool --test-map-object` prints; nothing where it does not say."""
-    found = _MAPPED.search(printed.rstrip())
-    if found is None:
+    match = _MAPPED.search(printed.rstrip())
+    if match is None:
         return "", ()
-    return found[1], tuple(int(osd) for osd in found[2].split(",") if osd)
+    return match[1], tuple(int(osd) for osd in match[2].split(",") if osd)
 
 
 SCENARIOS: tuple[Scenario, ...] = (

@@ -96,26 +96,24 @@ def fill_places(stage: Stage, client: RadosClient, pool: str) -> list[Placed]:
         Placed(namespace, locator, "same" if number % 3 else name, rng.randbytes(100))
         for number, (namespace, locator, name) in enumerate(zip(namespaces, locators, names, strict=True))
     ]
-    for one in placed:
-        client.within(namespace=one.namespace, locator=one.locator).write_full(pool, one.name, one.content)
+    for place in placed:
+        client.within(namespace=place.namespace, locator=place.locator).write_full(pool, place.name, place.content)
     return placed
 
 
 def read_places(stage: Stage, reader: RadosClient, pool: str, placed: Sequence[Placed]) -> None:
     """Each where it was put, and nothing but it in its namespace."""
     wrong = []
-    for one in placed:
-        within = reader.within(namespace=one.namespace, locator=one.locator)
+    for each in placed:
+        within = reader.within(namespace=each.namespace, locator=each.locator)
         try:
-            said = difference(within.read(pool, one.name), one.content)
+            said = difference(within.read(pool, each.name), each.content)
         except RadosError as error:
             said = error.kind
         listed = within.list_objects(pool)
-        if said != "equal" or listed != [one.name]:
-            place = (
-                f"namespace {one.namespace[:20]!r} ({len(one.namespace.encode())} bytes), locator {one.locator[:20]!r}"
-            )
-            wrong.append(f"{place}: {said}, {len(listed)} listed")
+        if said != "equal" or listed != [each.name]:
+            space = f"namespace {each.namespace[:20]!r} ({len(each.namespace.encode())} bytes)"
+            wrong.append(f"{space}, locator {each.locator[:20]!r}: {said}, {len(listed)} listed")
     what = f"objects in namespaces and by locator keys that {reader.host.arch} reads otherwise"
     stage.recorder.observe(what, got=wrong[:3], wanted=[], of=len(placed), wrong=len(wrong))
 
@@ -151,10 +149,10 @@ def read_omap(stage: Stage, reader: RadosClient, pool: str, name: str, pairs: di
 
 def first_odd(got: Sequence[tuple[bytes, str]], wanted: Sequence[tuple[bytes, str]]) -> str:
     """The first place where what was served is not what was wanted, in words."""
-    for number, (one, other_one) in enumerate(zip(got, wanted, strict=False)):
-        if one != other_one:
-            what = "key" if one[0] != other_one[0] else "value"
-            return f"{what} {number} of {len(wanted)} is {one[0][:12]!r}, wanted {other_one[0][:12]!r}"
+    for number, (name, other_name) in enumerate(zip(got, wanted, strict=False)):
+        if name != other_name:
+            what = "key" if name[0] != other_name[0] else "value"
+            return f"{what} {number} of {len(wanted)} is {name[0][:12]!r}, wanted {other_name[0][:12]!r}"
     return f"{len(got)} keys, wanted {len(wanted)}"
 
 

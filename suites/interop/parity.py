@@ -81,10 +81,10 @@ def run(stage: Stage, codes: Sequence[ErasureCode]) -> None:
         placed = {pool_of(code): pools.pgs_of(cluster, pool_of(code)) for code in codes}
         spot = choose(placed, codes[0].k, order_of(cluster))
         mirrors = {pool: Mirror(cluster.client, pool) for pool in placed}
-        written = [one for primary in Arch for one in fill(stage, codes, primary, spot, mirrors)]
+        written = [written_object for primary in Arch for written_object in fill(stage, codes, primary, spot, mirrors)]
         with stopped(cluster, spot.parity):
-            for one in written:
-                compare_parity(stage, one, spot, between[one.led_by.other])
+            for written_object in written:
+                compare_parity(stage, written_object, spot, between[written_object.led_by.other])
         read_without(stage, codes, spot, mirrors)
 
 
@@ -134,12 +134,12 @@ def fill(
 
 def names_in(stage: Stage, pool: str, pgids: Sequence[str], count: int) -> list[str]:
     """Names that belong into some of a pool's PGs."""
-    found: list[str] = []
-    while len(found) < count:
+    names: list[str] = []
+    while len(names) < count:
         name = f"o{stage.rng.randrange(1 << 32):x}"
         if str(pools.locate(stage.cluster, pool, name)["pgid"]) in pgids:
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def grow(mirror: Mirror, name: str, rng: Random) -> None:

@@ -51,11 +51,11 @@ def draw(rng: Random) -> list[Wanted]:
     """Images, each with a name and a size of its own. A pool's and a snapshot's name may not be read out of a name."""
     names = rng.sample(texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@"), k=IMAGES)
     names[0] = texts(rng, 4 * IMAGES, IMAGE_NAME_BYTES, but="/@")[-1]
-    found = []
+    drawn = []
     for number, name in enumerate(dict.fromkeys(names)):
         order = rng.choice(ORDERS)
-        found.append(Wanted(name, image_sizes(order)[number % len(image_sizes(order))], order))
-    return found
+        drawn.append(Wanted(name, image_sizes(order)[number % len(image_sizes(order))], order))
+    return drawn
 
 
 def image_sizes(order: int) -> list[int]:
@@ -96,11 +96,11 @@ def look(stage: Stage, reader: RadosClient, pool: str, wanted: Wanted) -> None:
     places = [(place, PIECE) for place in edges_of(wanted.size, wanted.order)]
     short = f"{len(wanted.name.encode())} bytes of name, {wanted.size} bytes in objects of {1 << wanted.order}"
     for snap, content in ((None, wanted.pieces), *wanted.snaps.items()):
-        found = reader.rbd_look(pool, wanted.name, places, snap=snap)
+        looked = reader.rbd_look(pool, wanted.name, places, snap=snap)
         expected = [b"".join(content.get(place + n, b"\0") for n in range(PIECE)).hex() for place, _ in places]
         stage.recorder.observe(
             f"{short}{f', snapshot of {len(snap.encode())} bytes of name' if snap else ''}, by {reader.host.arch}",
-            got=[found["size"], found["order"], found["snaps"], [piece.hex() for piece in found["pieces"]]],
+            got=[looked["size"], looked["order"], looked["snaps"], [piece.hex() for piece in looked["pieces"]]],
             wanted=[wanted.size, wanted.order, sorted(wanted.snaps), expected],
         )
 

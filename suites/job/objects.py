@@ -77,11 +77,11 @@ def scaled(load: ObjectLoad, scale: Scale, seed: int) -> Scaled:
 
 def shrunk(ranges: Sequence[tuple[int, int, float]], most: int, fewer: int) -> tuple[tuple[int, int, float], ...]:
     """Ranges of 1 to `most` on 1 to `fewer`: what was apart stays apart where there is room."""
-    found = []
+    loads = []
     for first, last, weight in ranges:
         begin = 1 + (first - 1) * fewer // most
-        found.append((begin, max(begin, last * fewer // most), weight))
-    return tuple(found)
+        loads.append((begin, max(begin, last * fewer // most), weight))
+    return tuple(loads)
 
 
 def run(stage: Stage, job: Job) -> None:

@@ -77,13 +77,13 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
     judge(stage.recorder, "wait for one write", waits, shared)
 
 
-def judge(recorder: Recorder, what: str, found: dict[str, list[float]], bound: Bound) -> None:
+def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: Bound) -> None:
     """Note both sides, and the ratio of the gateway's to krbd's, which is held to a bound with its whole interval."""
-    for name, values in found.items():
+    for name, values in costs.items():
         side = interval(values)
         emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
-    ratio = ratio_of_means(found[NVMEOF], found[KRBD])
+    ratio = ratio_of_means(costs[NVMEOF], costs[KRBD])
     ends = (ratio.low, min(ratio.high, 1e9))
     recorder.figure(f"{what}, {NVMEOF} over {KRBD}", ratio.mean, "", bound, interval=ends)
 

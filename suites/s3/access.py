@@ -70,7 +70,7 @@ def acl_grant(ways: Ways) -> None:
     grants = ways.read.get_object_acl(Bucket=ways.bucket, Key="k")["Grants"]
     same(
         "who has what",
-        sorted((one["Grantee"]["ID"], one["Permission"]) for one in grants),
+        sorted((grant["Grantee"]["ID"], grant["Permission"]) for grant in grants),
         sorted([(OTHER, "READ"), (owner_of(ways), "FULL_CONTROL")]),
     )
 
@@ -96,7 +96,8 @@ def policy_allows(ways: Ways) -> None:
     theirs = ways.reader.client(ways.other)
     policy(ways, statement(ways, "Allow", "s3:GetObject"), statement(ways, "Allow", "s3:ListBucket", ""))
     same("body for the other", ways.got("k", theirs), BODY)
-    same("names for the other", [one["Key"] for one in theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]], ["k"])
+    seen = theirs.list_objects_v2(Bucket=ways.bucket)["Contents"]
+    same("names for the other", [entry["Key"] for entry in seen], ["k"])
     refusal("PUT", lambda: theirs.put_object(Bucket=ways.bucket, Key="n", Body=b"x"), "AccessDenied")
     same("statements", len(json.loads(ways.read.get_bucket_policy(Bucket=ways.bucket)["Policy"])["Statement"]), 2)
     ways.write.delete_bucket_policy(Bucket=ways.bucket)

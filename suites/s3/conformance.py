@@ -74,9 +74,9 @@ def checkout(release: str) -> Path:
         hint += f"DIR/venv/bin/python -m pip install -r DIR/requirements.txt; export {VARIABLE}=DIR"
         raise Unavailable("ceph/s3-tests is not here", f"{VARIABLE} is not set", hint)
     folder = Path(named).expanduser().absolute()
-    found = process.run(["git", "-C", str(folder), "rev-parse", "HEAD"], timeout_s=_ASK_S, check=False).stdout.strip()
-    if found != commit:
-        got = f"{VARIABLE}: got {found or 'no checkout'}, wanted: {commit} for {release}"
+    head = process.run(["git", "-C", str(folder), "rev-parse", "HEAD"], timeout_s=_ASK_S, check=False).stdout.strip()
+    if head != commit:
+        got = f"{VARIABLE}: got {head or 'no checkout'}, wanted: {commit} for {release}"
         raise SpecError(f"{folder} is not the ceph/s3-tests of {release}", got, f"git -C {folder} checkout {commit}")
     changed = process.run(["git", "-C", str(folder), "status", "--porcelain", "-uno"], timeout_s=_ASK_S).stdout
     if changed:

@@ -38,10 +38,11 @@ def in_parts(ways: Ways) -> None:
     order = ((3, ways.read), (1, ways.write), (2, ways.read))
     parts = sorted(
         (sent(client, ways, upload, number, bodies[number]) for number, client in order),
-        key=lambda one: int(one["PartNumber"]),
+        key=lambda part: int(part["PartNumber"]),
     )
     listed = ways.read.list_parts(Bucket=ways.bucket, Key="k", UploadId=upload)["Parts"]
-    same("parts listed", [(one["PartNumber"], one["Size"]) for one in listed], [(n, len(b)) for n, b in bodies.items()])
+    sizes = {each["PartNumber"]: each["Size"] for each in listed}
+    same("parts listed", sizes, {number: len(body) for number, body in bodies.items()})
     tag = completed(ways.write, ways, upload, parts)["ETag"]
     same("end of the ETag", tag.strip('"').rpartition("-")[2], "3")
     answer = ways.read.get_object(Bucket=ways.bucket, Key="k")
@@ -85,7 +86,7 @@ def uploads_listed(ways: Ways) -> None:
     ways.made()
     wanted = sorted((key, begun(ways, key)) for key in ("a", "b", "b"))
     listed = ways.read.list_multipart_uploads(Bucket=ways.bucket)["Uploads"]
-    same("uploads", sorted((one["Key"], one["UploadId"]) for one in listed), wanted)
+    same("uploads", sorted((upload["Key"], upload["UploadId"]) for upload in listed), wanted)
 
 
 def wrong_parts(ways: Ways) -> None:

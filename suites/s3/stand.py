@@ -187,12 +187,12 @@ def tried(name: str, case: Case, ways: Ways) -> Result:
 
 def entrances(cluster: Cluster, scratch: Path) -> dict[Arch, Entrance]:
     """The gateways as boto3 needs them. scratch: where their certificates go."""
-    found = {}
+    doors = {}
     for arch, gateway in gateways(cluster).items():
         trusted = scratch / f"{gateway.name}.pem"
         trusted.write_text(gateway.certificate)
-        found[arch] = Entrance(arch.value, gateway.address, gateway.tls_address, trusted)
-    return found
+        doors[arch] = Entrance(arch.value, gateway.address, gateway.tls_address, trusted)
+    return doors
 
 
 def owner(cluster: Cluster) -> Gateway:

@@ -23,8 +23,8 @@ def every_version(ways: Ways) -> None:
         same(f"version {body!r}", ways.got("k", VersionId=version), body)
     same("the newest", ways.got("k"), b"three")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
-    same("order, the newest first", [one["VersionId"] for one in listed], list(reversed(made)))
-    same("which is the latest", [one["IsLatest"] for one in listed], [True, False, False])
+    same("order, the newest first", [each["VersionId"] for each in listed], list(reversed(made)))
+    same("which is the latest", [each["IsLatest"] for each in listed], [True, False, False])
 
 
 def delete_marker(ways: Ways) -> None:
@@ -61,7 +61,7 @@ def suspended(ways: Ways) -> None:
     same("version null", ways.got("k", VersionId="null"), b"b")
     same("what was kept", ways.got("k", VersionId=kept), b"kept")
     listed = ways.read.list_object_versions(Bucket=ways.bucket)["Versions"]
-    same("versions", sorted(one["VersionId"] for one in listed), sorted([kept, "null"]))
+    same("versions", sorted(version["VersionId"] for version in listed), sorted([kept, "null"]))
 
 
 def locked(ways: Ways) -> str:

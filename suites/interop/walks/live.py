@@ -42,16 +42,16 @@ def lines(kind: str, on: Mapping[str, tuple[Host, Mapping[str, str]]], patience:
     """A program for each side. on: side -> its host and settings."""
     source = program(kind).encode()
     with ExitStack() as undo:
-        found = {}
+        ends = {}
         for side, (host, settings) in on.items():
             script = host.directory / f"walk-{kind}-{side}.py"
             host.push(source, script)
             undo.callback(host.remove, script)
             channel = host.channel(["python3", str(script), "serve"])
             undo.callback(channel.close)
-            found[side] = Line(channel, patience)
-            found[side].ask("settings", settings)  # not on a command line, since some are secret
-        yield found
+            ends[side] = Line(channel, patience)
+            ends[side].ask("settings", settings)  # not on a command line, since some are secret
+        yield ends
 
 
 @dataclass(frozen=True)

@@ -101,9 +101,9 @@ class S3Model:
         prefixes: dict[str, None] = {}
         for key in sorted(self.objects, key=str.encode):
             if key.startswith(prefix):
-                before, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
-                if found:
-                    prefixes[prefix + before + found] = None
+                before, separator, _ = key[len(prefix) :].partition(delimiter) if delimiter else ("", "", "")
+                if separator:
+                    prefixes[prefix + before + separator] = None
                 else:
                     keys.append(key)
         return [keys, list(prefixes)]

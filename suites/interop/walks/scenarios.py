@@ -64,9 +64,9 @@ def s3(stage: Stage, tier: Tier) -> None:
     cluster = stage.cluster
     first, second = (cluster.host_with(arch) for arch in Arch)
     asking = cluster.client.host
-    with gateway(cluster, first.name, REPLICATED) as one, further_gateway(cluster, second.name, one) as other:
-        keys = {"access_key": one.access_key, "secret_key": one.secret_key}
-        sides: Sides = {each.host.arch.value: (asking, {"address": each.address, **keys}) for each in (one, other)}
+    with gateway(cluster, first.name, REPLICATED) as entrance, further_gateway(cluster, second.name, entrance) as other:
+        keys = {"access_key": entrance.access_key, "secret_key": entrance.secret_key}
+        sides: Sides = {each.host.arch.value: (asking, {"address": each.address, **keys}) for each in (entrance, other)}
         take_walk(stage, "s3", S3Model, sides, tier)
 
 

@@ -177,9 +177,9 @@ class _Shrinking:
         if self.enough(self.tried):
             return False
         self.tried += 1
-        found = self.tries(steps)
-        self.best = found or self.best
-        return found is not None
+        difference = self.tries(steps)
+        self.best = difference or self.best
+        return difference is not None
 
     def left_out(self, size: int) -> bool:
         """Leave out so many steps at a time, from the end on. Whether any could be."""

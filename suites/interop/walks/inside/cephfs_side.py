@@ -179,21 +179,21 @@ class Side:
 
     def op_look(self):
         """All that is below the place: path -> what it is."""
-        found = {}
-        self.look_into("", found)
-        return found
+        tree = {}
+        self.look_into("", tree)
+        return tree
 
-    def look_into(self, path, found):
+    def look_into(self, path, tree):
         for name in self.names_in(path):
             below = path + name
-            found[below] = self.all_of(below)
-            if found[below]["is"] == "directory":
-                self.look_into(below + "/", found)
+            tree[below] = self.all_of(below)
+            if tree[below]["is"] == "directory":
+                self.look_into(below + "/", tree)
         if "/.snap/" not in "/" + path:
             for snap in self.names_in(path + ".snap"):
                 if not snap.startswith("_"):  # a snapshot of a directory above
-                    self.look_into(path + ".snap/" + snap + "/", found)
-                    found[path + ".snap/" + snap] = {"is": "snapshot"}
+                    self.look_into(path + ".snap/" + snap + "/", tree)
+                    tree[path + ".snap/" + snap] = {"is": "snapshot"}
 
     def names_in(self, path):
         with self.fs.opendir(self.at(path)) as opened:
@@ -206,8 +206,8 @@ class Side:
             return {"is": "link", "to": self.fs.readlink(self.at(path), 4096).decode()}
         listed = self.fs.listxattr(self.at(path))[1].split(b"\0")
         names = sorted(name.decode() for name in listed if name.startswith(b"user."))
-        found = {"xattrs": {name: told(self.fs.getxattr(self.at(path), name, XATTR_BYTES)) for name in names}}
+        shared = {"xattrs": {name: told(self.fs.getxattr(self.at(path), name, XATTR_BYTES)) for name in names}}
         if stat.S_ISDIR(about.st_mode):
-            return {"is": "directory", **found}
+            return {"is": "directory", **shared}
         content = told(b"") if not about.st_size else self.op_read(path, 0, about.st_size)
-        return {"is": "file", "names": about.st_nlink, "now": content, **found}
+        return {"is": "file", "names": about.st_nlink, "now": content, **shared}

@@ -114,25 +114,25 @@ class Side:
         return state
 
     def all_of(self, names, omap):
-        found = {}
+        state = {}
         for name in names:
             try:
                 size, _ = self.ioctx.stat(name)
             except rados.ObjectNotFound:
                 continue
             xattrs = {key: told(value) for key, value in self.ioctx.get_xattrs(name)}
-            found[name] = [told(self.ioctx.read(name, size + 1)), xattrs, self.omap_of(name) if omap else []]
-        return found
+            state[name] = [told(self.ioctx.read(name, size + 1)), xattrs, self.omap_of(name) if omap else []]
+        return state
 
     def omap_of(self, name):
         """[[key in hex, value]] in the order of the OSD, some at a time."""
-        found, last = [], b""
+        entries, last = [], b""
         while True:
             with rados.ReadOpCtx() as op:
                 pairs, _ = self.ioctx.get_omap_vals(op, last, b"", 7, omap_key_type=bytes)
                 self.ioctx.operate_read_op(op, name)
                 served = [[key, told(value or b"")] for key, value in pairs]
             if not served:
-                return [[key.hex(), value] for key, value in found]
-            found += served
+                return [[key.hex(), value] for key, value in entries]
+            entries += served
             last = served[-1][0]

@@ -124,11 +124,11 @@ class Side:
     def all_of(self, image):
         with self.image(image) as opened:
             snaps = [snap["name"] for snap in opened.list_snaps()]
-            found = {"order": opened.stat()["order"], "now": self.read_all(opened), "parent": self.parent_of(opened)}
+            state = {"order": opened.stat()["order"], "now": self.read_all(opened), "parent": self.parent_of(opened)}
         for snap in snaps:
             with self.image(image, snap) as opened:
-                found["at " + snap] = self.read_all(opened)
-        return found
+                state["at " + snap] = self.read_all(opened)
+        return state
 
     def read_all(self, opened):
         size = opened.size()

@@ -138,7 +138,7 @@ class Side:
 
 def tree_of(data):
     """An answer's XML. A gateway repeats a key with control characters as references that XML 1.0 does not know."""
-    known = re.sub(rb"&#(x[0-9a-fA-F]+|[0-9]+);", lambda found: found[0] if number_of(found[1]) >= 32 else b"?", data)
+    known = re.sub(rb"&#(x[0-9a-fA-F]+|[0-9]+);", lambda match: match[0] if number_of(match[1]) >= 32 else b"?", data)
     return xml.etree.ElementTree.fromstring(known)
 
 
