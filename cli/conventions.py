@@ -66,7 +66,7 @@ class Group(TyperGroup):
 
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     """What typer has to say of wrong use, as one of our errors. name: of the whole command."""
-    what, _, rest = error.format_message().strip().partition(" (")
+    what, _, rest = error.format_message().strip().replace("Input should be", "wanted:").partition(" (")
     context = getattr(error, "ctx", None)
     path = name if context is None else context.command_path
     detail = rest.removesuffix(")").strip()

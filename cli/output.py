@@ -85,11 +85,16 @@ class Output:
     def json(self, value: Any) -> None:
         print(json.dumps(value, indent=2, sort_keys=True))
 
-    def listed(self, title: str, lines: Sequence[str]) -> None:
-        """A title and lines below it, as part of the result; on a terminal they are broken between words."""
+    def lines(self, *lines: str) -> None:
+        """Lines of the result; on a terminal they are broken between words, and go on further to the right."""
         wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-        filled = [textwrap.fill(line, wide, initial_indent="  ", subsequent_indent="    ") for line in lines]
-        print("\n".join(["", title, *filled]))
+        for line in lines:
+            inside = " " * (len(line) - len(line.lstrip()) + 2)
+            print(textwrap.fill(line, wide, subsequent_indent=inside, break_long_words=False, break_on_hyphens=False))
+
+    def listed(self, title: str, lines: Sequence[str]) -> None:
+        """A title and lines below it."""
+        self.lines("", title, *(f"  {line}" for line in lines))
 
     def note(self, line: str) -> None:
         """A line for the reader, never part of the result."""

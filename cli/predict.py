@@ -182,7 +182,7 @@ def predict(
     if rebuilt:
         out.result("\n".join(["", *rebuilt.lines]), None)
     if published:
-        print("\nbeside what was published of this cluster, under the load that it was published for:")
+        out.lines("", "beside what was published of this cluster, under the load that it was published for:")
         out.result(comparison_table(published), None)
         out.note(f"demands: {theirs}")
 
@@ -319,5 +319,5 @@ def _note_doubts(out: Output, predictions: Sequence[Prediction]) -> None:
 
 def _show(out: Output, prediction: Prediction) -> None:
     lines = [f"{prediction.profile}: {prediction.shape}", *interval_lines(prediction)]
-    print("\n".join([*lines, f"  limit: {prediction.bottleneck}"]))
+    out.lines(*lines, f"  limit: {prediction.bottleneck}")
     out.result(resource_table(prediction, _CEILINGS_SHOWN), None)

@@ -21,10 +21,10 @@ def show_rivals(out: Output, predictions: Sequence[Prediction], rivals: Sequence
 
 def _show(out: Output, first: Prediction, others: Sequence[Prediction]) -> None:
     rows = [_row(first, first), *(_row(first, other) for other in others)]
-    print(f"\n{first.shape}, side by side:")
+    out.lines("", f"{first.shape}, side by side:")
     heads = ("machines", "rate", "90 % interval", "mean", "of the first")
     out.result(table(heads, rows, wrapped=()), None)
-    print("\n".join(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
+    out.lines(*(f"  {made.profile} is limited by: {made.bottleneck}" for made in (first, *others)))
 
 
 def _row(first: Prediction, made: Prediction) -> list[str]:

@@ -1,7 +1,9 @@
-"""The only place that sleeps or polls: deadlines and `wait`. Tests can replace the clock."""
+"""The only place that sleeps or polls: deadlines, `wait`, and an account of both. Tests can replace the clock."""
 
 from __future__ import annotations
 
+import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from typing import Protocol, TypeVar
 from cephlab.lab.base.errors import LabError, NotReached
 
 T = TypeVar("T")
+_NUMBERS = re.compile(r"\d+")
 
 TimedOut = Callable[[str, float, T], LabError]
 """Makes the error of a wait that timed out. Gets what was waited for, the timeout in seconds, and the last value."""
@@ -69,6 +72,40 @@ def look_on(waited_s: float) -> None:
         watcher(waited_s)
 
 
+class _Account(threading.local):
+    """What a thread's time went to; None where nobody keeps an account, or within a span that counts already."""
+
+    seconds: dict[str, float] | None = None
+
+
+_ACCOUNT = _Account()
+
+
+@contextmanager
+def accounted(seconds: dict[str, float]) -> Iterator[None]:
+    """While it lasts, add up in `seconds` what this thread waits for, by what it was."""
+    before, _ACCOUNT.seconds = _ACCOUNT.seconds, seconds
+    try:
+        yield
+    finally:
+        _ACCOUNT.seconds = before
+
+
+@contextmanager
+def spending(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
+    """What the block takes goes to `what`; the blocks within it do not count again."""
+    seconds = _ACCOUNT.seconds
+    if seconds is None:
+        yield
+        return
+    _ACCOUNT.seconds, began = None, clock.monotonic()
+    try:
+        yield
+    finally:
+        _ACCOUNT.seconds = seconds
+        seconds[what] = seconds.get(what, 0.0) + clock.monotonic() - began
+
+
 @dataclass(frozen=True)
 class TimeLimit:
     """How long something may take altogether. of: what; why: where the limit comes from, in words."""
@@ -108,7 +145,8 @@ class Deadline:
 
     def pause(self, seconds: float) -> None:
         """Let some time pass, but never past the deadline."""
-        self.clock.sleep(min(seconds, self.remaining_s()))
+        with spending("pauses", self.clock):
+            self.clock.sleep(min(seconds, self.remaining_s()))
 
     def wait(
         self,
@@ -124,15 +162,16 @@ class Deadline:
         probe runs at least once, and once more at the deadline. It may raise a LabError to end the wait early (a dead
         daemon, a dead host). At the deadline the error of `timed_out(what, after_s, last value)` is raised.
         """
-        while True:
-            last_chance = self.passed()
-            value = probe()
-            if ready(value):
-                return value
-            if last_chance:
-                raise timed_out(what, self.after_s, value)
-            look_on(self.elapsed_s())
-            self.pause(interval_s)
+        with spending(f"wait for {_NUMBERS.sub('N', what)}", self.clock):
+            while True:
+                last_chance = self.passed()
+                value = probe()
+                if ready(value):
+                    return value
+                if last_chance:
+                    raise timed_out(what, self.after_s, value)
+                look_on(self.elapsed_s())
+                self.pause(interval_s)
 
 
 def wait(

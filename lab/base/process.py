@@ -89,7 +89,8 @@ def run_command(command: Command, *, timeout_s: float = 60.0, stdin: bytes = b""
     shown = command.shown or command.argv
     child = _popen(command)
     try:
-        stdout, stderr = _communicate(child, stdin, clock.Deadline.after(timeout_s))
+        with clock.spending(f"run {Path(shown[0]).name}"):
+            stdout, stderr = _communicate(child, stdin, clock.Deadline.after(timeout_s))
     except subprocess.TimeoutExpired:
         kill_session(child)
         stdout, stderr = child.communicate()

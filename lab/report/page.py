@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -18,6 +18,7 @@ from cephlab.lab.providers.base import LeavesUnsaid
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.report.carried import carried
 from cephlab.lab.report.series import Plot, plots
+from cephlab.lab.report.spent import spent, spent_in
 from cephlab.lab.report.timeline import Timeline, timeline
 from cephlab.lab.report.wanted import wanted_of
 
@@ -68,6 +69,7 @@ class ScenarioRow:
     course: Timeline | None = None
     plots: tuple[Plot, ...] = ()
     figures: tuple[FigureRow, ...] = ()
+    spent: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def mark(self) -> str:
@@ -148,6 +150,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         groups=_groups(rows),
         bad=[row for row in rows if row.record.ending not in (Ending.PASS, Ending.SKIP)],
         rows=rows,
+        spent=list(spent(archive)),
         matrices=list(_matrices(rows)),
         limits=limits_of(archive),
         wanted=list(wanted_of(archive)),
@@ -251,6 +254,7 @@ def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:
         width=round(max(0.3, 100 * record.seconds / end_s), 2),
         course=timeline(events),
         plots=plots(events),
+        spent=spent_in(events, record.seconds),
         figures=tuple(_figure(event.data) for event in events if event.kind == "figure"),
     )
 

@@ -133,7 +133,7 @@ def explain(error: ValidationError) -> str:
 
 def _line(problem: ErrorDetails) -> str:
     key = ".".join(str(part) for part in problem["loc"])
-    wanted = problem["msg"].removeprefix("Value error, ")
+    wanted = problem["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if problem["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{key}: unknown key"
     if problem["type"] in ("missing", "missing_argument"):

@@ -103,6 +103,7 @@ def lines_on_a_terminal(*arguments: str) -> list[str]:
     ("arguments", "last_word"),
     [
         (("predict", "--profile", "kunpeng920", "--compare", "incerta-3n"), "client process"),
+        (("predict", "--profile", "ampere-altra-4n", "--compare", "kunpeng920"), "client process"),
         (("validate-model",), "cd8"),
     ],
 )

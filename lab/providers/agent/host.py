@@ -149,12 +149,13 @@ class AgentHost:
         code = pid = 0
         link = self.link()
         try:
-            pid = self._begin(link, argv, env, cwd, timeout_s)
-            for frame in link.exchange(stdin, clock.Deadline.after(timeout_s)):
-                if frame.kind == b"x":
-                    code = int(json.loads(frame.payload)["code"])
-                else:
-                    outputs[frame.kind] += frame.payload
+            with clock.spending(f"run {PurePosixPath(argv[0]).name}"):
+                pid = self._begin(link, argv, env, cwd, timeout_s)
+                for frame in link.exchange(stdin, clock.Deadline.after(timeout_s)):
+                    if frame.kind == b"x":
+                        code = int(json.loads(frame.payload)["code"])
+                    else:
+                        outputs[frame.kind] += frame.payload
         except TimeoutError:
             if pid:  # without an answer to the start there is no pid, and the program ends with the connection
                 self.ask("end", pid=pid)
