@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from cephlab.lab.spec.clusterspec import number_of
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning.constants import Constants
-from cephlab.tuning.daemons import BATCHING, MESSENGER, SMT_GAIN, thread_speed
+from cephlab.tuning.daemons import BATCHING, EVENTS, SMT_GAIN, thread_speed
 from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass, Profile
 from cephlab.tuning.work import OperationWork, Price
 from cephlab.tuning.workload import Flow
@@ -24,6 +25,12 @@ LARGE_BYTES = 64 * 1024
 
 SMALL_BYTES = 16 * 1024
 """Up to here a demand was measured with many connections, which one operation alone does not pay for."""
+
+SPARSE, DENSE = 2.0, 64.0
+"""In flight on each connection to an OSD: of the many connections that a demand was measured with, and of the one."""
+
+SMALL_WRITE = 4096.0
+"""Bytes of the writes that data sheets rate in I/Os a second."""
 
 
 def speed(points: float, constants: Constants) -> float:
@@ -83,10 +90,18 @@ def _machine(machine: MachineClass, share: float, constants: Constants) -> Machi
 def _disks(disks: Disks, constants: Constants) -> Disks:
     if disks.kind.rotates:
         return disks
-    iops = disks.write_iops.times(constants.flash_iops) if disks.write_iops else None
+    iops = disks.write_iops.times(_newness(disks, constants)) if disks.write_iops else None
     log_only = disks.role is DiskRole.METADATA
     share = 1.0 if log_only else constants.flash_bandwidth
     return replace(disks, write_iops=iops, seq_write=disks.seq_write.times(share) if disks.seq_write else None)
+
+
+def _newness(disks: Disks, constants: Constants) -> float:
+    """Random writes that a test's disk does over the rated ones: towards the rate of its sequential bandwidth."""
+    if not (disks.write_iops and disks.seq_write):
+        return 1.0
+    sequential = disks.seq_write.value / SMALL_WRITE / disks.write_iops.value
+    return float(max(1.0, sequential ** (1 - constants.flash_full)))
 
 
 def loaded(work: OperationWork, constants: Constants, release: str = "") -> OperationWork:
@@ -104,6 +119,19 @@ def loaded(work: OperationWork, constants: Constants, release: str = "") -> Oper
     )
 
 
+def connected(work: OperationWork, osds: int, constants: Constants) -> OperationWork:
+    """The price of a small operation of copies by how many are in flight between a client and one of so many OSDs.
+
+    The more of them, the more an OSD takes from a connection at a time.
+    """
+    shape = work.shape
+    if shape.k or shape.through_gateway or shape.block_bytes > SMALL_BYTES:
+        return work
+    dense = math.log(max(SPARSE, min(DENSE, shape.depth / osds)) / SPARSE) / math.log(DENSE / SPARSE)
+    factor = constants.one_connection**dense
+    return replace(work, primary=_cpu_times(work.primary, factor), replica=_cpu_times(work.replica, factor))
+
+
 def steps(measured: str, wanted: str) -> int:
     """Releases from the one wanted to the one measured; 0 where one of them is not known or older than Octopus."""
     numbers = [number_of(name) or 0 for name in (measured, wanted)]
@@ -111,24 +139,24 @@ def steps(measured: str, wanted: str) -> int:
 
 
 def _osd(price: Price, factor: float, constants: Constants) -> Price:
-    """CPU by `factor`; devices as they were. The threads that work in batches cost less, the more waits for them."""
-    together = {**dict.fromkeys(BATCHING, constants.kv_batch), MESSENGER: constants.messenger_batch}
-    threads = {name: points * factor * together.get(name, 1.0) for name, points in price.threads.items()}
+    """CPU by `factor`; devices as they were. Threads that take all that waits at once cost less when they are full."""
+    busy = dict.fromkeys((*BATCHING, *EVENTS), constants.busy_thread)
+    threads = {name: points * factor * busy.get(name, 1.0) for name, points in price.threads.items()}
     return replace(price, cpu=price.cpu * factor, threads=threads)
 
 
 def lone(work: OperationWork, constants: Constants) -> OperationWork:
     """The price of an operation that has the cluster to itself, from that of a full one."""
-    factor = constants.alone_cpu if work.shape.block_bytes <= SMALL_BYTES else 1.0
+    factor = constants.one_connection if work.shape.block_bytes <= SMALL_BYTES else 1.0
     return replace(
         work,
-        client=_lone(work.client, factor),
-        primary=_lone(work.primary, factor),
-        replica=_lone(work.replica, factor),
-        gateway=_lone(work.gateway, factor) if work.gateway else None,
-        reread=_lone(work.reread, factor) if work.reread else None,
+        client=_cpu_times(work.client, factor),
+        primary=_cpu_times(work.primary, factor),
+        replica=_cpu_times(work.replica, factor),
+        gateway=_cpu_times(work.gateway, factor) if work.gateway else None,
+        reread=_cpu_times(work.reread, factor) if work.reread else None,
     )
 
 
-def _lone(price: Price, factor: float) -> Price:
+def _cpu_times(price: Price, factor: float) -> Price:
     return replace(price, cpu=price.cpu * factor, threads={n: p * factor for n, p in price.threads.items()})

@@ -54,17 +54,22 @@ class Constants:
         "copies of large blocks share memory bandwidth when all cores are busy: STREAM, core by core",
     )
     gateway_cpu: float = _free(1.3, 0.35, 0.7, 3.0, "real clients sign, list and, with TLS, encrypt; the lab's do not")
-    kv_batch: float = _free(
-        0.5, 0.4, 0.1, 1.0, "measured: 69 us an operation with 3 in a batch, 26 us with 29; more wait on a cluster"
-    )
-    messenger_batch: float = _free(
-        0.7, 0.3, 0.35, 1.0, "measured: 32 connections cost the messengers 2.3 times one; busy ones take more at a time"
+    busy_thread: float = _free(
+        0.5,
+        0.35,
+        0.15,
+        1.0,
+        "measured: with 512 instead of 8 in flight kv, messenger and aio threads of an OSD cost half an operation",
     )
     release_step: float = _free(
         1.08, 0.06, 0.9, 1.3, "CPU of an image's operation over that of the next release, Octopus to Tentacle"
     )
-    alone_cpu: float = _free(
-        0.7, 0.0, 0.3, 1.5, "measured: one connection costs 1 / 1.71 (read) and 1 / 1.34 (write) of 32; wake-ups add"
+    one_connection: float = _free(
+        0.7,
+        0.0,
+        0.3,
+        1.5,
+        "measured: CPU of OSDs with one connection, or one operation, is 1 / 1.71 (read), 1 / 1.34 (write) of 32",
     )
     link_share: float = _free(
         0.9, 0.08, 0.6, 1.0, "flows on bonded and switched links collide: ECMP and LACP hash them"
@@ -72,8 +77,12 @@ class Constants:
     incast: float = _free(
         0.8, 0.2, 0.5, 1.0, "of that share, what many senders to one receiver get: copies and shards meet at a port"
     )
-    flash_iops: float = _free(
-        1.5, 0.0, 1.0, 4.0, "data sheets rate random writes of a full disk; logs are sequential, and test disks new"
+    flash_full: float = _free(
+        0.6,
+        0.0,
+        0.2,
+        1.0,
+        "data sheets rate random writes of a full disk (1); test disks are new, logs sequential (0); in between",
     )
     flash_bandwidth: float = _free(
         0.6, 0.3, 0.25, 1.0, "data sheets rate sequential writes; objects are random, so the disk also moves old data"

@@ -31,7 +31,8 @@ generator's own."""
 BATCHING = frozenset({"bstore_kv_sync", "bstore_kv_final"})
 """Threads that commit everything that waits at once. They limit throughput, but no queue forms there."""
 
-MESSENGER = "msgr-worker"
+EVENTS = frozenset({"msgr-worker", "bstore_aio"})
+"""Threads that take all the events that wait at once, one after the other."""
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,9 @@ class _Part:
 
 def _part(demands: Sequence[Demand], profile: Profile, shape: Shape, constants: Constants, release: str) -> _Part:
     hardware = calibrate.hardware(profile, shape.flow, constants)
-    work = calibrate.loaded(with_reread(demands, work_for(demands, shape)), constants, release)
-    lone = calibrate.lone(work, constants)
+    priced = with_reread(demands, work_for(demands, shape))
+    lone = calibrate.lone(calibrate.loaded(priced, constants, release), constants)
+    work = calibrate.loaded(calibrate.connected(priced, profile.osds, constants), constants, release)
     return _Part(work, placement.loads(hardware, shape), ceilings(hardware, work), alone(hardware, lone))
 
 

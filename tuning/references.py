@@ -53,7 +53,7 @@ _MEASURED = {
 def known_release(name: str) -> str:
     """The name, where it is a release of Ceph; ValueError otherwise."""
     if name not in KNOWN_RELEASES:
-        raise ValueError(f"got {name!r}, wanted one of {', '.join(KNOWN_RELEASES)}")
+        raise ValueError(f"one of {', '.join(KNOWN_RELEASES)}")
     return name
 
 

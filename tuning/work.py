@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.lab.telemetry.demand import Demand, Resource, Role
+from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.workload import FLOWS, STRIPE_UNIT, Flow, Shape
 
@@ -40,6 +40,9 @@ class Price:
         return _combine(self, other, 1.0, 1.0)
 
 
+Prices = Mapping[Role, Price]
+
+
 def _combine(left: Price, right: Price, a: float, b: float) -> Price:
     """a x left + b x right, never below zero."""
     names = sorted({*left.threads, *right.threads})
@@ -58,8 +61,9 @@ class OperationWork:
     """The price of one client operation of `shape`, by role; replica: of ONE of them. gateway: None: not measured.
 
     doubts: what makes the figures weak, as sentences. reread: of reading ONE chunk where a stripe must be read before
-    it is written (see `with_reread`); None: nothing is read, or it was not measured. metadata_reads: of RocksDB's
-    device for each shard read. release: of the Ceph that it was measured with.
+    it is written (see `with_reread`); None: nothing is read, or it was not measured. reread_within: such reads were
+    measured as a part of `primary` and `replica`. metadata_reads: of RocksDB's device for each shard read. release: of
+    the Ceph that it was measured with.
     """
 
     shape: Shape
@@ -70,6 +74,7 @@ class OperationWork:
     derivation: Derivation
     doubts: tuple[str, ...] = ()
     reread: Price | None = None
+    reread_within: bool = False
     metadata_reads: float = 1.0
     release: str = ""
 
@@ -81,13 +86,14 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
     straight line is drawn.
     """
     chosen = _choose(demands, shape, shape.block_bytes)
-    merged = _merge(chosen, shape.block_bytes)
+    merged = _line([(demand.operation.block_bytes, _protected(demands, demand, shape)) for demand in chosen], shape)
     derivation = _explain(chosen, merged, shape)
     doubts = _doubts(chosen, shape, shape.block_bytes)
-    if shape.k and not any(demand.operation.k for demand in chosen):
-        of_shard, merged[Role.REPLICA] = _shard(demands, shape)
-        doubts += of_shard
-        derivation += Derivation((DerivationStep("EC", "", of_shard[0]),))
+    if shape.k and not all(demand.operation.k for demand in chosen):
+        size = int(shape.shard_bytes)
+        first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
+        doubts += (first, *_doubts(_choose(_copied(demands), shape, size), shape, size))
+        derivation += Derivation((DerivationStep("EC", "", first),))
     return OperationWork(
         shape=shape,
         client=merged[Role.CLIENT],
@@ -96,18 +102,57 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
         gateway=merged[Role.GATEWAY] if any(Role.GATEWAY in demand.costs for demand in chosen) else None,
         derivation=derivation,
         doubts=doubts,
+        reread_within=any(_shape(demand).reads_first for demand in chosen),
         release=chosen[0].release,
     )
 
 
-def _shard(demands: Sequence[Demand], shape: Shape) -> tuple[tuple[str, ...], Price]:
-    """(doubts, price) of one shard of an erasure code that was not measured: the price of a copy of its size."""
+def _shape(demand: Demand) -> Shape:
+    operation = demand.operation
+    return Shape(operation.name, operation.block_bytes, 1, 1, operation.replicas, operation.k, operation.m)
+
+
+def _copied(demands: Sequence[Demand]) -> list[Demand]:
+    return [demand for demand in demands if not demand.operation.k]
+
+
+def _protected(demands: Sequence[Demand], demand: Demand, shape: Shape) -> Prices:
+    """What a demand's block costs with the protection of `shape`.
+
+    The leader's cost of an erasure code grows with the shards that it talks to: a straight line through two codes. A
+    code that was not measured is one of copies of a shard's size.
+    """
+    prices = _prices(demand)
+    if shape.k and not demand.operation.k:
+        return {**prices, Role.REPLICA: _shard(demands, replace(shape, block_bytes=demand.operation.block_bytes))}
+    others = [other for other in demands if shape.k and _differs_in_code(demand, other)]
+    if not others or _asked(demand.operation, shape) == _asked(shape.as_operation(), shape):
+        return prices
+    second = min(others, key=lambda other: abs(other.operation.shards - shape.copies))
+    first_n, second_n, wanted = (_asked(o, shape) for o in (demand.operation, second.operation, shape.as_operation()))
+    at = (wanted - first_n) / (second_n - first_n)
+    return {**prices, Role.PRIMARY: _combine(prices[Role.PRIMARY], _prices(second)[Role.PRIMARY], 1 - at, at)}
+
+
+def _differs_in_code(demand: Demand, other: Demand) -> bool:
+    """Whether both are of one operation with erasure codes, and ask different numbers of OSDs."""
+    first, second = demand.operation, other.operation
+    alike = (first.name, first.block_bytes, demand.release) == (second.name, second.block_bytes, other.release)
+    stripes = _shape(demand).reads_first == _shape(other).reads_first
+    return alike and stripes and bool(second.k) and first.k != second.k and first.shards != second.shards
+
+
+def _asked(operation: Operation, shape: Shape) -> int:
+    """Other OSDs that the leader of an operation asks: k - 1 for a read of an erasure code, else all that hold it."""
+    return (operation.k if shape.flow is Flow.READ and operation.k else operation.shards) - 1
+
+
+def _shard(demands: Sequence[Demand], shape: Shape) -> Price:
+    """The price of a copy of a shard's size: a sub-read does what a read does, a sub-write what a replica does."""
     size = int(shape.shard_bytes)
-    chosen = _choose(demands, shape, size)
-    first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
-    # A sub-read of a shard does what a read does; a sub-write what a replica does.
-    role = Role.PRIMARY if shape.flow is Flow.READ else Role.REPLICA
-    return (first, *_doubts(chosen, shape, size)), _merge(chosen, size)[role]
+    priced = [(d.operation.block_bytes, _prices(d)) for d in _choose(_copied(demands), shape, size)]
+    prices = _line(priced, replace(shape, block_bytes=size))
+    return prices[Role.PRIMARY if shape.flow is Flow.READ else Role.REPLICA]
 
 
 def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[str, ...]:
@@ -142,25 +187,28 @@ def _choose(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[D
     return chosen
 
 
-def _merge(chosen: Sequence[Demand], block_bytes: int) -> dict[Role, Price]:
-    prices = [_prices(demand) for demand in chosen]
-    if len(chosen) == 1:
-        return prices[0]
-    low, high = (demand.operation.block_bytes for demand in chosen)
-    at = (block_bytes - low) / (high - low)
-    return {role: _combine(prices[0][role], prices[1][role], 1 - at, at) for role in prices[0]}
+def _line(priced: Sequence[tuple[int, Prices]], shape: Shape) -> Prices:
+    """The one price, or the straight line through two at the block size of `shape`. priced: (block size, prices)."""
+    if len(priced) == 1:
+        return priced[0][1]
+    (low, least), (high, most) = priced
+    at = (shape.block_bytes - low) / (high - low)
+    return {role: _combine(least[role], most[role], 1 - at, at) for role in least}
 
 
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
-    """Demands to use for a block size: of the same operation.
+    """Demands to use for a block size: of the same operation, and for copies of copies.
 
-    Where these do not suffice, random ones stand in for sequential ones, and the other way round.
+    Where these do not suffice, erasure codes stand in for copies, random ones for sequential ones, and the other way
+    round.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
-    sizes = {demand.operation.block_bytes for demand in exact}
-    if block_bytes in sizes or len(sizes) > 1:
-        return exact
+    for known in (exact, kin):
+        for usable in (known if shape.k else _copied(known), known):
+            sizes = {demand.operation.block_bytes for demand in usable}
+            if block_bytes in sizes or len(sizes) > 1:
+                return usable
     if kin:
         return kin
     known = ", ".join(sorted({f"{d.operation.name} {d.operation.block_bytes} B" for d in demands})) or "none"
@@ -206,10 +254,8 @@ def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
 
 
 def _prices(demand: Demand) -> dict[Role, Price]:
-    """Prices by role. The replicas' cost is divided by their number: a read of an erasure code asks k - 1 of them."""
-    operation = demand.operation
-    reads = Shape(operation.name, operation.block_bytes, 1, 1).flow is Flow.READ
-    others = max(1, (operation.k if reads and operation.k else operation.shards) - 1)
+    """Prices by role. The replicas' cost is divided by the number of those that take part."""
+    others = max(1, _asked(demand.operation, _shape(demand)))
     prices = {role: _price(demand, role) for role in (Role.CLIENT, Role.PRIMARY, Role.REPLICA, Role.GATEWAY)}
     return {**prices, Role.REPLICA: prices[Role.REPLICA].times(1 / others)}
 
@@ -274,7 +320,7 @@ def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork
     A chunk costs as much as a random read of its size costs the leading OSD.
     """
     shape = work.shape
-    if not shape.reads_first:
+    if not shape.reads_first or work.reread_within:
         return work
     how = f"{shape.block_bytes} B is no multiple of {shape.k} x {STRIPE_UNIT} B"
     try:

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_file_that_does_not_fit_is_refused(
 
 
 def test_distance_from_the_priors_counts_free_constants_only() -> None:
-    moved = replace(Constants(), osd_cpu=Constants().osd_cpu * math.exp(0.5), flash_iops=3.0)
+    moved = replace(Constants(), osd_cpu=Constants().osd_cpu * math.exp(0.5), flash_full=0.3)
 
     assert [one for one in log_distance(moved) if one] == [pytest.approx(0.5 / priors()["osd_cpu"].spread)]
 
@@ -97,12 +98,12 @@ def test_links_are_shared_and_writes_meet_at_the_ports_of_nodes() -> None:
 
 
 def test_flash_is_not_what_its_data_sheet_rates_and_rotating_disks_are() -> None:
-    known = replace(NEUTRAL, flash_iops=2.0, flash_bandwidth=0.5)
-    one = disks("flash", write_iops=100, seq_write=1e6, seq_read=2e6)
+    known = replace(NEUTRAL, flash_full=0.5, flash_bandwidth=0.5)
+    one = disks("flash", write_iops=100, seq_write=400 * 4096, seq_read=2e6)
     every = (one, replace(one, name="log", role=DiskRole.METADATA), replace(one, name="disk", kind=DiskKind.HDD))
     flash, log, disk = calibrate.hardware(profile(machine(disk=every)), Flow.WRITE, known).nodes[0].disks
 
-    for made, iops, bandwidth in ((flash, 200, 5e5), (log, 200, 1e6), (disk, 100, 1e6)):
+    for made, iops, bandwidth in ((flash, 200, 200 * 4096), (log, 200, 400 * 4096), (disk, 100, 400 * 4096)):
         assert made.write_iops is not None
         assert made.seq_write is not None
         assert (made.write_iops.value, made.seq_write.value) == (iops, bandwidth)
@@ -110,7 +111,7 @@ def test_flash_is_not_what_its_data_sheet_rates_and_rotating_disks_are() -> None
 
 
 def test_a_full_cluster_pays_by_bytes_and_its_batches_are_cheaper() -> None:
-    known = replace(NEUTRAL, osd_cpu=1.5, byte_cpu=4.0, kv_batch=0.5, messenger_batch=0.25, metadata_reads=0.3)
+    known = replace(NEUTRAL, osd_cpu=1.5, byte_cpu=4.0, busy_thread=0.5, metadata_reads=0.3)
     size = calibrate.LARGE_BYTES
     work = work_for(
         [demand(block_bytes=size, primary_s=0.001, client_s=0.002, threads=THREADS)],  # type: ignore[arg-type]
@@ -122,13 +123,13 @@ def test_a_full_cluster_pays_by_bytes_and_its_batches_are_cheaper() -> None:
     assert full.primary.cpu == pytest.approx(0.001 * 1.5 * 2)
     assert full.primary.threads["tp_osd_tp"] == pytest.approx(0.0004 * 3)
     assert full.primary.threads["bstore_kv_sync"] == pytest.approx(0.0002 * 3 * 0.5)
-    assert full.primary.threads["msgr-worker"] == pytest.approx(0.0004 * 3 * 0.25)
+    assert full.primary.threads["msgr-worker"] == pytest.approx(0.0004 * 3 * 0.5)
     assert full.client == work.client
     assert full.metadata_reads == 0.3
 
 
 def test_one_small_operation_alone_does_not_pay_for_many_connections() -> None:
-    known = replace(NEUTRAL, alone_cpu=0.5)
+    known = replace(NEUTRAL, one_connection=0.5)
     small = work_for([demand(primary_s=0.001)], LOAD)
     large = work_for([demand(block_bytes=1 << 20, primary_s=0.001)], replace(LOAD, block_bytes=1 << 20))
 
@@ -156,3 +157,33 @@ def test_the_file_says_what_made_it() -> None:
 
     assert "validate-model --fit" in held["made_by"]
     assert set(held["left_out_error"]) == set(held["left_out"]) == set(held["publications"])
+
+
+@pytest.mark.parametrize(("depth", "share"), [(4, 1.0), (6, 1.0), (24, 0.5**0.4), (192, 0.5), (1000, 0.5)])
+def test_what_waits_on_one_connection_is_taken_together(depth: int, share: float) -> None:
+    """On three OSDs: 2 on a connection cost all, 64 half, 8 are two fifths of the way (log 4 / log 32)."""
+    known = replace(NEUTRAL, one_connection=0.5)
+    small = work_for([demand(primary_s=0.001, replicas_s=0.002, client_s=0.001)], replace(LOAD, depth=depth))
+    made = calibrate.connected(small, 3, known)
+
+    assert made.primary.cpu == pytest.approx(0.001 * share)
+    assert made.replica.cpu == pytest.approx(0.001 * share)
+    assert made.client == small.client
+
+
+@pytest.mark.parametrize("other", [{"block_bytes": 1 << 20}, {"k": 2, "m": 1}, {"operation": "put"}])
+def test_large_blocks_objects_and_codes_do_not_depend_on_connections(other: dict[str, Any]) -> None:
+    shape = replace(LOAD, depth=1000, **other)
+    work = work_for([demand(shape.operation, shape.block_bytes, primary_s=0.001)], shape)
+
+    assert calibrate.connected(work, 3, replace(NEUTRAL, one_connection=0.5)) == work
+
+
+@pytest.mark.parametrize(("full", "iops"), [(1.0, 100), (0.5, 200), (0.0, 400)])
+def test_a_new_disk_does_random_writes_as_sequential_ones(full: float, iops: float) -> None:
+    known = replace(NEUTRAL, flash_full=full)
+    rated = disks(write_iops=100, seq_write=400 * 4096)
+    unknown, slow = replace(rated, seq_write=None), disks(write_iops=100, seq_write=50 * 4096)
+    made = calibrate.hardware(profile(machine(disk=(rated, unknown, slow))), Flow.WRITE, known).nodes[0].disks
+
+    assert [each.write_iops and each.write_iops.value for each in made] == pytest.approx([iops, 100, 100])

@@ -46,7 +46,7 @@ def test_the_fit_goes_from_the_prior_towards_what_made_the_figures(tmp_path: Pat
 
     found = fit.fit(figures)
     assert 1.2 < found.osd_cpu <= 1.45
-    assert found.flash_iops == Constants().flash_iops
+    assert found.flash_full == Constants().flash_full
     assert found.gateway_cpu == pytest.approx(Constants().gateway_cpu, rel=0.01)
     assert all(abs(one.ratio(found) - 1) < 0.1 for one in figures)
 

@@ -97,7 +97,7 @@ def _paper(folder: Path, **changes: str) -> Path:
         ({"kind": "bandwidth"}, "unit: got 'IOPS', wanted for bandwidth: one of B/s"),
         ({"kind": "cpu"}, "wanted for cpu: share"),
         ({"value": "0"}, "value: got 0, wanted: above 0"),
-        ({"release": "main"}, "got 'main', wanted one of argonaut"),
+        ({"release": "main"}, "got 'main', wanted: one of argonaut"),
         ({"release": "reeef"}, "got 'reeef'"),
     ],
 )

@@ -1,0 +1,100 @@
+"""Prices of erasure codes: as measured, between two codes, and of copies where none was measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning.work import OperationWork, with_reread, work_for
+from cephlab.tuning.workload import Shape
+from tests.model_parts import demand
+
+K = 1024
+READ = demand("randread", primary_s=0.0001)
+COPIES = (
+    demand(primary_s=0.001, replicas_s=0.001),
+    demand(block_bytes=64 * K, primary_s=0.004, replicas_s=0.004),
+    READ,
+)
+SMALL_CODE = demand(primary_s=0.002, replicas_s=0.001, ec=(2, 1))
+LARGE_CODE = demand(primary_s=0.005, replicas_s=0.005, ec=(4, 2))
+
+
+def price(demands: tuple[Demand, ...], block_bytes: int = 4 * K, ec: tuple[int, int] = (0, 0)) -> OperationWork:
+    k, m = ec
+    return work_for(demands, Shape("randwrite", block_bytes, 1, 1, k=k, m=m))
+
+
+def test_a_measured_code_costs_what_was_measured() -> None:
+    made = price((*COPIES, LARGE_CODE), ec=(4, 2))
+
+    assert (made.primary.cpu, made.replica.cpu) == pytest.approx((0.005, 0.001))
+    assert made.doubts == ()
+
+
+@pytest.mark.parametrize(("ec", "leader"), [((2, 1), 0.002), ((3, 2), 0.004), ((8, 3), 0.010)])
+def test_a_leader_pays_for_each_shard_that_it_talks_to(ec: tuple[int, int], leader: float) -> None:
+    # 2 others cost it 2 ms and 5 others 5 ms: 1 ms each.
+    made = price((*COPIES, SMALL_CODE, LARGE_CODE), ec=ec)
+
+    assert made.primary.cpu == pytest.approx(leader)
+
+
+def test_a_read_talks_to_the_data_shards_alone() -> None:
+    codes = (
+        demand("randread", primary_s=0.0003, replicas_s=0.0001, ec=(2, 1)),
+        demand("randread", primary_s=0.0005, replicas_s=0.0003, ec=(4, 2)),
+    )
+    made = work_for(codes, Shape("randread", 4 * K, 1, 1, k=8, m=3))
+
+    # 1 other shard costs the leader 0.3 ms and 3 others 0.5 ms, so 7 others 0.9 ms.
+    assert made.primary.cpu == pytest.approx(0.0009)
+    assert made.replica.cpu == pytest.approx(0.0001)
+
+
+def test_whole_stripes_and_parts_of_them_are_not_on_one_line() -> None:
+    # 8 KiB are a whole stripe of 2+1 and half of one of 4+2.
+    whole = replace(SMALL_CODE, operation=replace(SMALL_CODE.operation, block_bytes=8 * K))
+    part = replace(LARGE_CODE, operation=replace(LARGE_CODE.operation, block_bytes=8 * K))
+
+    assert price((whole, part), 8 * K, ec=(5, 2)).primary.cpu == pytest.approx(0.005)
+
+
+def test_a_code_that_was_not_measured_is_one_of_copies() -> None:
+    made = price(COPIES, 64 * K, ec=(4, 2))
+
+    # A shard of 64 KiB in 4+2 is 16 KiB: a fifth of the way from 0.5 ms to 2 ms.
+    assert (made.primary.cpu, made.replica.cpu) == pytest.approx((0.004, 0.0008))
+    assert made.doubts[0].startswith("Erasure coding was not measured: a shard is at the price of a copy of 16384 B")
+
+
+def test_between_a_measured_code_and_copies_each_end_is_priced_by_itself() -> None:
+    made = price((*COPIES, LARGE_CODE), 34 * K, ec=(4, 2))
+
+    # Half way from 1 ms of the code's other shards at 4 KiB to 0.8 ms of copies of 16 KiB.
+    assert made.replica.cpu == pytest.approx(0.0009)
+    assert "Erasure coding was not measured" in made.doubts[0]
+
+
+def test_copies_are_not_priced_by_a_code_of_their_size() -> None:
+    code = demand(block_bytes=34 * K, primary_s=1.0, replicas_s=1.0, ec=(4, 2))
+
+    assert price((*COPIES, code), 34 * K).primary.cpu == pytest.approx(0.0025)
+
+
+def test_a_code_stands_in_where_copies_were_not_measured() -> None:
+    codes = (LARGE_CODE, replace(LARGE_CODE, operation=replace(LARGE_CODE.operation, block_bytes=64 * K)))
+
+    assert price(codes, 34 * K).primary.cpu == pytest.approx(0.005)
+    with pytest.raises(SpecError, match="one block size only"):
+        price(codes[:1], 34 * K)
+
+
+@pytest.mark.parametrize(("block_bytes", "ec", "again"), [(4 * K, (4, 2), False), (16 * K, (8, 3), True)])
+def test_reads_before_a_write_count_once(block_bytes: int, ec: tuple[int, int], *, again: bool) -> None:
+    """4 KiB in 4+2 were measured with them; 16 KiB are a whole stripe there, and a half of one in 8+3."""
+    measured = (LARGE_CODE, replace(LARGE_CODE, operation=replace(LARGE_CODE.operation, block_bytes=16 * K)))
+    demands = (*COPIES, *measured)
+
+    assert (with_reread(demands, price(demands, block_bytes, ec)).reread is not None) == again
