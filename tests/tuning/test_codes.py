@@ -53,6 +53,13 @@ def test_a_read_talks_to_the_data_shards_alone() -> None:
     assert made.replica.cpu == pytest.approx(0.0001)
 
 
+def test_codes_that_differ_in_parity_alone_are_not_a_line_for_reads() -> None:
+    prices = ((0.003, (2, 1)), (0.005, (2, 2)))
+    codes = [demand("randread", primary_s=cost, replicas_s=cost, ec=ec) for cost, ec in prices]
+
+    assert work_for(codes, Shape("randread", 4 * K, 1, 1, k=4, m=2)).primary.cpu == pytest.approx(0.005)
+
+
 def test_whole_stripes_and_parts_of_them_are_not_on_one_line() -> None:
     # 8 KiB are a whole stripe of 2+1 and half of one of 4+2.
     whole = replace(SMALL_CODE, operation=replace(SMALL_CODE.operation, block_bytes=8 * K))
