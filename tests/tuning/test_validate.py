@@ -15,7 +15,7 @@ from cephlab.tuning.limits import Limit, judge, latency_limit, recovery_limit, t
 from cephlab.tuning.model import predict
 from cephlab.tuning.profilefile import find_profile
 from cephlab.tuning.recovery import recovery_time
-from cephlab.tuning.references import FigureKind, load_reference, load_references
+from cephlab.tuning.references import FigureKind, Machines, load_reference, load_references
 from cephlab.tuning.scaling import Scalability, fit
 from cephlab.tuning.trust import shipped
 from cephlab.tuning.validate import RATES, geometric_error, validate
@@ -204,6 +204,27 @@ def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> N
     ratios = [one.ratio for one in found.of(RATES) if one.ratio]
     assert all(0.2 < ratio < 5 for ratio in ratios)
     assert found.meets(RATES)
+
+
+@pytest.mark.shipped_constants
+@pytest.mark.parametrize(("operation", "published"), [("randwrite", 103_000), ("randread", 137_000)])
+def test_one_osd_alone_does_what_was_published_and_not_fitted(tmp_path: Path, operation: str, published: float) -> None:
+    alone = Machines(nodes=1, disks=1).of(find_profile("mako-epyc-10n", tmp_path))
+    made = predict(find_demands(tmp_path)[0], alone, Shape(operation, 4096, 16, 128, replicas=1), release="pacific")
+
+    assert published / 1.4 < made.ops < published * 1.4
+
+
+@pytest.mark.shipped_constants
+def test_small_writes_of_an_image_in_a_code_cost_more_than_copies(tmp_path: Path) -> None:
+    """Measured: 4 KiB in 4+2 cost OSDs four times what three copies do."""
+    demands, _ = find_demands(tmp_path)
+    nodes = find_profile("mako-epyc-10n", tmp_path)
+    codes = ({"replicas": 3}, {"k": 2, "m": 1}, {"k": 4, "m": 2}, {"k": 8, "m": 3})
+    copies, *coded = (predict(demands, nodes, Shape("randwrite", 4096, 60, 128, **code)).ops for code in codes)
+
+    assert coded == sorted(coded, reverse=True)
+    assert 3 < copies / coded[1] < 6
 
 
 @pytest.mark.shipped_constants
