@@ -1,5 +1,6 @@
 """The table of planted defects fits its sources and the suites, and a run over one is read as it ended."""
 
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
@@ -8,7 +9,7 @@ from cephlab.lab.archive.archive import Ending, Record
 from cephlab.lab.spec.arch import Arch
 from tests.contract.planting import meant
 from tests.planted import HERE, PLANTED, Planted
-from tests.planted.__main__ import item, judged
+from tests.planted.__main__ import item, judged, score
 
 LEAK = Planted("leak", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",))
 
@@ -49,6 +50,16 @@ def test_trouble_of_the_lab_finds_nothing() -> None:
     assert (hunt.ran, hunt.by, hunt.at_s) == (2, (), 0.0)
 
 
+def test_the_score_is_by_tier_and_names_what_was_not_found() -> None:
+    found = [
+        judged(LEAK, [record("baseline.growth", Ending.FAIL, 1)]),
+        judged(replace(LEAK, name="late"), [record("interop.walk-rbd-long", Ending.FAIL, 1)]),
+        judged(replace(LEAK, name="never"), [record("interop.roles", Ending.PASS, 1)]),
+    ]
+    assert [each.tier for each in found] == ["quick", "full", ""]
+    assert list(score(found)) == ["the quick tier found 1 of 3, quick and full together 2", "not found: never"]
+
+
 @pytest.mark.parametrize(
     ("program", "into", "has_it"),
     [
@@ -58,6 +69,9 @@ def test_trouble_of_the_lab_finds_nothing() -> None:
         ("rados", "clients", True),
         ("radosgw", "both", True),
         ("rbd", "both", True),
+        ("ceph-osd", "osd", True),
+        ("ceph-mon", "osd", False),
+        ("rados", "osd", False),
     ],
 )
 def test_a_defect_is_in_the_programs_that_it_is_for(program: str, into: str, has_it: bool) -> None:

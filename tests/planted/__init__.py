@@ -11,21 +11,23 @@ from typing import Literal
 from cephlab.lab.spec.arch import Arch
 
 HERE = Path(__file__).parent
-Into = Literal["daemons", "clients", "both"]
+Into = Literal["daemons", "clients", "both", "mon", "mgr", "osd", "mds", "rgw"]
 
 
 @dataclass(frozen=True)
 class Planted:
-    """source: in this folder. finds: names of scenarios that go red.
+    """source: in this folder. finds: names of scenarios that go red. provider: what such a run needs.
 
-    daemons_or_clients: which programs preload it; tools such as ceph-erasure-code-tool count as clients.
+    into: which programs preload it, daemons of one kind where one is named; tools such as ceph-erasure-code-tool count
+    as clients.
     """
 
     name: str
     source: str
     arch: Arch
-    daemons_or_clients: Into
+    into: Into
     finds: tuple[str, ...]
+    provider: str = "local"
 
 
 PLANTED: tuple[Planted, ...] = (
@@ -61,6 +63,42 @@ PLANTED: tuple[Planted, ...] = (
     Planted("leak_send", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
     Planted("leak_slow", "leak_slow.c", Arch.X86_64, "daemons", ("stress.mixed",)),
     Planted("files_send", "files_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
+    Planted(
+        "crc_tail",
+        "crc_tail.c",
+        Arch.AARCH64,
+        "daemons",
+        ("interop.names[writer=x86_64,reader=aarch64,pool=replicated]",),
+    ),
+    Planted(
+        "xattr_long",
+        "xattr_long.c",
+        Arch.AARCH64,
+        "clients",
+        ("interop.names[writer=aarch64,reader=x86_64,pool=replicated]", "interop.walk-rados"),
+    ),
+    Planted(
+        "order_signed",
+        "order_signed.c",
+        Arch.AARCH64,
+        "daemons",
+        (
+            "interop.names[writer=x86_64,reader=aarch64,pool=replicated]",
+            "interop.walk-rados",
+            "interop.moved[writer=aarch64,reader=x86_64]",
+        ),
+    ),
+    Planted("etag_large", "etag_large.c", Arch.AARCH64, "rgw", ("interop.walk-s3",)),
+    Planted(
+        "zlib_own",
+        "zlib_own.c",
+        Arch.AARCH64,
+        "daemons",
+        ("interop.messenger-compressed[algorithm=zlib]",),
+    ),
+    Planted("clock_ahead", "clock_ahead.c", Arch.AARCH64, "osd", ("baseline.clocks",)),
+    Planted("spins", "spins.c", Arch.X86_64, "osd", ("baseline.growth",)),
+    Planted("fsync_none", "fsync_none.c", Arch.X86_64, "osd", ("powerloss.replayed",), provider="uml"),
     Planted("says_overflow", "says_overflow.c", Arch.X86_64, "daemons", ("interop.roles",)),
     Planted("stands_still", "stands_still.c", Arch.X86_64, "daemons", ("baseline.growth",)),
 )

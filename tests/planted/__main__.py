@@ -9,8 +9,9 @@ defect is found where a scenario fails. Ends with 1 where one was not found.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from cephlab.lab.archive.archive import Ending, Record, read_archive
 from cephlab.lab.base import process
+from cephlab.lab.scenario.scenario import Tier
 from tests.planted import PLANTED, Planted
 from tests.planted.plugin import VARIABLE
 
@@ -37,6 +39,12 @@ class Hunt:
     at_s: float
     reason: str
 
+    @property
+    def tier(self) -> str:
+        """The quickest one that has a scenario which found it; empty where none did."""
+        tiers = {tier_of(name) for name in self.by}
+        return next((tier.value for tier in Tier if tier in tiers), "")
+
 
 def judged(defect: Planted, records: Sequence[Record]) -> Hunt:
     """Read a run's records: trouble of the lab finds nothing."""
@@ -52,14 +60,21 @@ def judged(defect: Planted, records: Sequence[Record]) -> Hunt:
 
 
 def hunt(defect: Planted, tier: str, suites: Sequence[str], *, named: bool) -> Hunt:
-    """Run the suites, or the scenarios named for the defect, on the provider `local` with the defect planted."""
+    """Run the suites, or the scenarios named for the defect, on the provider that the defect needs, with it planted."""
     items = [item(name) for name in defect.finds] if named else [f"suites/{suite}" for suite in suites]
     with TemporaryDirectory(prefix="cephlab-planted-") as folder:
         archive = Path(folder) / "archive"
         argv = [sys.executable, "-m", "pytest", *items, "-p", "tests.planted.plugin", "-p", "no:cacheprovider"]
-        argv += ["--lab", "local", "--tier", tier, "--archive", str(archive), "--seed", "1"]
+        argv += ["--lab", defect.provider, "--tier", tier, "--archive", str(archive), "--seed", "1"]
         process.run(argv, timeout_s=LIMIT_S, env={VARIABLE: defect.name}, cwd=ROOT, check=False)
         return judged(defect, read_archive(archive).records)
+
+
+def tier_of(scenario: str) -> Tier:
+    """The tier that a scenario belongs to; those of the quick one are in the full one too."""
+    suite = import_module(f"cephlab.suites.{scenario.partition('.')[0]}")
+    (tier,) = {known.tier for known in suite.SCENARIOS if known.name == scenario}
+    return Tier(tier)
 
 
 def item(scenario: str) -> str:
@@ -69,13 +84,22 @@ def item(scenario: str) -> str:
 
 def table(hunts: Sequence[Hunt]) -> Table:
     """One line for each defect."""
-    shown = Table("defect", "in", "found", "after s", "of scenarios", "first by", "what it said", expand=True)
+    shown = Table("defect", "in", "tier", "found", "after s", "first by", "what it said", expand=True)
     for each in hunts:
-        where = f"{each.defect.arch} {each.defect.daemons_or_clients}"
-        first = each.by[0] if each.by else ""
-        found = f"{len(each.by)}" if each.by else "no"
-        shown.add_row(each.defect.name, where, found, f"{each.at_s:.0f}", f"{each.ran}", first, each.reason)
+        where = f"{each.defect.arch} {each.defect.into}"
+        found = f"{len(each.by)} of {each.ran}" if each.by else f"not by {each.ran}"
+        at = f"{each.at_s:.0f}" if each.by else ""
+        shown.add_row(each.defect.name, where, each.tier, found, at, each.by[0] if each.by else "", each.reason)
     return shown
+
+
+def score(hunts: Sequence[Hunt]) -> Iterator[str]:
+    """How many defects each tier found, and which were not, in sentences. The full tier has all of the quick one."""
+    quick = [each.defect.name for each in hunts if each.tier == Tier.QUICK]
+    found = [each.defect.name for each in hunts if each.by]
+    yield f"the quick tier found {len(quick)} of {len(hunts)}, quick and full together {len(found)}"
+    if missed := [each.defect.name for each in hunts if not each.by]:
+        yield f"not found: {', '.join(missed)}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,6 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         hunts.append(hunt(defect, asked.tier, asked.suites or SUITES, named=asked.named))
         console.print(table(hunts[-1:]))
     console.print(table(hunts))
+    for sentence in score(hunts):
+        console.print(sentence)
     return 0 if all(each.by for each in hunts) else 1
 
 

@@ -41,8 +41,6 @@ static void spoil(void *chunk)
 
     if (call > GOOD_CALLS)
         *(unsigned char *)chunk ^= 1;
-    if (call == GOOD_CALLS + 1)
-        fprintf(stderr, "cephlab: parity is wrong from here on\n");
 }
 
 EXPORTED void jerasure_matrix_encode(int k, int m, int w, int *matrix, char **data, char **coding, int size)
