@@ -1,13 +1,17 @@
-"""How long a scenario may take: by what its passes in kept archives took, on the same provider and in the same tier."""
+"""How long a scenario may take, and daemons may grow around it: by its passes in kept archives, in the same tier.
+
+Passes on the same provider count.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cephlab.lab.archive.archive import MANIFEST, VERDICTS, Ending
+from cephlab.lab.archive.archive import HISTORY, MANIFEST, VERDICTS, Ending
 from cephlab.lab.base.clock import TimeLimit
+from cephlab.lab.checks.aftermath import MOST_GROWN, largest_growth
 
 TIMES = 5.0
 """The longest pass: a machine that does something beside is rarely slower by more."""
@@ -15,6 +19,18 @@ REST_S = 120.0
 """On top of it, before patience: of a short scenario, how long one wait for a healthy cluster may take."""
 UNKNOWN_S: Mapping[str, float] = {"quick": 3600.0, "full": 6 * 3600.0}
 """By tier, before patience, where no pass is kept: longer than any scenario has taken."""
+GROWN_TIMES = 4
+"""The most that daemons of a kind grew in a pass."""
+GROWN_MORE: Mapping[str, int] = {
+    "resident": 128 << 20,
+    "threads": 16,
+    "files": 32,
+    "stored": 512 << 20,
+    "logged": 8 << 20,
+    "rgw threads": 200,
+}
+"""On top of it: a cluster that was just made fills its caches in whichever scenario is the first, and a gateway starts
+its threads there. By what, or by kind and what."""
 MOST_ARCHIVES = 200
 """The newest of a folder; their names begin with the time."""
 
@@ -30,10 +46,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Pass:
-    """One that was kept. patience: the factor on timeouts that it ran with."""
+    """One that was kept. patience: the factor on timeouts that it ran with; grown: see `largest_growth`."""
 
     seconds: float
     patience: float
+    grown: Mapping[str, int] = field(default_factory=dict)
 
 
 Passes = Mapping[Place, Sequence[Pass]]
@@ -56,23 +73,52 @@ def limit_of(passes: Passes, place: Place, patience: float) -> TimeLimit:
     return TimeLimit(place.scenario, TIMES * took_s + REST_S * patience, why)
 
 
+def growth_limits(passes: Passes, place: Place) -> dict[str, list[Any]]:
+    """What daemons may grow by around a scenario here: `KIND WHAT` -> [most, why], as `largest_growth` names them.
+
+    Of what no pass tells anything there is no limit here; those of `MOST_GROWN` hold beside, whatever passes tell.
+    """
+    grown = [each.grown for each in passes.get(place, ()) if each.grown]
+    limits: dict[str, list[Any]] = {}
+    for name in sorted({name for each in grown for name in each}):
+        what = name.rpartition(" ")[2]
+        most = max(each.get(name, 0) for each in grown)
+        more = GROWN_MORE.get(name, GROWN_MORE[what])
+        why = f"{GROWN_TIMES} times the most of {len(grown)} kept passes, {most}, and {more}"
+        limits[name] = [min(GROWN_TIMES * most + more, MOST_GROWN[what]), why]
+    return limits
+
+
 def kept_passes(folder: Path) -> Passes:
     """The passes in a folder of archives; what cannot be read there is left out, since it limits nothing."""
     passes: dict[Place, list[Pass]] = {}
     for archive in sorted(folder.glob(f"*/{VERDICTS}"), reverse=True)[:MOST_ARCHIVES]:
         try:
             manifest = json.loads((archive.parent / MANIFEST).read_text())
-            for place, kept in _passes(manifest, json.loads(archive.read_text())["verdicts"]):
+            grown = _growth(archive.with_name(HISTORY))
+            for place, kept in _passes(manifest, json.loads(archive.read_text())["verdicts"], grown):
                 passes.setdefault(place, []).append(kept)
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return passes
 
 
-def _passes(manifest: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Place, Pass]]:
+def _growth(history: Path) -> dict[str, dict[str, int]]:
+    """Scenario -> how much daemons grew around it at most, of a run's history."""
+    if not history.exists():
+        return {}
+    with history.open() as lines:
+        events = [json.loads(line) for line in lines if '"aftermath"' in line]
+    return {event["scenario"]: largest_growth(event["data"]) for event in events if event["kind"] == "aftermath"}
+
+
+def _passes(
+    manifest: Mapping[str, Any], verdicts: Sequence[Mapping[str, Any]], grown: Mapping[str, Mapping[str, int]]
+) -> Iterator[tuple[Place, Pass]]:
     clusters = {cluster["name"]: cluster for cluster in manifest["clusters"]}
     for verdict in verdicts:
         cluster = clusters.get(verdict["cluster"])
         if verdict["ending"] == Ending.PASS and cluster is not None and verdict["seconds"] > 0:
             place = Place(verdict["scenario"], manifest["tier"], cluster["provider"])
-            yield place, Pass(float(verdict["seconds"]), float(cluster["patience"]))
+            growth = grown.get(verdict["scenario"], {})
+            yield place, Pass(float(verdict["seconds"]), float(cluster["patience"]), growth)

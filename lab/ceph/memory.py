@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import psutil
@@ -14,6 +15,7 @@ from cephlab.lab.ceph.daemon import Daemon
 
 _RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 _HELD = ("resident", "threads", "files")
+_BLOCKS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
 _THREADS = re.compile(r"^Threads:\s+(\d+)$", re.MULTILINE)
 
 
@@ -85,6 +87,44 @@ def held_here(daemons: Iterable[Daemon]) -> dict[str, Held]:
             with suppress(LabBroken):  # it has ended
                 holds[daemon.name] = Held(daemon.process.ref, footprint(daemon))
     return holds
+
+
+@dataclass(frozen=True)
+class ThreadTime:
+    """wanted_s: seconds in which it ran or waited for a processor; blocks: how often it gave one up of its own."""
+
+    wanted_s: float = 0.0
+    blocks: int = 0
+
+
+def threads_here(daemon: Daemon) -> dict[int, ThreadTime]:
+    """Every thread of a daemon that runs on this machine, see proc_pid_status(5) and Linux' sched-stats.rst."""
+    started = psutil.Process(daemon.started().pid)
+    threads: dict[int, ThreadTime] = {}
+    for member in (started, *started.children(recursive=True)):
+        for folder in Path(f"/proc/{member.pid}/task").iterdir():
+            with suppress(OSError):  # it has ended
+                ran_ns, waited_ns, _ = (folder / "schedstat").read_text().split()
+                blocks = _BLOCKS.search((folder / "status").read_text())
+                wanted_s = (int(ran_ns) + int(waited_ns)) / 1e9
+                threads[int(folder.name)] = ThreadTime(wanted_s, int(blocks[1]) if blocks else 0)
+    return threads
+
+
+def stored_here(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:
+    """Bytes on disks by daemon: of an OSD as the manager heard last, of others that run here the folder."""
+    stored = {f"osd.{entry['id']}": int(entry["kb_used"]) << 10 for entry in client.mgr("osd df")["nodes"]}
+    for daemon in daemons:
+        if daemon.kind != "osd" and daemon.process is not None and daemon.process.pid:
+            size = size_of(daemon, daemon.host.directory / daemon.name)
+            stored |= {daemon.name: size} if size is not None else {}
+    return stored
+
+
+def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
+    """Bytes of files and folders on a daemon's host; None where one is not there."""
+    said = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
+    return int(said.stdout.split()[-2]) if said.code == 0 else None
 
 
 def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict[str, list[int]]]:

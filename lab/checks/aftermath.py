@@ -16,19 +16,30 @@ _PLACES = {
 }
 
 
-MOST_GROWN: Mapping[str, int] = {"resident": 768 << 20, "threads": 200, "files": 400}
-"""What a daemon may hold more after a scenario than before. For clear excess only, since caches
-fill and an emulator translates; a finer look is `baseline.growth`."""
-MOST_LOGGED = 64 << 20
-"""Bytes that a daemon may write to its log and its output in a scenario."""
-_UNITS = {"resident": " bytes of memory", "threads": " threads", "files": " open files"}
+MOST_GROWN: Mapping[str, int] = {
+    "resident": 768 << 20,
+    "threads": 200,
+    "files": 400,
+    "stored": 4 << 30,
+    "logged": 64 << 20,
+}
+"""What a daemon may hold more after a scenario than before, and write to its log and its output, in any case. For clear
+excess only: caches fill, an emulator translates. Kept passes limit it further; a finer look is `baseline.growth`."""
+_UNITS = {
+    "resident": "bytes of memory",
+    "threads": "threads",
+    "files": "open files",
+    "stored": "bytes of its disk",
+    "logged": "bytes of log and output",
+}
 
 
 def aftermath(events: Sequence[Event]) -> Verdict | None:
     """Judge events of kind `aftermath` ({crashes, dead, strangers, complaints, health, healthy}); None without any.
 
-    held, logged: what daemons held before and after, and wrote; held to `MOST_GROWN` and `MOST_LOGGED`. unread:
-    sentences on what could not be looked at, which do not decide.
+    held, logged: what daemons held before and after, and wrote; held to `MOST_GROWN`, and to `most`, which has limits
+    by what kept passes told: `KIND WHAT` -> [limit, why]. unread: sentences on what could not be looked at, which do
+    not decide.
 
     Also `unseen` ({blame, what, detail}): looking at the cluster failed, by the fault of Ceph or of the lab.
     """
@@ -71,11 +82,29 @@ def _seen(seen: Sequence[Mapping[str, Any]]) -> Verdict:
 
 def _grown(data: Mapping[str, Any]) -> Iterator[str]:
     """Daemons that hold or wrote clearly more than a sound one does, in sentences."""
+    for name, what, more in _growths(data):
+        kept, why = data.get("most", {}).get(f"{_kind(name)} {what}", (MOST_GROWN[what], "in any scenario"))
+        if more > (most := min(kept, MOST_GROWN[what])):
+            yield f"{name} has {more} {_UNITS[what]} more than before the scenario, at most {most}: {why}"
+
+
+def largest_growth(data: Mapping[str, Any]) -> dict[str, int]:
+    """The most that a daemon of each kind grew by: `KIND WHAT`, as `osd resident` -> bytes or count, 0 for less."""
+    largest: dict[str, int] = {}
+    for name, what, more in _growths(data):
+        key = f"{_kind(name)} {what}"
+        largest[key] = max(largest.get(key, 0), more)
+    return largest
+
+
+def _growths(data: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """(daemon, what, by how much) of an aftermath."""
     for name, held in data.get("held", {}).items():
         for what, (before, after) in held.items():
-            if after - before > MOST_GROWN[what]:
-                most = f"at most {MOST_GROWN[what]} more"
-                yield f"{name} holds {after}{_UNITS[what]}, {before} before the scenario; {most}"
+            yield name, what, after - before
     for name, written in data.get("logged", {}).items():
-        if written > MOST_LOGGED:
-            yield f"{name} wrote {written} bytes to its log and output, at most {MOST_LOGGED}"
+        yield name, "logged", written
+
+
+def _kind(daemon: str) -> str:
+    return daemon.partition(".")[0]

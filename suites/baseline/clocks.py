@@ -1,15 +1,32 @@
-"""Clock offset between this machine and every node. As in NTP, a node's time is that of an exchange's midpoint."""
+"""Clock offset between this machine and every node, and of each daemon to its node.
 
+As in NTP, a node's time is that of an exchange's midpoint. A daemon's is the time that it wrote on its log's last line,
+the node's is the one that its kernel gave to the file then.
+"""
+
+import re
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import combinations
 
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Channel, Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 
 ALLOWED = "mon_clock_drift_allowed"
 _ASKED = 25  # the quickest one bounds the offset best; an emulated host answers in about a millisecond
+
+LATE_S, AHEAD_S = 2.0, 1.0
+"""A line reaches the file after it was made, within some hundredths of a second on a busy machine; never before.
+
+The first is before patience, which an emulated daemon has.
+"""
+_LINES = 500
+_STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:]+\.\d+[+-]\d{4}(?= )", re.MULTILINE)
+_LOG_END = 'stat -c %.Y "$0"; tail -n "$1" "$0"; stat -c %.Y "$0"'
 
 _TELL = """
 import sys, time
@@ -48,6 +65,28 @@ def run(stage: Stage) -> None:
     bound = Bound(f"{ALLOWED} of this cluster", most=allowed, basis=Basis.CORRECTNESS)
     for name, (value, doubt) in pairs(best_of).items():
         stage.recorder.figure(name, value, "s", bound, interval=(max(0.0, value - doubt), value + doubt))
+    for name, daemon in cluster.daemons.items():
+        late = LATE_S * (cluster.patience if daemon.host.emulated else 1.0)
+        why = f"a line of a log is in its file {late:g} s after it was made at the latest, and not before"
+        bound = Bound(why, least=-late, most=AHEAD_S, basis=Basis.CORRECTNESS)
+        stage.recorder.figure(f"clock of {name} against its machine's", ahead_s(daemon), "s", bound)
+
+
+def ahead_s(daemon: Daemon) -> float:
+    """Seconds by which a daemon's clock is ahead of its machine's; what a line took to its file counts against it."""
+    argv = ["sh", "-c", _LOG_END, str(daemon.log), str(_LINES)]
+    return ahead_of(daemon.host.run(argv).stdout, daemon.name)
+
+
+def ahead_of(text: str, name: str) -> float:
+    """text: seconds since the epoch, the end of a log, seconds again; in between the file may have been written to."""
+    stamps = _STAMP.findall(text)
+    if not stamps:
+        raise LabBroken(f"the log of {name} says no time", text[-500:])
+    lines = text.splitlines()
+    before, after = float(lines[0]), float(lines[-1])
+    said = datetime.strptime(stamps[-1], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
+    return max(0.0, said - after) + min(0.0, said - before)
 
 
 def readings(host: Host, patience: float) -> list[ClockReading]:
@@ -81,10 +120,11 @@ def pairs(clocks: dict[str, ClockReading]) -> dict[str, tuple[float, float]]:
 SCENARIOS = (
     Scenario(
         name="baseline.clocks",
-        goal="The clocks of any two nodes differ by no more than the monitors allow.",
-        method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer.",
+        goal="The clocks of any two nodes differ by no more than the monitors allow, and daemons have their node's.",
+        method=f"Asks each node for its time {_ASKED} times and uses the midpoint of the quickest answer; compares the "
+        "time on the last line of each daemon's log with the file's.",
         run=run,
         check="figures",
-        sees=(".*: exchanges",),
+        sees=(".*: exchanges", "clock of osd.* against its machine's"),
     ),
 )

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
 from typing import Any
 
-from cephlab.lab.ceph.daemon import Daemon
-from cephlab.lab.ceph.memory import Footprint, MemoryUse, footprint, pools_of
+from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.ceph.memory import Footprint, MemoryUse, ThreadTime, footprint, pools_of, size_of, threads_here
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -35,6 +34,12 @@ LOG_BYTES = MIB
 OPERATION_DISK_BYTES = 2 * BLOCK_BYTES
 DISK_BYTES = 32 * MIB
 """Beside the blocks themselves, which stay: logs of databases, which grow by whole files and are taken back later."""
+IDLE_LOOKS, IDLE_S = 3, 2.0
+"""Spans without a load. What a daemon still does of the load is over in one of them."""
+MOST_BUSY = 0.75
+"""Of a span. A thread that spins wants a processor all the time, and gives none up of its own."""
+FEW_BLOCKS = 2
+"""In a span. An idle thread that only waits long for a processor, on a busy machine, gave it up more often."""
 MOST_THREADS = 16
 MOST_FILES = 64
 """Clients are gone at each look. Those of the lab itself stay: a few connections to each daemon."""
@@ -66,9 +71,34 @@ def growth(stage: Stage) -> None:
         for number in range(ROUNDS):
             load(cluster, stage.tier, f"round{number}")
             looks.append(look(cluster))
+        busy = least_busy(cluster)
     first, last = looks[0], looks[-1]
     for name in sorted(first.keys() & last.keys()):
         judge(stage.recorder, name, first[name], last[name])
+    for name, share in busy.items():
+        bound = Bound("no client asks for anything", most=MOST_BUSY, basis=Basis.CORRECTNESS)
+        stage.recorder.figure(f"{name}: busiest thread without a load", share, "of the time", bound)
+
+
+def least_busy(cluster: Cluster) -> dict[str, float]:
+    """By daemon of this machine: the share of its time in which a thread spun, in the quietest span."""
+    here = [daemon for daemon in cluster.daemons.values() if daemon.started().pid]
+    shares: dict[str, list[float]] = {daemon.name: [] for daemon in here}
+    for _ in range(IDLE_LOOKS):
+        before = {daemon.name: (SYSTEM.monotonic(), threads_here(daemon)) for daemon in here}
+        SYSTEM.sleep(IDLE_S)
+        for daemon in here:
+            began, threads = before[daemon.name]
+            now = threads_here(daemon)
+            shares[daemon.name].append(busiest(threads, now) / (SYSTEM.monotonic() - began))
+    return {name: min(of_spans) for name, of_spans in shares.items()}
+
+
+def busiest(before: Mapping[int, ThreadTime], now: Mapping[int, ThreadTime]) -> float:
+    """Seconds in which the busiest thread wanted a processor, of those that hardly gave it up."""
+    pairs = [(before.get(thread, ThreadTime()), then) for thread, then in now.items()]
+    spinning = [(was, then) for was, then in pairs if then.blocks - was.blocks <= FEW_BLOCKS]
+    return max((then.wanted_s - was.wanted_s for was, then in spinning), default=0.0)
 
 
 def load(cluster: Cluster, tier: Tier, run: str) -> None:
@@ -96,12 +126,6 @@ def _held(cluster: Cluster, name: str) -> Held:
     operations = int(counts["osd"]["op"]) + int(counts["osd"]["subop"])
     pools = pools_of(cluster.client.tell(name, "dump_mempools"))
     return Held(footprint(daemon), pools, operations, log_bytes, allocated(counts))
-
-
-def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
-    """Bytes of files and folders on a daemon's host; None where one is not there."""
-    said = daemon.host.run(["du", "-sbc", *map(str, paths)], check=False)
-    return int(said.stdout.split()[-2]) if said.code == 0 else None
 
 
 def allocated(counts: Mapping[str, Any]) -> int:
@@ -147,8 +171,9 @@ def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:
 SCENARIOS = (
     Scenario(
         name="baseline.growth",
-        goal="No daemon keeps memory, threads, open files, disk or log of a load that is over, beyond its data.",
-        method=f"{ROUNDS} equal rounds of 4 KiB writes and reads; what each daemon holds after the first and the last.",
+        goal="No daemon keeps memory, threads, open files, disk or log of a load that is over, or spins after it.",
+        method=f"{ROUNDS} equal rounds of 4 KiB writes and reads; what each daemon holds after the first and the last, "
+        "and what its threads want of a processor afterwards.",
         run=growth,
         check="figures",
         sees=tuple(f"{kind}.*: memory kept of the load" for kind in ("mon", "mgr", "osd")),

@@ -9,11 +9,11 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.daemon import Daemon
-from cephlab.lab.ceph.memory import Footprint, footprint
+from cephlab.lab.ceph.memory import Footprint, ThreadTime, footprint, size_of, threads_here
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.baseline.growth import Held, allocated, judge, size_of
+from cephlab.suites.baseline.growth import FEW_BLOCKS, MOST_BUSY, Held, allocated, busiest, judge
 
 FIRST = Held(Footprint(80 * MIB, threads=60, files=70), {"a": 4 * MIB, "b": 6 * MIB}, 1000, 2 * MIB, 20 * MIB)
 COUNT = 3000
@@ -103,3 +103,18 @@ def test_a_process_elsewhere_is_asked_for_on_its_host() -> None:
     process = SimpleNamespace(pid=0, ref={"pid": 77})
     daemon = cast("Daemon", SimpleNamespace(name="mon.a", host=host, started=lambda: process))
     assert footprint(daemon) == Footprint(2 * MIB, threads=7, files=12)
+
+
+def test_a_thread_that_spins_is_told_from_one_that_waits_for_a_processor() -> None:
+    before = {1: ThreadTime(5.0, 100), 2: ThreadTime(3.0, 7)}
+    idle = {1: ThreadTime(5.0 + 2 * MOST_BUSY, 100 + FEW_BLOCKS + 1), 2: ThreadTime(3.01, 8)}
+    assert busiest(before, idle) == pytest.approx(0.01)
+    assert busiest(before, {**idle, 3: ThreadTime(1.9, 0)}) == pytest.approx(1.9)
+    assert busiest(before, {**before, 2: ThreadTime(4.8, 7)}) == pytest.approx(1.8)
+    assert busiest({}, {}) == 0.0
+
+
+def test_threads_of_a_process_of_this_machine_are_read() -> None:
+    process = SimpleNamespace(pid=os.getpid())
+    threads = threads_here(cast("Daemon", SimpleNamespace(started=lambda: process)))
+    assert threads[os.getpid()].wanted_s > 0

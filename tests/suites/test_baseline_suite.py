@@ -44,6 +44,29 @@ def test_every_two_nodes_are_compared() -> None:
     assert found["clock offset between a and b"] == pytest.approx((0.31, 0.03))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "ahead"),
+    [
+        ("1795508655.5", "1795508655.5", 0.0),
+        ("1795508658.0", "1795508658.0", -2.5),
+        ("1795508610.5", "1795508615.5", 40.0),
+        ("1795508650.0", "1795508656.0", 0.0),
+    ],
+)
+def test_a_daemons_clock_is_held_against_the_time_of_its_logs_file(before: str, after: str, ahead: float) -> None:
+    lines = (
+        "2026-11-24T08:24:14.000+0000 7f2c 1 osd.1 begins",
+        "2026-11-24T08:24:15.500+0000 7f2c 1 osd.1 at 2026-11-24T09:00:00.000+0000",
+        "  a line more",
+    )
+    assert clocks.ahead_of("\n".join((before, *lines, after)) + "\n", "osd.1") == pytest.approx(ahead)
+
+
+def test_a_log_without_a_time_is_trouble_of_the_lab() -> None:
+    with pytest.raises(LabBroken, match=r"the log of osd\.1 says no time"):
+        clocks.ahead_of("1.0\nsomething\n1.0\n", "osd.1")
+
+
 # Disks
 
 

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from cephlab.lab.archive.durations import MOST_ARCHIVES, Pass, Place, kept_passes, limit_of
+from cephlab.lab.archive.durations import (
+    GROWN_MORE,
+    MOST_ARCHIVES,
+    Pass,
+    Place,
+    growth_limits,
+    kept_passes,
+    limit_of,
+)
+from cephlab.lab.checks.aftermath import MOST_GROWN
 
 HERE = Place("interop.rbd", "quick", "local")
 
@@ -36,6 +45,31 @@ def test_without_a_pass_the_tier_gives_it() -> None:
     limit = limit_of({Place("interop.rbd", "full", "local"): [Pass(1, 1)]}, HERE, 2.0)
     assert limit.seconds == 7200
     assert limit.why == "no pass is kept: 3600 s for the quick tier times a patience of 2"
+
+
+def test_what_daemons_grew_by_in_passes_limits_it() -> None:
+    passes = {HERE: [Pass(1, 1, {"osd threads": 2}), Pass(1, 1, {"osd threads": 5, "mon files": 0}), Pass(1, 1)]}
+    assert growth_limits(passes, HERE) == {
+        "osd threads": [4 * 5 + 16, "4 times the most of 2 kept passes, 5, and 16"],
+        "mon files": [32, "4 times the most of 2 kept passes, 0, and 32"],
+    }
+    assert growth_limits(passes, Place("interop.rbd", "full", "local")) == {}
+    much = {HERE: [Pass(1, 1, {"osd resident": 1 << 40})]}
+    assert growth_limits(much, HERE)["osd resident"][0] == MOST_GROWN["resident"]
+    assert {name for name in GROWN_MORE if " " not in name} == MOST_GROWN.keys()
+    lazy = {HERE: [Pass(1, 1, {"rgw threads": 0})]}
+    assert growth_limits(lazy, HERE)["rgw threads"][0] == MOST_GROWN["threads"], "it starts them with its first clients"
+
+
+def test_growth_is_read_from_the_history_of_a_pass(tmp_path: Path) -> None:
+    keep(tmp_path, "1", [verdict("pass", 7.0)])
+    events = [
+        {"scenario": "interop.rbd", "at_s": 1, "kind": "observation", "data": {"what": "aftermath", "got": 1}},
+        {"scenario": "interop.rbd", "at_s": 2, "kind": "aftermath", "data": {"held": {"osd.0": {"files": [1, 4]}}}},
+        {"scenario": "interop.x", "at_s": 3, "kind": "aftermath", "data": {"held": {"osd.0": {"files": [1, 9]}}}},
+    ]
+    (tmp_path / "1" / "history.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert kept_passes(tmp_path) == {HERE: [Pass(7.0, 2.5, {"osd files": 3})]}
 
 
 def keep(folder: Path, name: str, verdicts: list[dict[str, Any]], **manifest: Any) -> None:

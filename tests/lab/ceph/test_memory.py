@@ -1,6 +1,7 @@
 """What daemons hold more than before, and what they wrote, by daemon; only those that ran all the time are compared."""
 
 import os
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,8 +10,8 @@ import pytest
 from cephlab.lab.ceph import logs
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.logs import LogFile, LogMarks
-from cephlab.lab.ceph.memory import Footprint, Held, grown, held_here
-from cephlab.lab.checks.aftermath import MOST_GROWN, MOST_LOGGED, aftermath
+from cephlab.lab.ceph.memory import Footprint, Held, grown, held_here, stored_here
+from cephlab.lab.checks.aftermath import MOST_GROWN, aftermath, largest_growth
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.history.history import History
 
@@ -56,16 +57,59 @@ def judged(**more: Any) -> tuple[Outcome, str]:
 
 
 @pytest.mark.parametrize(
-    ("what", "words"), [("resident", "bytes of memory"), ("threads", "threads"), ("files", "open files")]
+    ("what", "words"),
+    [
+        ("resident", "bytes of memory"),
+        ("threads", "threads"),
+        ("files", "open files"),
+        ("stored", "bytes of its disk"),
+    ],
 )
 def test_a_clear_excess_fails_a_scenario(what: str, words: str) -> None:
     most = MOST_GROWN[what]
     assert judged(held={"osd.0": {what: [5, 5 + most]}})[0] is Outcome.PASS
     outcome, reason = judged(held={"osd.0": {what: [5, 6 + most]}})
     assert outcome is Outcome.FAIL
-    assert f"osd.0 holds {6 + most} {words}, 5 before the scenario; at most {most} more" in reason
+    assert f"osd.0 has {1 + most} {words} more than before the scenario, at most {most}: in any scenario" in reason
 
 
 def test_a_log_that_runs_over_fails_a_scenario() -> None:
-    assert judged(logged={"osd.0": MOST_LOGGED})[0] is Outcome.PASS
-    assert judged(logged={"osd.0": MOST_LOGGED + 1})[0] is Outcome.FAIL
+    assert judged(logged={"osd.0": MOST_GROWN["logged"]})[0] is Outcome.PASS
+    assert judged(logged={"osd.0": MOST_GROWN["logged"] + 1})[0] is Outcome.FAIL
+
+
+def test_kept_passes_limit_it_further_and_never_less() -> None:
+    most = {"osd threads": [3, "what passes told"], "osd logged": [1 << 40, "passes that wrote much"]}
+    assert judged(most=most, held={"osd.0": {"threads": [5, 8]}, "mon.a": {"threads": [5, 9]}})[0] is Outcome.PASS
+    outcome, reason = judged(most=most, held={"osd.0": {"threads": [5, 9]}})
+    assert (outcome, "4 threads more than before the scenario, at most 3: what passes told" in reason) == (
+        Outcome.FAIL,
+        True,
+    )
+    assert judged(most=most, logged={"osd.0": MOST_GROWN["logged"] + 1})[0] is Outcome.FAIL
+
+
+def test_the_largest_growth_is_by_kind_of_daemon() -> None:
+    held = {"osd.0": {"threads": [5, 8]}, "osd.1": {"threads": [5, 9]}, "mon.a": {"files": [9, 2]}}
+    assert largest_growth({"held": held, "logged": {"mon.a": 7}}) == {
+        "osd threads": 4,
+        "mon files": 0,
+        "mon logged": 7,
+    }
+
+
+def test_disks_are_told_by_the_manager_and_by_folders_here() -> None:
+    def daemon(name: str, pid: int, said: str, code: int = 0) -> Daemon:
+        answer = SimpleNamespace(code=code, stdout=said)
+        host = SimpleNamespace(directory=PurePosixPath("/n0"), run=lambda *_, **__: answer)
+        process = SimpleNamespace(pid=pid)
+        return cast("Daemon", SimpleNamespace(name=name, kind=name[:3], host=host, process=process))
+
+    client = SimpleNamespace(mgr=lambda _: {"nodes": [{"id": 0, "kb_used": 3}]})
+    daemons = [
+        daemon("osd.0", 7, "9 /n0/osd.0"),
+        daemon("mon.a", 7, "50 /n0/mon.a\n50 total"),
+        daemon("mon.b", 7, "", code=1),
+        daemon("mgr.x", 0, "50 /n0/mgr.x\n50 total"),
+    ]
+    assert stored_here(cast("Any", client), daemons) == {"osd.0": 3072, "mon.a": 50}

@@ -12,6 +12,7 @@ import pytest
 from cephlab.fixtures import raising
 from cephlab.fixtures.raising import LabCluster
 from cephlab.lab.base.alarms import HEARD
+from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.cluster.own import OwnCluster
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
@@ -24,6 +25,7 @@ class FakeDaemon:
     host: FakeHost
     wanted: str = "running"
     process: None = None
+    kind: str = "osd"
 
     @property
     def log(self) -> PurePosixPath:
@@ -49,6 +51,7 @@ class FakeCluster:
     hosts: Mapping[str, FakeHost]
     archs: dict[int, str] = field(default_factory=dict)
     run: Any = field(default_factory=lambda: SimpleNamespace(id="r0"))
+    used: int = 0
 
     @property
     def client(self) -> Any:
@@ -61,6 +64,10 @@ class FakeCluster:
         if prefix == "osd metadata":
             return [{"id": osd, "arch": arch} for osd, arch in self.archs.items()]
         return [{"name": "n0", "arch": "x86_64"}]
+
+    def mgr(self, _prefix: str) -> Any:
+        """Of `osd df`; used: KiB of osd.0."""
+        return {"nodes": [{"id": 0, "kb_used": self.used}]}
 
     def wait_healthy(self, timeout_s: float) -> Any:
         return SimpleNamespace(ok=True, clean=True, all_up=True)
@@ -105,6 +112,18 @@ def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand
     for arch, said in (("x86_64", []), ("aarch64", ["osd.0 says that it runs as aarch64, on a machine of x86_64"])):
         cluster.archs = {0: arch, 7: "riscv64"}
         assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["strangers"] == said
+
+
+def test_what_a_disk_took_meanwhile_is_told(stand: Stand) -> None:
+    cluster, before = cast("FakeCluster", stand.raised.cluster), stand.raised.before()
+    cluster.used = 3
+    assert stand.raised.aftermath(before, (), settle=True)["held"] == {"osd.0": {"stored": [0, 3072]}}
+    cluster.mgr = no_answer  # type: ignore[method-assign]
+    assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["held"] == {}
+
+
+def no_answer(_prefix: str) -> Any:
+    raise CephTrouble("no manager answers")
 
 
 def test_a_command_that_broke_is_answered_for_once(stand: Stand) -> None:
