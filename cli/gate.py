@@ -92,6 +92,9 @@ class LabOptions:
             help="Hardware to predict for beside the verdicts: a profile's name or file.", autocompletion=PROFILES
         ),
     ] = None
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="A Prometheus in every cluster; its series are kept with the run.")
+    ] = False
     changes: Annotated[
         list[str] | None,
         typer.Option(

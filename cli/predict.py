@@ -16,6 +16,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.rivals import show_rivals
 from cephlab.cli.sweep import read_sweep, requirements_met, show_met, show_sweep
+from cephlab.cli.work import watt_steps, work_lines, work_value
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.clusterspec import KNOWN_RELEASES
@@ -160,6 +161,7 @@ def predict(
         value: dict[str, Any] = {
             "demands": origin,
             "predictions": _values(predictions),
+            "work_per_watt": [work_value(made, hardware) for made in predictions],
             "scalability": [law.words(shape.clients) for law, shape in zip(scalings, shapes, strict=True)],
             "published": [compared(comparison) for comparison in published],
             "published_demands": theirs,
@@ -171,7 +173,7 @@ def predict(
         out.json(value)
         return
     for prediction, points, made, law in zip(predictions, places, series, scalings, strict=True):
-        _show(out, prediction)
+        _show(out, prediction, hardware)
         out.note(law.words(prediction.shape.clients))
         if swept:
             show_sweep(out, swept.what, points, made)
@@ -205,6 +207,7 @@ def explain(out: Output, world: World, machines: Machines, load: LoadOptions) ->
         "",
         *prediction.derivation.lines(),
         *(f"not known: {line}" for line in prediction.unknown),
+        *watt_steps(prediction, hardware),
         "",
         "figures of the profile",
     ]
@@ -317,7 +320,9 @@ def _note_doubts(out: Output, predictions: Sequence[Prediction]) -> None:
         out.note(line)
 
 
-def _show(out: Output, prediction: Prediction) -> None:
+def _show(out: Output, prediction: Prediction, profile: Profile) -> None:
     lines = [f"{prediction.profile}: {prediction.shape}", *interval_lines(prediction)]
     out.lines(*lines, f"  limit: {prediction.bottleneck}")
     out.result(resource_table(prediction, _CEILINGS_SHOWN), None)
+    for line in work_lines(prediction, profile):
+        out.note(line)

@@ -32,6 +32,7 @@ CONFIG: Mapping[str, Any] = {
     "begin_at": 0.0,
     "fill_by": "put",
     "operations": 0,
+    "window_s": 0.0,
     "over": {},
 }
 

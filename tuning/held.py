@@ -26,6 +26,7 @@ from cephlab.tuning.requirements import (
 )
 from cephlab.tuning.trust import trust_in as trusted_load
 from cephlab.tuning.units import Measure, show
+from cephlab.tuning.watts import watts_under
 from cephlab.tuning.workload import OPERATIONS
 
 OBJECT_RATIOS = (275e9 * 318 / 10_000 / 8.8e9,)
@@ -117,8 +118,8 @@ def held(requirement: Requirement, profile: Profile, demands: Sequence[Demand], 
         case ObjectsRequirement():
             return (_objects(requirement, profile, trust),)
         case PowerRequirement():
-            watts = power(profile)
-            steps = (f"power: the sum of power_loaded of {profile.node_count} nodes: {watts:,.0f} W",)
+            full = watts_under(profile)
+            watts, steps = full.watts, (f"power: all {profile.node_count} nodes at full load", *full.steps)
             answer = Answer("power of all nodes under load", Measure.POWER, watts, watts, watts, "nodes", steps=steps)
             return (_most(answer, requirement.at_most),)
 
@@ -179,19 +180,10 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
         p99 = waits("99th percentile (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
         answers.append(_most(p99, wanted.p99_at_most))
     if wanted.per_watt_at_least:
-        answers.append(_least(rate("work per watt", Measure.WORK, ops / power(profile)), wanted.per_watt_at_least))
+        taken = watts_under(profile, made[0][1].utilisation if len(made) == 1 else None)
+        steps += (f"power, by the model: {taken.watts:,.0f} W", *taken.steps)
+        answers.append(_least(rate("work per watt", Measure.WORK, ops / taken.watts), wanted.per_watt_at_least))
     return tuple(answers)
-
-
-def power(profile: Profile) -> float:
-    """Watts of all nodes under load; SpecError where a kind of node has no figure."""
-    without = [machine.name for machine in profile.nodes if machine.power_loaded is None]
-    if without:
-        raise SpecError(
-            f"{profile.name} does not know its power",
-            f"power_loaded of {', '.join(without)}: missing, wanted: a figure such as 350 W with its source",
-        )
-    return sum(machine.count * machine.power_loaded.value for machine in profile.nodes if machine.power_loaded)
 
 
 def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> Answer:

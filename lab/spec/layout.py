@@ -100,7 +100,9 @@ def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> Cluste
 
 
 def with_metrics(spec: ClusterSpec) -> ClusterSpec:
-    """The spec with an exporter on every node, and Prometheus on the first."""
+    """The spec with an exporter on every node, and Prometheus on the first; as it is where it has a Prometheus."""
+    if not spec.nodes or any("prometheus" in node.services for node in spec.nodes):
+        return spec
     first, *others = (replace(node, services=(*node.services, "exporter")) for node in spec.nodes)
     return replace(spec, nodes=(replace(first, services=(*first.services, "prometheus")), *others))
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
@@ -79,6 +78,19 @@ class Energy:
     def measured(self) -> bool:
         """Whether a requirement of measured power may rest on it."""
         return self.source is not Source.MODEL and not self.trouble
+
+
+def energy_value(of: Energy) -> dict[str, Any]:
+    """As JSON values, for a history."""
+    return {
+        "node": of.node,
+        "source": of.source.value,
+        "scope": of.scope.value,
+        "seconds": of.seconds,
+        "watts": of.watts,
+        "idle_w": of.idle_w,
+        "trouble": list(of.trouble),
+    }
 
 
 def energy(readings: Sequence[Reading], window: tuple[float, float], idle: tuple[float, float] | None = None) -> Energy:
@@ -213,44 +225,12 @@ def redfish_watts(text: str) -> float:
         raise Unavailable("Redfish says no watts", f"{error!r}: {text[:500]}") from error
 
 
-def sensors_watts(root: Path = Path("/sys")) -> dict[str, float]:
-    """`chip/label` -> watts of each power sensor of the kernel (hwmon, Documentation/hwmon/sysfs-interface.rst).
-
-    power*_average where there is one, else power*_input, both in microwatts. Empty where no chip measures power.
-    """
-    found: dict[str, float] = {}
-    for chip in sorted(root.glob("class/hwmon/hwmon*")):
-        name = _text(chip / "name") or chip.name
-        for number in sorted({path.name.partition("_")[0] for path in chip.glob("power[0-9]*_*")}):
-            value = _text(chip / f"{number}_average") or _text(chip / f"{number}_input")
-            if value:
-                found[f"{name}/{_text(chip / f'{number}_label') or number}"] = int(value) / 1e6
-    return found
-
-
 @dataclass(frozen=True)
 class Counted:
     """An energy counter. range_uj: where it begins again at 0."""
 
     energy_uj: int
     range_uj: int
-
-
-def rapl_counters(root: Path = Path("/sys")) -> dict[str, Counted]:
-    """Package -> its counter (powercap, Documentation/power/powercap). Unavailable where it may not be read.
-
-    Only whole packages, `intel-rapl:N`: their parts, `intel-rapl:N:M`, are in them.
-    """
-    found = {}
-    for zone in sorted(root.glob("class/powercap/intel-rapl:[0-9]*")):
-        if zone.name.count(":") != 1 or not (_text(zone / "name") or "").startswith("package"):
-            continue
-        try:
-            counted = Counted(int((zone / "energy_uj").read_text()), int((zone / "max_energy_range_uj").read_text()))
-        except PermissionError as error:
-            raise Unavailable("the processor's energy counters may not be read", str(error), "run as root") from error
-        found[zone.name] = counted
-    return found
 
 
 def rapl_watts(before: Mapping[str, Counted], after: Mapping[str, Counted], seconds: float) -> float:
@@ -262,10 +242,3 @@ def rapl_watts(before: Mapping[str, Counted], after: Mapping[str, Counted], seco
         raise SpecError("energy counters do not fit each other", f"{sorted(before)}, {sorted(after)} in {seconds:g} s")
     spent_uj = sum((after[zone].energy_uj - before[zone].energy_uj) % after[zone].range_uj for zone in before)
     return spent_uj / 1e6 / seconds
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

@@ -82,9 +82,21 @@ def windows(text: str, began_s: float, ended_s: float, window_s: float) -> tuple
     return (*made, *_empty(last_s, ended_s, window_s))
 
 
+def filled(known: Sequence[Window], began_s: float, ended_s: float, window_s: float) -> tuple[Window, ...]:
+    """The windows of a job from began_s to ended_s, with empty ones where none is known."""
+    made: list[Window] = []
+    for window in known:
+        made += [*_empty(made[-1].ended_s if made else began_s, window.began_s, window_s), window]
+    return (*made, *_empty(made[-1].ended_s if made else began_s, ended_s, window_s))
+
+
+_ROUNDING = 1e-6
+"""Of times since the epoch, as a share of a window."""
+
+
 def _empty(began_s: float, ended_s: float, window_s: float) -> list[Window]:
     """Windows without an operation, where there is room for whole ones."""
-    count = math.floor((ended_s - began_s) / window_s) if ended_s > began_s else 0
+    count = math.floor((ended_s - began_s) / window_s + _ROUNDING) if ended_s > began_s else 0
     return [Window(began_s + i * window_s, began_s + (i + 1) * window_s, 0) for i in range(count)]
 
 

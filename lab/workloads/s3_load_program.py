@@ -27,6 +27,7 @@ WRONG = "WrongContent"
 """Told in place of S3's code where an answer was a success and not what was put."""
 SHOWN = 20
 FILL, RUN, FINAL, CLEAN = "fill", "run", "final", "clean"
+WINDOW = "window"
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
 _BREATH_S = 0.05
@@ -62,6 +63,36 @@ def plan(config: dict[str, Any], began_s: float) -> Iterator[Due]:
         yield Due(number, kind_of.choices(kinds, shares)[0], due_s if rate else None)
 
 
+class Windows:
+    """What the operations of a long run came to: a line for each window, so hours take no more memory than minutes.
+
+    A line: WINDOW, began, ended (since the epoch), operations, mean and 99th percentile of their response times.
+    """
+
+    def __init__(self, length_s: float) -> None:
+        self.length_s = length_s
+        self.lines: list[str] = []
+        self._began_s = 0.0
+        self._waited: list[float] = []
+
+    def add(self, ended_s: float, response_s: float) -> None:
+        """An operation that ended then, since the epoch. One without any before it opens the first window."""
+        self._began_s = self._began_s or ended_s - response_s
+        if ended_s >= self._began_s + self.length_s:
+            self.close()
+            self._began_s += (ended_s - self._began_s) // self.length_s * self.length_s
+        self._waited.append(response_s)
+
+    def close(self) -> None:
+        """Write the line of the window that is open; one without an operation has none."""
+        count = len(self._waited)
+        if count:
+            p99_s = sorted(self._waited)[min(count - 1, count * 99 // 100)]
+            times = f"{self._began_s:.6f},{self._began_s + self.length_s:.6f}"
+            self.lines.append(f"{WINDOW},{times},{count},{sum(self._waited) / count:.6f},{p99_s:.6f}\n")
+        self._waited = []
+
+
 class Load:
     """What all workers share."""
 
@@ -71,6 +102,7 @@ class Load:
         self.ledger = Ledger(config)
         self.bodies = ObjectBytes(config["seed"])
         self.rows: list[str] = []
+        self.windows = Windows(config["window_s"]) if config["window_s"] else None
         self.wrong: list[str] = []
         self.epoch_s = time.time() - time.monotonic()
         self.local = threading.local()
@@ -101,13 +133,19 @@ class Load:
         return code
 
     def note(self, phase: str, due: Due, entry: Entry, done: tuple[float, float, int, str, int, bool]) -> None:
-        """Keep a row: phase, kind, endpoint, path, version, bytes, due, began, ended, idle, code."""
+        """Keep a row: phase, kind, endpoint, path, version, bytes, due, began, ended, idle, code.
+
+        Where the run is told by windows, only its failures have rows.
+        """
         began_s, ended_s, moved, code, endpoint, idle = done
         due_s = began_s if due.due_s is None else due.due_s
         times = ",".join(f"{self.epoch_s + moment:.6f}" for moment in (due_s, began_s, ended_s))
         where = f"{phase},{entry.kind},{endpoint},{entry.key.path},{entry.version},{moved}"
         with self.lock:
-            self.rows.append(f"{where},{times},{int(idle)},{code}\n")
+            if self.windows is not None and phase == RUN:
+                self.windows.add(self.epoch_s + ended_s, ended_s - due_s)
+            if self.windows is None or phase != RUN or code:
+                self.rows.append(f"{where},{times},{int(idle)},{code}\n")
 
     @property
     def kinds(self) -> dict[str, Callable[[S3Connection, Entry], int]]:
@@ -287,6 +325,9 @@ def main() -> int:
         else:
             each_once(load, phase, "get" if phase == FINAL else "delete")
         spent[phase] = (time.monotonic() - began_s, time.process_time() - cpu_s)
+    if load.windows is not None:
+        load.windows.close()
+        load.rows += load.windows.lines
     Path(config["log"]).write_text("".join(load.rows))
     report = {"spent": spent, "wrong": load.wrong[:SHOWN], "wrongs": len(load.wrong)}
     Path(config["output"]).write_text(json.dumps(report))

@@ -15,7 +15,8 @@ from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
 from cephlab.lab.workloads.fio import RunningProgram, folder
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN
+from cephlab.lab.workloads.fiolatency import Window
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN, WINDOW
 
 KINDS = ("delete", "get", "head", "list", "multipart", "put")
 PART_BYTES = 5 << 20
@@ -56,6 +57,8 @@ class S3Load:
     same seed, unless it begins with empty buckets (unfilled). begin_at: of the run, in seconds since the epoch;
     0 for at once.
     operations: the run ends after so many; 0: by time alone. over: which objects an operation or a phase takes.
+    window_s: the run is told by windows of that length, and of its operations only those that failed are kept; 0: all
+    are kept.
     """
 
     mix: Mapping[str, float] = field(default_factory=lambda: {"get": 1.0})
@@ -76,6 +79,7 @@ class S3Load:
     operations: int = 0
     over: Mapping[str, Over] = field(default_factory=dict)
     unfilled: bool = False
+    window_s: float = 0.0
 
     def __post_init__(self) -> None:
         unknown = sorted({*self.mix} - {*KINDS})
@@ -115,13 +119,17 @@ class S3Operation:
 
 @dataclass(frozen=True)
 class S3Result:
-    """What a load did. wrong: answers that were not what was put, in words; wrongs: how many; cpu_s: of the client."""
+    """What a load did. wrong: answers that were not what was put, in words; wrongs: how many; cpu_s: of the client.
+
+    windows: of the run, where the load was to be told by windows; those without an operation are left out.
+    """
 
     operations: tuple[S3Operation, ...]
     wrong: tuple[str, ...]
     wrongs: int
     seconds: float
     cpu_s: float
+    windows: tuple[Window, ...] = ()
 
     def of(self, phase: str = RUN, kind: str = "") -> list[S3Operation]:
         """Its operations in a phase, of one kind where one is named."""
@@ -216,9 +224,15 @@ def parse(report: bytes, rows: str) -> S3Result:
     """Read what the program left."""
     raw: dict[str, Any] = json.loads(report)
     seconds, cpu_s = raw["spent"].get(RUN, (0.0, 0.0))
-    return S3Result(
-        tuple(_operation(row) for row in rows.splitlines()), tuple(raw["wrong"]), int(raw["wrongs"]), seconds, cpu_s
-    )
+    by_window = [row for row in rows.splitlines() if row.startswith(f"{WINDOW},")]
+    operations = tuple(_operation(row) for row in rows.splitlines() if not row.startswith(f"{WINDOW},"))
+    told = tuple(map(_window, by_window))
+    return S3Result(operations, tuple(raw["wrong"]), int(raw["wrongs"]), seconds, cpu_s, told)
+
+
+def _window(row: str) -> Window:
+    began, ended, count, mean, p99 = row.split(",")[1:]
+    return Window(float(began), float(ended), int(count), mean_s=float(mean), p99_s=float(p99))
 
 
 def _operation(row: str) -> S3Operation:

@@ -1,6 +1,6 @@
 """Block devices: the cost of an operation, throughput against depth and clients, the papers' own settings."""
 
-from cephlab.suites.block import cache, clients, costs, depth, papers, radosbench, unwritten
+from cephlab.suites.block import cache, clients, costs, depth, papers, radosbench, unwritten, watts
 
 SCENARIOS = (
     *unwritten.SCENARIOS,
@@ -10,4 +10,5 @@ SCENARIOS = (
     *cache.SCENARIOS,
     *radosbench.SCENARIOS,
     *papers.SCENARIOS,
+    *watts.SCENARIOS,
 )

@@ -1,6 +1,7 @@
 """Measures what a profile's own machines do under the load of a requirement: fio from every client machine at once."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -9,12 +10,14 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry.bmc import named_bmcs
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.power import Energy, energy_value, work_per_watt
+from cephlab.lab.telemetry.watts import at_the_plug, meter_of
 from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
-from cephlab.tuning.held import power
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import LoadRequirement, Protection, Requirement
 from cephlab.tuning.units import Measure
@@ -61,21 +64,28 @@ def load_of(requirement: Requirement) -> FioLoad | str:
 
 @dataclass(frozen=True)
 class Measured:
-    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say."""
+    """Intervals of the rate in ops/s, the mean latency and the 99th percentile in seconds; None: fio did not say.
+
+    plug: what each machine took meanwhile at its plug, as measured; empty where it was not.
+    """
 
     rate: Interval
     mean: Interval
     p99: Interval | None
+    plug: tuple[Energy, ...] = ()
 
-    def of(self, metric: str, kind: Measure, requirement: LoadRequirement, profile: Profile) -> Interval | None:
+    def of(self, metric: str, kind: Measure, requirement: LoadRequirement) -> Interval | None:
         """The interval beside a prediction of that metric, in its unit; None where there is none."""
         if metric.startswith("99th"):
             return self.p99
         if metric == "mean latency":
             return self.mean
-        unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}.get(kind)
-        unit = 1 / power(profile) if unit is None else unit
         rate = self.rate
+        if kind is Measure.WORK:
+            # By watts of the profile, which is a model, nothing that was measured is decided.
+            done = work_per_watt(rate, self.plug) if self.plug else None
+            return replace(rate, mean=done.value, low=done.low, high=done.high) if done else None
+        unit = {Measure.RATE: requirement.bs, Measure.OPS: 1.0}[kind]
         return replace(rate, mean=rate.mean * unit, low=rate.low * unit, high=rate.high * unit)
 
 
@@ -87,12 +97,18 @@ def measure(stage: Stage, requirement: LoadRequirement, load: FioLoad, profile: 
             (client_node(stage.cluster, number), _job(stage, target, requirement, load))
             for number, target in enumerate(targets)
         ]
-        results = run_jobs(stage.cluster, jobs)
+        meter = meter_of(stage.cluster, named_bmcs())
+        with meter.looking():
+            began_s = time.time()
+            results = run_jobs(stage.cluster, jobs)
+            window = began_s + RAMP_S, time.time()
     errors = sum(done.errors for result in results for done in (result.read, result.write))
     stage.recorder.observe("errors of fio", got=errors, wanted=0)
     fewest = min(result.operations for result in results)
     stage.recorder.witness("operations of the slowest load generator", got=fewest, least=LEAST_OPERATIONS)
-    return summed(results)
+    energies = meter.energies(window)
+    stage.recorder.record("watts", energies=[energy_value(each) for each in energies], unread=sorted(meter.unread))
+    return replace(summed(results), plug=tuple(at_the_plug(energies, sorted(meter.hosts))))
 
 
 def _job(stage: Stage, target: BlockImage, requirement: LoadRequirement, load: FioLoad) -> FioJob:

@@ -80,7 +80,7 @@ def note_measured(stage: Stage, wanted: Wanted, answers: Sequence[Answer], done:
     requirement = wanted.requirement
     assert isinstance(requirement, LoadRequirement)
     for answer in answers:
-        shown = done.of(answer.metric, answer.kind, requirement, wanted.profile)
+        shown = done.of(answer.metric, answer.kind, requirement)
         figure_of(stage, replace(answer, least=None, most=None), "predicted; what was measured decides")
         if shown is None:
             stage.recorder.witness(f"{answer.metric} as measured", got=0, least=1)

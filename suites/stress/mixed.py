@@ -1,4 +1,4 @@
-"""Blocks written and read, and objects written, for a while at a part of what the cluster can do, and sampled."""
+"""Blocks, objects and S3 for a while at a part of what the cluster can do, and what every daemon does meanwhile."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,17 @@ from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.exporter import EXPORTER
+from cephlab.lab.services.osd import OSD
 from cephlab.lab.services.prometheus import PROMETHEUS
+from cephlab.lab.services.rgw import RGW
+from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import MIB, Capability
 from cephlab.lab.telemetry.daemons import read_daemons
 from cephlab.lab.workloads import fio, fiolatency, image
-from cephlab.lab.workloads.fio import FioJob, RunningFio
+from cephlab.lab.workloads.fio import FioJob, RunningFio, RunningProgram
 from cephlab.lab.workloads.image import BlockImage
-from cephlab.suites.stress import series
+from cephlab.lab.workloads.s3load import RunningS3Load
+from cephlab.suites.stress import buckets, series
 from cephlab.suites.stress.length import Length, length_of, minutes
 
 POOL = "stress"
@@ -39,10 +43,11 @@ cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
 SETTLING = (
     ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576"),
     ("debug_rocksdb", "1/5"),
+    ("debug_rgw", "0/5"),
 )
 """By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
 memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
-its default level, by which a line a second would not be seen."""
+its default level, and a gateway logs a line with every request, by which a line a second would not be seen."""
 LEAST_RATE = 2
 SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
 """Of the run that shows that everything can be read."""
@@ -80,13 +85,17 @@ def readable(stage: Stage) -> None:
 
 def run(stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S) -> series.Values:
     """The load with its readings in the history; returns the last values of every series."""
+    s3 = buckets.client_of(stage)
     with loaded(stage) as clients:
-        rates = calibrated(stage, clients, calibrate_s)
+        rates, s3_rate = calibrated(stage, clients, s3, calibrate_s)
         began_s = time.time()
         running = [start(client, rate, length) for client, rate in zip(clients, rates, strict=True)]
-        values = sampled(stage, running, length)
+        objects = s3.start(s3_rate, length) if s3.gateways else None
+        values = sampled(stage, [*running, *([objects] if objects else [])], length)
         for client, each in zip(clients, running, strict=True):
             values |= finished(stage, client, each, length, began_s)
+        if objects:
+            values |= finished_s3(stage, objects, length, began_s)
     draw(stage)
     return values
 
@@ -127,16 +136,20 @@ def jobs(cluster: Cluster, stage: Stage) -> Sequence[FioJob]:
     return block, reads, replace(objects, seed=stage.rng.randrange(1 << 31))
 
 
-def calibrated(stage: Stage, clients: Sequence[Client], seconds: float) -> list[int]:
-    """Operations a second of each job: so much of what all of them did together at full load."""
+def calibrated(stage: Stage, clients: Sequence[Client], s3: buckets.S3Client, seconds: float) -> tuple[list[int], int]:
+    """Operations a second of each job, and of S3: so much of what all of them did together at full load."""
     running = [begin(client, {}, seconds) for client in clients]
+    objects = s3.begin("calibrate", seconds) if s3.gateways else None
     timeout_s = (seconds + _MARGIN_S) * stage.cluster.patience
-    rates = []
-    for client, each in zip(clients, running, strict=True):
-        result = each.finish(timeout_s=timeout_s)
-        rates.append(max(LEAST_RATE, round(SHARE * result.iops)))
-        stage.recorder.record("calibrated", job=client.job.name, full_iops=result.iops, rate=rates[-1])
-    return rates
+    full = {
+        client.job.name: each.finish(timeout_s=timeout_s).iops for client, each in zip(clients, running, strict=True)
+    }
+    if objects:
+        full[buckets.NAME] = buckets.rate_of(objects.finish(timeout_s=timeout_s))
+    rates = {name: max(LEAST_RATE, round(SHARE * iops)) for name, iops in full.items()}
+    for name, iops in full.items():
+        stage.recorder.record("calibrated", job=name, full_iops=iops, rate=rates[name])
+    return [rates[client.job.name] for client in clients], rates.get(buckets.NAME, 0)
 
 
 def begin(client: Client, more: Mapping[str, str], seconds: float) -> RunningFio:
@@ -159,9 +172,12 @@ def start(client: Client, rate: int, length: Length) -> RunningFio:
     return begin(client, {"rate_iops": str(rate), **logged}, length.seconds)
 
 
-def sampled(stage: Stage, running: Sequence[RunningFio], length: Length) -> series.Values:
+def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> series.Values:
     """Look at every daemon until the load ends; returns the last values."""
-    names = {name: daemon.kind for name, daemon in stage.cluster.daemons.items() if daemon.kind not in LOOKING}
+    daemons = {name: daemon for name, daemon in stage.cluster.daemons.items() if daemon.kind not in LOOKING}
+    names = {name: daemon.kind for name, daemon in daemons.items()}
+    osds = {name: daemon.host.arch for name, daemon in daemons.items() if daemon.kind == OSD.kind}
+    alike = [[name for name, own in osds.items() if own is arch] for arch in Arch]
     began_s = at_s = time.time()
     before = read_daemons(stage.cluster)
     values: series.Values = {}
@@ -170,6 +186,7 @@ def sampled(stage: Stage, running: Sequence[RunningFio], length: Length) -> seri
         nonlocal at_s, before, values
         now, now_s = read_daemons(stage.cluster), time.time()
         values = series.of_daemons(names, before, now, now_s - at_s)
+        values |= series.beside_peers(values, alike)
         before, at_s = now, now_s
         stage.recorder.record("reading", at_s=now_s - began_s, values=values)
         return now_s - began_s >= length.seconds or not any(each.process.alive() for each in running)
@@ -185,7 +202,9 @@ def sampled(stage: Stage, running: Sequence[RunningFio], length: Length) -> seri
 
 def finished(stage: Stage, client: Client, running: RunningFio, length: Length, began_s: float) -> series.Values:
     """Record a job's latencies over time; returns the last ones. began_s: when it was started, since the epoch."""
-    result = running.finish(timeout_s=_MARGIN_S * stage.cluster.patience)
+    if not ended(stage, client.job.name, running):
+        return {}
+    result = running.finish()
     stage.recorder.observe(f"errors of {client.job.name}", got=result.main.errors, wanted=0)
     stage.recorder.witness(client.job.name, got=result.operations, least=1)
     base = running.output.parent
@@ -194,12 +213,29 @@ def finished(stage: Stage, client: Client, running: RunningFio, length: Length, 
     windows = fiolatency.windows(text, first_s, first_s + result.main.seconds, length.every_s)
     values: series.Values = {}
     for window in windows[1:-1]:  # neither the first nor the last is whole
-        values = series.of_client(client.job.name, window)
-        stage.recorder.record("reading", at_s=window.ended_s - began_s, values=values)
+        told = series.of_client(client.job.name, window)
+        stage.recorder.record("reading", at_s=window.ended_s - began_s, values=told)
+        values |= told
     return values
 
 
-DRAWN = ("rate", "mean latency", "p99 latency", "CPU of an operation", "memory", "DB", "log")
+def finished_s3(stage: Stage, running: RunningS3Load, length: Length, began_s: float) -> series.Values:
+    """The same of the load of S3."""
+    if not ended(stage, buckets.NAME, running):
+        return {}
+    return buckets.record(stage, running.finish(timeout_s=_MARGIN_S), length, began_s)
+
+
+def ended(stage: Stage, name: str, running: RunningProgram) -> bool:
+    """Whether a client ended once its time was over. One that does not has stopped: it waits for Ceph, or stands."""
+    by_itself = running.process.wait(_MARGIN_S * stage.cluster.patience)
+    stage.recorder.observe(f"{name} ended when its time was over", got=by_itself, wanted=True)
+    if not by_itself:
+        running.kill()
+    return by_itself
+
+
+DRAWN = ("rate", "mean latency", "p99 latency", "CPU of an operation", "CPU beside its peers", "memory", "DB", "log")
 
 
 def draw(stage: Stage) -> None:
@@ -215,7 +251,12 @@ def draw(stage: Stage) -> None:
         record_series(stage.recorder, f"{kind} over time", lines, axis="seconds", marks={})
 
 
-METRICS = (("n0", (EXPORTER.kind, PROMETHEUS.kind)), ("n1", (EXPORTER.kind,)), ("n2", (EXPORTER.kind,)))
+METRICS = (
+    ("n0", (EXPORTER.kind, PROMETHEUS.kind, RGW.kind)),
+    ("n1", (EXPORTER.kind,)),
+    ("n2", (EXPORTER.kind, RGW.kind)),
+)
+"""Exporters and their server, and a gateway of each architecture."""
 LOOKING = (EXPORTER.kind, PROMETHEUS.kind)
 """The lab's own means of looking: what they take is no drift of Ceph's."""
 ANY_MIXED = Topology(lone_client=True)
@@ -225,16 +266,16 @@ SCENARIOS = (
     scenario_of_hours(
         name="stress.readable",
         goal="All that a stress run is judged by can be read under load, at every look.",
-        method=f"Writes and reads blocks and writes objects for {SHORT_S:g} s at a steady rate; looks at every daemon.",
+        method=f"Loads it with blocks, objects and S3 for {SHORT_S:g} s at a steady rate; looks at every daemon.",
         run=readable,
         check="witnessed",
-        topology=ANY_MIXED,
+        topology=replace(ANY_MIXED, services=(("n0", (RGW.kind,)),)),
         sees=("looks at the daemons", "seconds of load", ".*: looks without a value"),
     ),
     scenario_of_hours(
         name="stress.mixed",
         goal="Under hours of load nothing drifts: rates, latencies, CPU of an operation, memory, files, stores, logs.",
-        method="Writes and reads blocks and writes objects at a steady rate; judges the slope of every series.",
+        method="Loads it with blocks, objects and S3 at a steady rate; judges the slope of every series.",
         run=stress,
         sees=("looks at the daemons", "seconds of load", "reading", "sampled"),
     ),

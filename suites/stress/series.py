@@ -1,7 +1,8 @@
 """The series of a stress run: what is read, how it becomes a series, and how much of it may change in an hour."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from cephlab.lab.history.history import Recorder
@@ -19,7 +20,7 @@ class Kind:
 
     over_run: what may change over a whole run, however short: an allocator's reserve; over_run_shared: likewise on a
     machine that others share, None where it is not judged there. steps: whether it jumps in good health. least:
-    where it stands still.
+    where it stands still. least_hours: of a run by which it can be judged.
     """
 
     unit: str
@@ -30,13 +31,16 @@ class Kind:
     share: bool = False
     steps: bool = False
     least: float | None = None
+    least_hours: float = 0.0
 
     def declared(self, series: str, hours: float, *, shared: bool) -> dict[str, Any]:
         """As the check `drift` wants it. shared: whether others may use the machine."""
         over_run = self.over_run_shared if shared else self.over_run
+        over_run = over_run if hours >= self.least_hours else None
         allowed = None if over_run is None else max(self.per_hour, over_run / hours)
         unit = "of its median" if self.share else self.unit
-        why = f"{self.per_hour:g} {unit} an hour, or {over_run:g} over the run" if over_run is not None else SHARED
+        open_for = SHARED if hours >= self.least_hours else f"a run of {60 * self.least_hours:g} minutes judges it"
+        why = f"{self.per_hour:g} {unit} an hour, or {over_run:g} over the run" if over_run is not None else open_for
         return {
             "series": series,
             "unit": self.unit,
@@ -61,6 +65,7 @@ KINDS: Mapping[str, Kind] = {
     "rate": Kind("operations/s", "down", per_hour=0.02, over_run=0.10, share=True, least=0.0),
     "mean latency": Kind("s", "up", per_hour=0.05, over_run=0.25, share=True),
     "p99 latency": Kind("s", "up", per_hour=0.10, over_run=0.50, share=True),
+    "CPU beside its peers": Kind("", "up", 0.02, over_run=0.15, over_run_shared=0.15, share=True, least_hours=0.3),
     "CPU of an operation": Kind("s", "up", per_hour=0.02, over_run=0.10, over_run_shared=0.50, share=True),
     "memory": _held_everywhere("MiB", per_hour=4.0, over_run=64.0),
     "threads": _held_everywhere("", per_hour=1.0, over_run=8.0),
@@ -118,14 +123,26 @@ def _operations(reading: DaemonReading) -> float:
     return reading.counters.get("osd.op", 0.0) + reading.counters.get("osd.subop", 0.0)
 
 
+def beside_peers(values: Values, alike: Sequence[Sequence[str]]) -> Values:
+    """CPU of an operation of each OSD over the mean of its peers. alike: OSDs of one architecture, in groups.
+
+    What others do on the machine slows all of a group, and is not in it: so it is judged on a shared machine too.
+    """
+    told: Values = {}
+    for group in alike:
+        costs = {name: values.get(f"{name}: CPU of an operation") for name in group}
+        for name in group if len(group) > 1 else ():
+            own, others = costs[name], [cost for peer, cost in costs.items() if peer != name and cost is not None]
+            told[f"{name}: CPU beside its peers"] = own / fmean(others) if own is not None and any(others) else None
+    return told
+
+
 def of_client(job: str, window: Window) -> Values:
-    """What a window of a client's job says."""
-    known = window.operations > 0
-    return {
-        f"{job}: rate": window.rate,
-        f"{job}: mean latency": window.mean_s if known else None,
-        f"{job}: p99 latency": window.p99_s if known else None,
-    }
+    """What a window of a client's job says. One without an operation has a rate, and no latency to be read."""
+    rate: Values = {f"{job}: rate": window.rate}
+    if not window.operations:
+        return rate
+    return rate | {f"{job}: mean latency": window.mean_s, f"{job}: p99 latency": window.p99_s}
 
 
 def declare(recorder: Recorder, values: Values, hours: float, *, shared: bool) -> None:

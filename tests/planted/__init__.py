@@ -62,6 +62,10 @@ PLANTED: tuple[Planted, ...] = (
     ),
     Planted("leak_send", "leak_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
     Planted("leak_slow", "leak_slow.c", Arch.X86_64, "daemons", ("stress.mixed",)),
+    Planted("leak_write", "leak_write.c", Arch.X86_64, "daemons", ("stress.mixed",)),
+    Planted("slows", "slows.c", Arch.X86_64, "daemons", ("stress.mixed",)),
+    Planted("says_lines", "says_lines.c", Arch.X86_64, "daemons", ("stress.mixed",)),
+    Planted("client_stops", "client_stops.c", Arch.X86_64, "clients", ("stress.mixed",)),
     Planted("files_send", "files_send.c", Arch.X86_64, "daemons", ("baseline.growth",)),
     Planted(
         "crc_tail",

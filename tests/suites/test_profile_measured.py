@@ -14,6 +14,7 @@ from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, result_of
 from cephlab.suites.profile.measured import FioLoad, Measured, load_of, summed
 from cephlab.suites.profile.wanted import Wanted, note_measured, scenarios_of
@@ -99,10 +100,17 @@ def test_every_limit_is_measured_in_its_own_unit() -> None:
         "p99_at_most": "20 ms",
         "per_watt_at_least": "150 ops/s/W",
     }
-    done = Measured(interval(151_000), interval(0.003), interval(0.010))
+    plug = tuple(Energy(name, Source.BMC, Scope.MACHINE, 60.0, 60.0 * 225) for name in "abcd")
+    done = Measured(interval(151_000), interval(0.003), interval(0.010), plug)
     outcome, rows = judged(done, **limits)
     assert outcome is Outcome.PASS
     assert [row["measured"].split(" (")[0] for row in rows] == ["618 MB/s", "3 ms", "10 ms", "168 ops/s/W"]
+
+
+def test_without_measured_watts_the_profiles_decide_nothing() -> None:
+    outcome, rows = judged(Measured(interval(151_000), interval(0.003), None), per_watt_at_least="1 ops/s/W")
+    assert outcome is Outcome.INCONCLUSIVE
+    assert rows[0]["measured"] == ""
 
 
 def test_a_percentile_that_fio_did_not_give_is_not_a_pass() -> None:

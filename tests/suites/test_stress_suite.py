@@ -14,7 +14,7 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
 from cephlab.lab.workloads.fiolatency import Window
 from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, length_of, minutes
-from cephlab.suites.stress.series import KINDS, Values, declare, kind_of, of_client, of_daemons
+from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
 
 NAMES = {"mon.a": "mon", "osd.0": "osd"}
 WRITES_S = 60.0
@@ -124,3 +124,39 @@ def test_a_daemons_own_kind_comes_first() -> None:
     assert kind_of("mon.a: log") is KINDS["mon log"]
     assert kind_of("osd.0: log") is KINDS["log"]
     assert kind_of("block writes: rate") is KINDS["rate"]
+
+
+def test_an_osd_is_held_to_its_peers_of_the_same_architecture() -> None:
+    values: Values = {f"osd.{n}: CPU of an operation": cost for n, cost in enumerate((0.003, 0.001, 0.002, None))}
+    told = beside_peers(values, [["osd.0", "osd.1", "osd.2"], ["osd.3"]])
+    assert told == {
+        "osd.0: CPU beside its peers": pytest.approx(2.0),
+        "osd.1: CPU beside its peers": pytest.approx(0.4),
+        "osd.2: CPU beside its peers": pytest.approx(1.0),
+    }
+    assert beside_peers(values, [["osd.0", "osd.3"]])["osd.0: CPU beside its peers"] is None
+
+
+@pytest.mark.parametrize(("slower", "outcome"), [(0.0, Outcome.PASS), (0.01, Outcome.FAIL)])
+def test_half_an_hour_shows_an_osd_that_slows_on_a_machine_that_others_share(slower: float, outcome: Outcome) -> None:
+    """Neighbours that come and go double what every OSD pays; noise and rate are those of a busy machine."""
+    recorder = History().recorder("stress.mixed")
+    length = length_of(1800)
+    rng = np.random.default_rng(5)
+    names = ["osd.0", "osd.1"]
+    for number in range(1, READINGS + 1):
+        at_s = number * length.every_s
+        busy = 1 + (number // 40) % 2
+        costs = [busy * 1e-3 * (1 + 0.05 * rng.standard_normal()) for _ in names]
+        costs[0] *= 1 + slower * at_s / 60
+        values: Values = {f"{name}: CPU of an operation": cost for name, cost in zip(names, costs, strict=True)}
+        told = beside_peers(values, [names])
+        recorder.record("reading", at_s=at_s, values=told)
+    declare(recorder, dict.fromkeys(f"{name}: CPU beside its peers" for name in names), length.hours, shared=True)
+    recorder.witness("looks", got=READINGS, least=1)
+    assert CHECKS["drift"](recorder.events()).outcome is outcome
+
+
+def test_what_takes_a_longer_run_is_not_judged_by_a_short_one() -> None:
+    declared = KINDS["CPU beside its peers"].declared("osd.0: CPU beside its peers", 5 / 60, shared=True)
+    assert (declared["per_hour"], declared["why"]) == (None, "a run of 18 minutes judges it")

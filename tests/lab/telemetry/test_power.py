@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
+from cephlab.lab.telemetry import watts_program
 from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import (
     Counted,
@@ -17,10 +18,8 @@ from cephlab.lab.telemetry.power import (
     disagreement,
     energy,
     modelled,
-    rapl_counters,
     rapl_watts,
     redfish_watts,
-    sensors_watts,
     trouble_of,
     work_per_watt,
 )
@@ -159,8 +158,8 @@ def test_sensors_of_the_kernel(tmp_path: Path) -> None:
             "hwmon/hwmon2/temp1_input": "40000",
         },
     )
-    assert sensors_watts(root) == {"xgene/CPU power": 80.0, "power_meter/power1": 225.0}
-    assert sensors_watts(tmp_path / "nothing") == {}
+    assert watts_program.sensors(root) == {"xgene/CPU power": 80.0, "power_meter/power1": 225.0}
+    assert watts_program.sensors(tmp_path / "nothing") == {}
 
 
 def test_packages_are_counted_once_and_counters_begin_again(tmp_path: Path) -> None:
@@ -177,7 +176,9 @@ def test_packages_are_counted_once_and_counters_begin_again(tmp_path: Path) -> N
             for key, value in (("name", name), ("energy_uj", energy_uj), ("max_energy_range_uj", "1000000000"))
         },
     )
-    before = rapl_counters(root)
+    read, unread = watts_program.rapl(root)
+    before = {zone: Counted(*counted) for zone, counted in read.items()}
+    assert unread == []
     assert sorted(before) == ["intel-rapl:0", "intel-rapl:1"]
     after = {"intel-rapl:0": Counted(799_000_000, 10**9), "intel-rapl:1": Counted(10_000_000, 10**9)}
     assert rapl_watts(before, after, 10.0) == pytest.approx(80.0)

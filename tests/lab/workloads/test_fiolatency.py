@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.workloads.fiolatency import BINS, bin_ns, log_of, options, windows
+from cephlab.lab.workloads.fiolatency import BINS, Window, bin_ns, filled, log_of, options, windows
 
 
 def line(at_ms: int, counts: Mapping[int, int]) -> str:
@@ -71,3 +71,10 @@ def test_fio_is_told_where_and_how_often() -> None:
     base = PurePosixPath("/n/fio/job")
     assert options(base, 1.5)["log_hist_msec"] == "1500"
     assert str(log_of(base)).startswith(options(base, 1.5)["write_hist_log"])
+
+
+def test_where_no_window_is_known_there_was_no_operation() -> None:
+    known = [Window(100.0, 102.0, 5, 0.1, 0.1, 0.1), Window(108.0, 110.0, 3, 0.1, 0.1, 0.1)]
+    made = filled(known, 100.0, 114.0, 2.0)
+    assert [window.operations for window in made] == [5, 0, 0, 0, 3, 0, 0]
+    assert filled([], 100.0, 104.0, 2.0) == (Window(100.0, 102.0, 0), Window(102.0, 104.0, 0))

@@ -196,3 +196,28 @@ def test_nothing_done_has_no_percentile() -> None:
 def test_what_makes_no_load_is_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         S3Load(**wrong)
+
+
+def test_a_run_that_is_told_by_windows_keeps_none_of_its_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = load_of(monkeypatch, FakeGateway(FakeTime(end_s=20.0)), window_s=2.0)
+    each_once(load, FILL, "put")
+    s3_load_program.run(load)
+    assert load.windows is not None
+    load.windows.close()
+    assert all(row.startswith(FILL) for row in load.rows)
+    load.rows += load.windows.lines
+    result = result_of(load)
+    assert len(result.windows) in {3, 4}
+    assert all(window.ended_s - window.began_s == pytest.approx(2.0) for window in result.windows)
+    assert result.of(RUN) == []
+
+
+def test_a_window_has_the_mean_and_the_99th_percentile_of_what_ended_in_it() -> None:
+    windows = s3_load_program.Windows(10.0)
+    for number in range(200):
+        windows.add(1000.0 + 0.01 * number, 0.001 * (number + 1))
+    windows.add(1035.0, 0.5)
+    windows.close()
+    first, second = parse(b'{"spent": {}, "wrong": [], "wrongs": 0}', "".join(windows.lines)).windows
+    assert (first.operations, second.operations) == (200, 1)
+    assert (first.mean_s, first.p99_s, second.began_s) == pytest.approx((0.1005, 0.199, 1029.999))

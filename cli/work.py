@@ -1,0 +1,56 @@
+"""The work that a watt of a profile's machines is predicted to do, in lines and as JSON values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cephlab.tuning.model import Prediction
+    from cephlab.tuning.profile import Profile
+
+
+def known(profile: Profile) -> bool:
+    """Whether every class of nodes has its watts."""
+    return all(machine.power_loaded is not None for machine in profile.nodes)
+
+
+def work_lines(made: Prediction, profile: Profile) -> list[str]:
+    """One line for all nodes, and one for each architecture where there are two; none where a figure is missing."""
+    from cephlab.tuning.watts import predicted_work  # late: `--help` does without
+
+    if not known(profile):
+        return []
+    return [
+        f"work per watt of {work.what}: {work.value:,.4g} ops/J ({work.low:,.4g} to {work.high:,.4g}), "
+        f"{work.watts.watts:,.0f} W, source: model"
+        for work in predicted_work(made, profile)
+    ]
+
+
+def watt_steps(made: Prediction, profile: Profile) -> list[str]:
+    """The same with the steps to the watts."""
+    from cephlab.tuning.watts import predicted_work
+
+    if not known(profile):
+        return []
+    steps = predicted_work(made, profile)[0].watts.steps
+    return ["", *work_lines(made, profile), *(f"  {step}" for step in steps)]
+
+
+def work_value(made: Prediction, profile: Profile) -> list[dict[str, Any]]:
+    """As JSON values: operations a joule and watts; empty where a figure is missing."""
+    from cephlab.tuning.watts import predicted_work
+
+    if not known(profile):
+        return []
+    return [
+        {
+            "of": work.what,
+            "ops_j": work.value,
+            "interval": [work.low, work.high],
+            "watts": work.watts.watts,
+            "source": "model",
+            "steps": list(work.watts.steps),
+        }
+        for work in predicted_work(made, profile)
+    ]

@@ -1,0 +1,62 @@
+"""Reads what a kernel says of power: a program of its own, since it runs on the hosts. It keeps to what Python 3.7 has.
+
+Printed as JSON: {at_s, sensors: {chip/label: W}, rapl: {package: [uJ, uJ where it begins again]}, unread: [sentences]}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+
+def sensors(root: Path) -> dict[str, float]:
+    """`chip/label` -> watts of each power sensor (hwmon, Documentation/hwmon/sysfs-interface.rst).
+
+    power*_average where there is one, else power*_input, both in microwatts. Empty where no chip measures power.
+    """
+    found: dict[str, float] = {}
+    for chip in sorted(root.glob("class/hwmon/hwmon*")):
+        name = text(chip / "name") or chip.name
+        for number in sorted({path.name.partition("_")[0] for path in chip.glob("power[0-9]*_*")}):
+            value = text(chip / f"{number}_average") or text(chip / f"{number}_input")
+            if value:
+                found[f"{name}/{text(chip / f'{number}_label') or number}"] = int(value) / 1e6
+    return found
+
+
+def rapl(root: Path) -> tuple[dict[str, list[int]], list[str]]:
+    """(package -> [its counter, where it begins again], what may not be read) (powercap, Documentation/power/powercap).
+
+    Only whole packages, `intel-rapl:N`: their parts, `intel-rapl:N:M`, are in them.
+    """
+    found: dict[str, list[int]] = {}
+    unread: list[str] = []
+    for zone in sorted(root.glob("class/powercap/intel-rapl:[0-9]*")):
+        if zone.name.count(":") != 1 or not text(zone / "name").startswith("package"):
+            continue
+        try:
+            found[zone.name] = [int((zone / name).read_text()) for name in ("energy_uj", "max_energy_range_uj")]
+        except PermissionError as error:
+            unread.append(f"the processor's energy counters may not be read: {error}")
+    return found, unread
+
+
+def text(path: Path) -> str:
+    """A file's stripped text; empty where it cannot be read."""
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def main(root: str) -> None:
+    """Print what the tree below `root` says now."""
+    counters, unread = rapl(Path(root))
+    told = {"at_s": time.time(), "sensors": sensors(Path(root)), "rapl": counters, "unread": unread}
+    json.dump(told, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "/sys")

@@ -1,0 +1,190 @@
+"""Work per watt: what the machines take while images are written, by whoever measures it, idle subtracted and shown."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Basis, Bound, Recorder
+from cephlab.lab.report.series import Line, record_series
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.telemetry import counters
+from cephlab.lab.telemetry.bmc import named_bmcs
+from cephlab.lab.telemetry.demand import Interval
+from cephlab.lab.telemetry.power import SAME_SHARE, Energy, Reading, disagreement, energy_value, work_per_watt
+from cephlab.lab.telemetry.watts import WattMeter, at_the_plug, meter_of
+from cephlab.lab.workloads.fio import FioResult
+from cephlab.suites.block.stand import CLIENTS, client_node, job, run_jobs, scenario_of_load, total, written
+from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.tuning.profilefile import find_hardware
+from cephlab.tuning.requirements import LoadRequirement, PowerRequirement, Requirement
+
+BLOCK_BYTES = 4096
+DEPTH = 8
+IDLE_S = {Tier.QUICK: 20.0, Tier.FULL: 120.0}
+LOAD_S = {Tier.QUICK: 30.0, Tier.FULL: 300.0}
+RAMP_S = 5.0
+_NOTED = Bound("watts of the machines below: noted, no requirement holds here", basis=Basis.PROFILE)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was seen. energies: of each machine by each source; rate: of all clients; work: architecture -> operations a
+    second of its OSDs, replicas' included; archs: machine -> architecture.
+    """
+
+    energies: Sequence[Energy]
+    rate: Interval
+    work: Mapping[str, float]
+    archs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a profile's requirements ask of this load; nothing on other machines than the profile's."""
+
+    watts: float | None = None
+    per_watt: float | None = None
+
+
+def run(stage: Stage) -> None:
+    """Look at the watts of an idle cluster, then of one whose images are written."""
+    cluster = stage.cluster
+    meter = meter_of(cluster, named_bmcs())
+    require_watts(meter)
+    with written(stage, CLIENTS) as images:
+        made = [job(stage, target, "randwrite", BLOCK_BYTES, DEPTH, ramp_time=f"{RAMP_S:g}") for target in images]
+        lasting = [replace(each, runtime_s=LOAD_S[stage.tier]) for each in made]
+        jobs = [(client_node(cluster, number), each) for number, each in enumerate(lasting)]
+        with meter.looking():
+            began_s = time.time()
+            clock.SYSTEM.sleep(IDLE_S[stage.tier])
+            before, loaded_s = operations_of(cluster), time.time()
+            results = run_jobs(cluster, jobs)
+            ended_s, after = time.time(), operations_of(cluster)
+    seconds = ended_s - loaded_s
+    energies = meter.energies((loaded_s + RAMP_S, ended_s), (began_s, loaded_s))
+    unread = sorted(meter.unread)
+    stage.recorder.record("watts", energies=[energy_value(each) for each in energies], unread=unread)
+    draw(stage.recorder, meter.readings, began_s, loaded_s)
+    archs = {name: host.arch.value for name, host in meter.hosts.items()}
+    work = {arch: (after[arch] - done) / seconds for arch, done in before.items()}
+    note(stage.recorder, Taken(energies, rate_of(results), work, archs), limits_of(stage))
+
+
+def require_watts(meter: WattMeter) -> None:
+    """Unavailable, with all that could not be read, where no machine says anything of power."""
+    meter.look()
+    clock.SYSTEM.sleep(1.0)
+    meter.look()
+    if not meter.readings:
+        lacks = "\n".join(sorted(meter.unread)) or "no power sensor, no energy counter, no management controller named"
+        raise Unavailable("no machine says its watts", lacks, "docs/power.md says what is read, and how to name a BMC")
+
+
+def operations_of(cluster: Cluster) -> dict[str, float]:
+    """Architecture -> operations that its OSDs have done, replicas' included."""
+    done: dict[str, float] = {}
+    for osd, counted in counters.of_osds(cluster, cluster.osd_ids()).items():
+        arch = cluster.daemon(f"osd.{osd}").host.arch.value
+        done[arch] = done.get(arch, 0.0) + counted.get("osd.op", 0.0) + counted.get("osd.subop", 0.0)
+    return done
+
+
+def rate_of(results: Sequence[FioResult]) -> Interval:
+    """Operations a second of all clients."""
+    runs = [(result.iops, result.main.iops_stddev, result.latency_mean_s) for result in results]
+    return total(runs, min(result.main.iops_samples for result in results))[0]
+
+
+def limits_of(stage: Stage) -> Limits:
+    """What the profile's requirements ask, where the machines are its own."""
+    profile = profile_of(stage)
+    if profile is None or not are_machines_of(stage.cluster.provider, profile):
+        return Limits()
+    home = stage.cluster.run.home
+    return asked_of(find_hardware(stage.profile, home.profiles, stage.changes).requirements)
+
+
+def asked_of(requirements: Sequence[Requirement]) -> Limits:
+    """The watts of all nodes, and the work per watt of 4 KiB random writes."""
+    plugs = [each.at_most.value for each in requirements if isinstance(each, PowerRequirement)]
+    works = [
+        each.per_watt_at_least.value
+        for each in requirements
+        if isinstance(each, LoadRequirement)
+        and each.per_watt_at_least
+        and (each.op, each.bs) == ("randwrite", BLOCK_BYTES)
+    ]
+    return Limits(min(plugs, default=None), max(works, default=None))
+
+
+def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
+    """Every machine by every source; what two of them say apart; and of all machines together what a watt does."""
+    recorder.witness("writes a second", got=taken.rate.mean, least=1)
+    for each in taken.energies:
+        note_one(recorder, each)
+    for one, other in combinations(taken.energies, 2):
+        if (one.node, one.scope) == (other.node, other.scope):
+            apart = abs(one.watts - other.watts) / max(one.watts, other.watts)
+            name = f"{one.node}: {one.scope} by {one.source} beside {other.source}, share apart"
+            recorder.figure(name, apart, "", Bound(disagreement(one, other) or "within 3 %", basis=Basis.PROFILE))
+    plug = at_the_plug(taken.energies, sorted(taken.archs))
+    if limits != Limits():
+        # A model, or one machine's watts, decides nothing of all that are there.
+        recorder.witness("machines whose watts were measured at the plug", got=len(plug), least=len(taken.archs))
+    if plug:
+        note_whole(recorder, taken, plug, limits)
+
+
+def note_one(recorder: Recorder, each: Energy) -> None:
+    """One machine by one source, idle and above it; what is wrong with its sensor is wrong with the run."""
+    name = f"{each.node}: {each.scope} by {each.source}"
+    sensor = f"sound sensor, {name}: {'; '.join(each.trouble) or 'nothing odd'}"
+    recorder.witness(sensor, got=float(each.measured), least=1)
+    recorder.figure(f"{name}, loaded", each.watts, "W", _NOTED)
+    if each.idle_w is not None and each.above_idle_w is not None:
+        recorder.figure(f"{name}, idle", each.idle_w, "W", _NOTED)
+        recorder.figure(f"{name}, above idle", each.above_idle_w, "W", _NOTED)
+
+
+def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
+    """Of all machines at the plug, by one source: their watts, the work of a watt, and each architecture's."""
+    done, source = work_per_watt(taken.rate, plug), plug[0].source
+    bound = Bound("the profile's requirement of power", most=limits.watts, basis=Basis.PROFILE)
+    around = (done.watts * (1 - SAME_SHARE), done.watts * (1 + SAME_SHARE))
+    recorder.figure(f"watts of all machines by {source}", done.watts, "W", bound, interval=around)
+    bound = Bound("the profile's requirement of work per watt", least=limits.per_watt, basis=Basis.PROFILE)
+    recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
+    of_arch: dict[str, list[Energy]] = {}
+    for each in plug:
+        of_arch.setdefault(taken.archs[each.node], []).append(each)
+    for arch, energies in sorted(of_arch.items()) if len(of_arch) > 1 else ():
+        own = taken.work[arch]
+        beside = work_per_watt(Interval(own, own, own, taken.rate.samples), energies)
+        name = f"{arch}: operations of OSDs per watt by {source}"
+        recorder.figure(name, beside.value, "ops/J", _NOTED, interval=(beside.low, beside.high))
+
+
+def draw(recorder: Recorder, readings: Sequence[Reading], began_s: float, loaded_s: float) -> None:
+    """Watts over time, a panel for each source and scope, so that none is taken for another."""
+    lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for each in readings:
+        panel = f"{each.scope} by {each.source}, W"
+        lines.setdefault((panel, each.node), []).append((each.at_s - began_s, each.watts))
+    shown = [Line(panel, node, tuple(points)) for (panel, node), points in lines.items()]
+    record_series(recorder, "watts over time", shown, axis="s", marks={"idle": 0.0, "load": loaded_s - began_s})
+
+
+SCENARIOS = (
+    scenario_of_load(
+        name="block.watts",
+        goal="What the machines take while images are written is measured, and so is the work that a watt does.",
+        method="Reads sensors, energy counters and BMCs, idle and under 4 KiB writes; one source and scope at a time.",
+        run=run,
+        sees=("writes a second", "sound sensor, .*", ".*, loaded"),
+    ),
+)

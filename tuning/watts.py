@@ -1,0 +1,86 @@
+"""What a profile's machines take under a predicted load by the linear model, and the work that a watt of it does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.power import modelled
+from cephlab.tuning.model import Prediction
+from cephlab.tuning.profile import MachineClass, Profile
+
+
+@dataclass(frozen=True)
+class ModelledWatts:
+    """Of all machines of a profile, or of one architecture's. steps: how they follow, a line for each class."""
+
+    watts: float
+    steps: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PredictedWork:
+    """Operations a joule, from low to high: the interval is that of the rate. Its watts are a model's: source `model`.
+
+    what: `all nodes`, or an architecture with the share of the rate that its disks' weight is.
+    """
+
+    what: str
+    value: float
+    low: float
+    high: float
+    watts: ModelledWatts
+
+
+def watts_under(profile: Profile, utilisation: Mapping[str, float] | None = None, arch: str = "") -> ModelledWatts:
+    """Watts under a load. utilisation: of a prediction; None: at full load. arch: only of these nodes.
+
+    A class without `power_idle` counts with `power_loaded`, whatever its utilisation. SpecError without the latter.
+    """
+    chosen = [machine for machine in profile.nodes if arch in ("", machine.arch.value)]
+    without = [machine.name for machine in chosen if machine.power_loaded is None]
+    if without:
+        raise SpecError(
+            f"{profile.name} does not know its power",
+            f"power_loaded of {', '.join(without)}: missing, wanted: a figure such as 350 W with its source",
+        )
+    told = [_of_class(machine, (utilisation or {}).get(f"{machine.name}: CPU")) for machine in chosen]
+    return ModelledWatts(sum(watts for watts, _ in told), tuple(step for _, step in told))
+
+
+def _of_class(machine: MachineClass, share: float | None) -> tuple[float, str]:
+    """Watts of all machines of a class, and how they follow."""
+    assert machine.power_loaded is not None
+    loaded_w, count = machine.power_loaded.value, machine.count
+    name = f"{machine.name}: {count} x"
+    if machine.power_idle is None or share is None:
+        why = "" if machine.power_idle else "; no power_idle, so at full load"
+        return (
+            count * loaded_w,
+            f"{name} {loaded_w:g} W = {count * loaded_w:,.0f} W{why} [{machine.power_loaded.source}]",
+        )
+    idle_w = machine.power_idle.value
+    watts = count * modelled(min(idle_w, loaded_w), loaded_w, min(1.0, share))
+    sum_of = f"({idle_w:g} W + ({loaded_w:g} W - {idle_w:g} W) x {min(1.0, share):.3f} of its CPUs)"
+    return watts, f"{name} {sum_of} = {watts:,.0f} W [{machine.power_idle.source}; {machine.power_loaded.source}]"
+
+
+def predicted_work(made: Prediction, profile: Profile) -> tuple[PredictedWork, ...]:
+    """The work of a watt: of all nodes, and of each architecture beside the other where there are two.
+
+    SpecError where a class of nodes has no `power_loaded`.
+    """
+    low, high = made.trust.around(made.ops)
+    found = [_work("all nodes", 1.0, (made.ops, low, high), watts_under(profile, made.utilisation))]
+    weights: dict[str, float] = {}
+    for machine in profile.nodes:
+        weights[machine.arch.value] = weights.get(machine.arch.value, 0.0) + machine.count * machine.weight
+    for arch, weight in sorted(weights.items()) if len(weights) > 1 else ():
+        share = weight / sum(weights.values())
+        taken = watts_under(profile, made.utilisation, arch)
+        found.append(_work(f"{arch}, {share:.0%} of the rate", share, (made.ops, low, high), taken))
+    return tuple(found)
+
+
+def _work(what: str, share: float, rate: tuple[float, float, float], taken: ModelledWatts) -> PredictedWork:
+    value, low, high = (share * ops / taken.watts for ops in rate)
+    return PredictedWork(what, value, low, high, taken)
