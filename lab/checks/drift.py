@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,7 @@ def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) 
     """One series."""
     name = data["series"]
     pairs = [(float(sample["at_s"]), sample["values"][name]) for sample in samples if name in sample["values"]]
+    pairs.sort(key=itemgetter(0))
     known = [(at_s, float(value)) for at_s, value in pairs if value is not None and math.isfinite(value)]
     if not known:
         return _cannot_tell(f"{name}: nothing was sampled")

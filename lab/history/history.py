@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -68,7 +69,8 @@ class History:
                 f"{self._on_stage} records under the name of another scenario", f"{kind} of {scenario!r}", _OWN_NAME
             )
         with self._lock:
-            event = Event(scenario, self._clock.monotonic() - self._began, kind, dict(data))
+            # A copy: what its maker changes later is not in the file, and must not be judged.
+            event = Event(scenario, self._clock.monotonic() - self._began, kind, deepcopy(dict(data)))
             if self._path is not None:
                 _append(self._path, without_secrets(event.to_json().encode()) + b"\n")
             self._events.append(event)

@@ -108,3 +108,12 @@ def test_a_step_that_was_reached_is_drawn(tmp_path: Path) -> None:
         ("power cut", None),
         ("power back", None),
     ]
+
+
+def test_what_its_maker_changes_later_is_not_in_an_event(tmp_path: Path) -> None:
+    """Else a run would be judged by other values than its archive."""
+    recorder = History(tmp_path / "history.jsonl").recorder("a.b")
+    values = {"osd.0: memory": 1.0}
+    event = recorder.record("reading", values=values)
+    values["block writes: rate"] = 2.0
+    assert event.data == {"values": {"osd.0: memory": 1.0}}
