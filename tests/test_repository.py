@@ -200,7 +200,7 @@ def test_the_release_example_is_a_recipe(tmp_path: Path) -> None:
     example = next(block for block in blocks(ROOT / "docs" / "adding.md", "toml") if "[releases." in block)
     recipes = tmp_path / "recipes.toml"
     recipes.write_text(RECIPES.read_text() + "\n" + example)
-    assert "squid" in read_recipes(recipes).releases
+    assert "umbrella" in read_recipes(recipes).releases
 
 
 def test_the_spec_example_is_a_spec() -> None:

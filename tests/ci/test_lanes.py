@@ -1,0 +1,117 @@
+"""In which hosted job each scenario runs: none is skipped everywhere without a word."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cephlab.lab.providers.base import Capability
+from cephlab.lab.providers.select import PROVIDERS
+from cephlab.lab.scenario.scenario import Scenario, Tier
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = ROOT / ".github/workflows"
+ROOTS_ALONE = {
+    "local": {Capability.CUT_LINKS, Capability.MEMORY_DISK},
+    "container": {
+        Capability.CUT_LINKS,
+        Capability.SLOW_DISK,
+        Capability.SLOW_NETWORK,
+        Capability.SQUEEZE_MEMORY,
+        Capability.THIS_MACHINE,
+    },
+}
+"""What a provider can do for root, which a hosted runner's user is not: lab/providers/container/strain.py."""
+
+NOWHERE = {
+    "baseline.memory": "nodes of a lab have no memory modules of their own",
+    "baseline.numa": "nodes of a lab share the NUMA nodes of the machine below",
+    "baseline.pcie-links": "nodes of a lab have no PCIe devices of their own",
+}
+"""Scenarios, or patterns of them, that no hosted job can run, and why."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A job that runs the gate. suites: empty for all of them."""
+
+    job: str
+    lab: str
+    suites: tuple[str, ...]
+    tier: Tier
+    root: bool = False
+    only: str = ""
+
+    def runs(self, scenario: Scenario) -> bool:
+        wanted = not self.suites or scenario.suite in self.suites
+        tier = self.tier is Tier.FULL or scenario.tier is Tier.QUICK
+        named = not self.only or any(word in scenario.name for word in self.only.split(" or "))
+        return wanted and tier and named and scenario.needs <= able(self.lab, root=self.root)
+
+
+@cache
+def able(lab: str, *, root: bool) -> frozenset[Capability]:
+    """What a provider can do on a hosted runner, as far as is known without one."""
+    provider: Any = PROVIDERS[lab]()
+    usual = getattr(provider, "usual", None) or provider.capabilities()
+    more = ROOTS_ALONE.get(lab, set())
+    return frozenset(usual | more if root else usual - more) | {Capability.FOREIGN_ARCH}
+
+
+def lanes() -> Iterator[Lane]:
+    defaults = {key: value["default"] for key, value in _gate()["inputs"].items()}
+    for path in sorted(WORKFLOWS.glob("*.yml")):
+        for name, job in yaml.safe_load(path.read_text())["jobs"].items():
+            if str(job.get("uses", "")).endswith("/gate.yml"):
+                given = {**defaults, **job["with"]}
+                tier = "quick" if "inputs.tier" in given["tier"] else given["tier"]
+                suites = json.loads(given["suites"]) if given.get("suites") else [given["suite"]]
+                for lab in json.loads(given["labs"]):
+                    yield Lane(
+                        f"{path.stem}/{name}",
+                        lab,
+                        tuple(set(suites) - {"all"}),
+                        Tier(tier),
+                        root=given["root"],
+                        only=given["only"],
+                    )
+
+
+def _gate() -> Any:
+    # YAML 1.1 reads the key `on` as true.
+    return yaml.safe_load((WORKFLOWS / "gate.yml").read_text())[True]["workflow_call"]
+
+
+def scenarios() -> list[Scenario]:
+    """Every scenario of every suite whose scenarios need no file of the user's."""
+    found: dict[str, Scenario] = {}
+    for path in sorted((ROOT / "suites").glob("*/test_*.py")):
+        module = importlib.import_module(f"cephlab.suites.{path.parent.name}.{path.stem}")
+        listed = getattr(module, "SCENARIOS", None) or getattr(getattr(module, "cephtests", None), "SCENARIOS", ())
+        found |= {scenario.name: scenario for scenario in listed}
+    return list(found.values())
+
+
+def homeless(known: list[Scenario], jobs: list[Lane]) -> list[str]:
+    return [scenario.name for scenario in known if not any(lane.runs(scenario) for lane in jobs)]
+
+
+def test_each_scenario_runs_in_some_job_or_says_why_in_none() -> None:
+    known = scenarios()
+    assert len({scenario.suite for scenario in known}) >= 18
+    lost = homeless(known, list(lanes()))
+    assert [name for name in lost if not any(fnmatchcase(name, pattern) for pattern in NOWHERE)] == []
+    assert [pattern for pattern in NOWHERE if not any(fnmatchcase(name, pattern) for name in lost)] == []
+
+
+@pytest.mark.parametrize("lab", ["uml", "local", "container", "qemu"])
+def test_a_job_that_is_taken_away_is_missed(lab: str) -> None:
+    without = homeless(scenarios(), [lane for lane in lanes() if lane.lab != lab])
+    assert len(without) > len(NOWHERE)
