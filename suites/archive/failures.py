@@ -96,7 +96,7 @@ def failed(stage: Stage, count: int, what: str) -> None:
     except BaseException:
         running.kill()
         raise
-    served(stage.recorder, result, healed_s, STALL_S * cluster.patience)
+    served(stage.recorder, result, healed_s, STALL_S)
     agreed(stage)
 
 
@@ -119,7 +119,7 @@ def served(recorder: Recorder, result: S3Result, healed_s: float, stall_s: float
     recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
     later = [each for each in result.of(RUN) if each.began_s > healed_s]
     recorder.witness("requests after the failure", got=len(later), least=LEAST_AFTER)
-    why = "until the loss is noticed, then peering, times patience"
+    why = "until the loss is noticed, then peering"
     recorder.figure(
         "longest response", result.percentile_s(100), "s", Bound(why, most=stall_s, basis=Basis.CORRECTNESS)
     )

@@ -77,8 +77,7 @@ def index_down(stage: Stage) -> None:
     doors = list(gateways(cluster).values())
     result, *_ = struck(stage, doors, lambda: KillDaemon(index_leader(cluster)), lambda: None)
     stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
-    why = "until the dead OSD is missed, and peering, times patience"
-    most = Bound(why, most=STALL_S * cluster.patience, basis=Basis.CORRECTNESS)
+    most = Bound("until the dead OSD is missed, and peering", most=STALL_S, basis=Basis.CORRECTNESS)
     stage.recorder.figure("longest response", result.percentile_s(100), "s", most)
 
 

@@ -187,8 +187,8 @@ def test_without_a_report_nothing_passed() -> None:
     assert CHECKS["gtest"](recorder.events()).outcome is not Outcome.PASS
 
 
-def op(kind: str, code: str = "", phase: str = "run") -> S3Operation:
-    return S3Operation(phase, kind, 0, "/b/o", 1, 1, 1.0, 1.0, 2.0, True, code)
+def op(kind: str, code: str = "", phase: str = "run", version: int = 1) -> S3Operation:
+    return S3Operation(phase, kind, 0, "/b/o", version, 1, 1.0, 1.0, 2.0, True, code)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,19 @@ def op(kind: str, code: str = "", phase: str = "run") -> S3Operation:
 )
 def test_versions_that_were_lost_or_that_nobody_wrote_are_found(found: dict[str, int], outcome: Outcome) -> None:
     recorder = History().recorder("s3.topic")
-    operations = (*(op("put") for _ in range(3)), op("put", "503"), op("delete"), op("get"))
+    puts = [op("put", version=version) for version in (1, 2, 3)]
+    operations = (*puts, op("put", "503", version=4), op("delete", version=5), op("get", version=5))
     underload.counted(recorder, operations, found)
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("markers", "outcome"), [(1, Outcome.PASS), (2, Outcome.PASS), (0, Outcome.FAIL), (3, Outcome.FAIL)]
+)
+def test_a_second_delete_may_add_a_marker_or_not(markers: int, outcome: Outcome) -> None:
+    recorder = History().recorder("s3.topic")
+    operations = (op("put"), op("delete", version=2), op("delete", version=3))
+    underload.counted(recorder, operations, {"put": 1, "delete": markers})
     assert CHECKS["witnessed"](recorder.events()).outcome is outcome
 
 
