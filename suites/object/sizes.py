@@ -9,7 +9,9 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, constant
+from cephlab.suites.block.expected import RATE, expect
 from cephlab.suites.object.stand import BALANCED, RECORDED, balancer, loaded, near
+from cephlab.tuning.workload import Shape
 
 SIZES = {
     Tier.QUICK: (4096, 524_288, 10_000_000),
@@ -32,8 +34,9 @@ def run(stage: Stage, operation: str) -> None:
     """One size after the other by the same client."""
     front = balancer(stage.cluster)
     sizes = SIZES[stage.tier]
+    expected = expect(stage, [Shape(operation, size_bytes, clients=1, depth=WORKERS) for size_bytes in sizes])
     bandwidths, rates, p90s = [], [], []
-    for size_bytes in sizes:
+    for number, size_bytes in enumerate(sizes):
         load = S3Load(
             mix={operation: 1.0},
             sizes=constant(size_bytes),
@@ -49,6 +52,8 @@ def run(stage: Stage, operation: str) -> None:
         stage.recorder.witness(f"{operation} of {size_bytes} bytes in the run", got=len(done), least=PARTS)
         bandwidths.append(stretches(done))
         rates.append(len(done) / result.seconds)
+        bound, _ = expected.bounds(number)
+        stage.recorder.figure(f"{operation} a second of {size_bytes} bytes", rates[-1], "ops/s", bound)
         p90s.append(result.percentile_s(90))
         stage.recorder.figure(
             f"p90 of {operation} of {size_bytes} bytes",
@@ -71,11 +76,13 @@ def run(stage: Stage, operation: str) -> None:
         interval=(gain.low, gain.high),
     )
     lines = [
+        *(line for line in expected.lines(sizes) if line.panel == RATE),
         Line("bandwidth, bytes/s", operation, tuple(zip(sizes, map(fmean, bandwidths), strict=True))),
-        Line("rate, operations/s", operation, tuple(zip(sizes, rates, strict=True))),
+        Line(RATE, operation, tuple(zip(sizes, rates, strict=True))),
         Line("p90, s", operation, tuple(zip(sizes, p90s, strict=True))),
     ]
-    record_series(stage.recorder, f"{operation} against object size", lines, axis="bytes", marks={})
+    title = f"{operation} against object size"
+    record_series(stage.recorder, title, lines, axis="bytes", marks={}, words=expected.words)
 
 
 def stretches(done: list[S3Operation]) -> list[float]:
