@@ -100,7 +100,15 @@ def listed_commands() -> set[str]:
 def tox_environments() -> set[str]:
     config = configparser.ConfigParser(interpolation=None)
     config.read(ROOT / "tox.ini")
-    return {name.removeprefix("testenv:") for name in config.sections() if name.startswith("testenv:")}
+    named = (name.removeprefix("testenv:") for name in config.sections() if name.startswith("testenv:"))
+    return {each for name in named for each in expanded(name)}
+
+
+def expanded(name: str) -> list[str]:
+    """`unit-py3{11,12}` is two environments."""
+    before, brace, rest = name.partition("{")
+    inside, _, after = rest.partition("}")
+    return [f"{before}{part}{after}" for part in inside.split(",")] if brace else [name]
 
 
 def package_rows() -> list[list[str]]:
@@ -265,7 +273,8 @@ def test_workflows_run_what_people_run() -> None:
         line
         for line in runs
         if not re.match(
-            r"ci/(bootstrap|costs|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$|\.venv/bin/(tox|cephlab) "
+            r"(\$AS )?ci/(bootstrap|costs|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$"
+            r"|\.venv/bin/(tox|cephlab) "
             r'|git diff --exit-code ci/requirements\.lock$|echo "CEPHLAB_HOME=',
             line,
         )
