@@ -1,4 +1,7 @@
-"""A plugin of pytest that plants one defect into a run: `pytest -p tests.planted.plugin`, CEPHLAB_PLANTED names it."""
+"""A plugin of pytest that plants defects into a run: `pytest -p tests.planted.plugin`.
+
+CEPHLAB_PLANTED names the defect, or several with commas between them.
+"""
 
 import os
 from contextlib import ExitStack
@@ -15,7 +18,8 @@ VARIABLE = "CEPHLAB_PLANTED"
 
 def pytest_configure(config: pytest.Config) -> None:
     """From here on programs have the defect, until the run ends."""
-    (defect,) = [known for known in PLANTED if known.name == os.environ[VARIABLE]]
+    known = {defect.name: defect for defect in PLANTED}
     resources = ExitStack()
-    resources.enter_context(planted(defect, Path(mkdtemp(prefix="cephlab-planted-"))))
+    for name in os.environ[VARIABLE].split(","):
+        resources.enter_context(planted(known[name], Path(mkdtemp(prefix="cephlab-planted-"))))
     config.add_cleanup(resources.close)
