@@ -122,6 +122,10 @@ class ArchiveWriter:
             text = json.dumps({"schema": VERSION, **value}, indent=2, sort_keys=True) + "\n"
             write_private(self.directory / name, without_secrets(text.encode()), mode=MODE)
 
+    def cut_short(self, scenario: str) -> tuple[Event, ...]:
+        """What an attempt at a scenario recorded in the earlier run until it was interrupted."""
+        return self.earlier.of(scenario) if self.earlier is not None and scenario in self.earlier.left else ()
+
     def add(self, record: Record) -> None:
         self.records.append(record)
         self.save()

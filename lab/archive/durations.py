@@ -56,8 +56,17 @@ class Pass:
 Passes = Mapping[Place, Sequence[Pass]]
 
 
-def limit_of(passes: Passes, place: Place, patience: float) -> TimeLimit:
-    """How long a scenario may take here. patience: the cluster's own factor on timeouts, at least 1."""
+def limit_of(passes: Passes, place: Place, patience: float, *, lasts_s: float = 0.0) -> TimeLimit:
+    """How long a scenario may take here. patience: the cluster's own factor on timeouts, at least 1.
+
+    lasts_s: of a load whose length its user chose, whatever passes took.
+    """
+    limit = _by_passes(passes, place, patience)
+    why = f"{limit.why}, and {lasts_s:.0f} s of load" if lasts_s else limit.why
+    return TimeLimit(limit.of, limit.seconds + lasts_s, why)
+
+
+def _by_passes(passes: Passes, place: Place, patience: float) -> TimeLimit:
     known = passes.get(place, ())
     if not known:
         allowed = UNKNOWN_S[place.tier]

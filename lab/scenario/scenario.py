@@ -39,7 +39,7 @@ class Stage:
     """What a scenario works with. rng: its own, from the run's seed and its name; scratch: an empty directory.
 
     profile: name or file of the hardware that the run is held against; empty for none. changes: `PLACE=VALUE` put into
-    it. limit: of its whole run.
+    it. limit: of its whole run. earlier: what an interrupted attempt recorded, where this run goes on with it.
     """
 
     raised: Cluster | None
@@ -50,6 +50,7 @@ class Stage:
     profile: str = ""
     changes: tuple[str, ...] = ()
     limit: TimeLimit | None = None
+    earlier: Sequence[Event] = ()
 
     @property
     def cluster(self) -> Cluster:
@@ -66,7 +67,8 @@ class Scenario:
     spoils: the cluster is not reused after it. only_releases: release -> why it does not apply to others; empty: it
     applies to all. expects: error lines that it causes in daemon logs, as regular expression -> why. sees: names of
     observations, figures and witnesses without which it shows nothing, as regular expressions of the whole name; those
-    that its source cannot leave out need not be named.
+    that its source cannot leave out need not be named. lasts_s: seconds of its load by a tier, where a user may make
+    that longer than any pass was; its time limit goes up by as much.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scenario:
     only_releases: Mapping[str, str] = field(default_factory=dict)
     expects: Mapping[str, str] = field(default_factory=dict)
     sees: tuple[str, ...] = ()
+    lasts_s: Callable[[Tier], float] | None = None
 
     @property
     def must_see(self) -> tuple[str, ...]:

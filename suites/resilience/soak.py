@@ -31,6 +31,11 @@ def soak(stage: Stage, domains: int) -> None:
     stage.recorder.witness("steps of the schedule", got=done, least=LEAST_STEPS)
 
 
+def lasts_s(tier: Tier) -> float:
+    """Seconds of faults."""
+    return 60 * minutes(os.environ.get(MINUTES_VARIABLE), tier)
+
+
 def menu_for(provider: Provider, domains: int) -> list[type[Fault]]:
     """Every kind of fault that a provider is able to inflict, in a fixed order."""
     able = provider.capabilities()
@@ -57,6 +62,7 @@ SCENARIOS = (
         goal="A cluster survives fault after fault, one failure domain at a time, and is healthy after each.",
         method=f"Follows a schedule by the seed under a recorded load for {MINUTES_VARIABLE} minutes; reads all back.",
         run=partial(soak, domains=1),
+        lasts_s=lasts_s,
         expects={**EXPECTED, **DAMAGED},
     ),
     scenario_under_load(
@@ -64,6 +70,7 @@ SCENARIOS = (
         goal="With too many failed nodes for service, clients wait, and no acknowledged write is lost.",
         method=f"Follows a schedule by the seed that strikes up to {DOMAINS_WITHOUT_SERVICE} of three nodes at a time.",
         run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
+        lasts_s=lasts_s,
         tier=Tier.FULL,
     ),
 )

@@ -13,6 +13,8 @@ MINUTES: Mapping[Tier, float] = {Tier.QUICK: 5.0, Tier.FULL: 30.0}
 
 READINGS = 150
 """Of every run, whatever its length: the check compares a few hundred samples, and memory stays what it is."""
+LEAST_LEFT = 40
+"""Looks of what is left of a run that was interrupted near its end."""
 LEAST_EVERY_S = 0.4
 """One look at a cluster of three OSDs takes about a fifth of that."""
 
@@ -27,6 +29,10 @@ class Length:
     @property
     def hours(self) -> float:
         return self.seconds / 3600
+
+    def after(self, seconds: float) -> "Length":
+        """What is left after so many seconds: at least what can be judged, looked at as often."""
+        return Length(max(self.seconds - seconds, LEAST_LEFT * self.every_s), self.every_s)
 
 
 def length_of(seconds: float) -> Length:

@@ -12,7 +12,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.report.series import Line, record_series
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.osd import OSD
@@ -25,7 +25,7 @@ from cephlab.lab.workloads import fio, fiolatency, image
 from cephlab.lab.workloads.fio import FioJob, RunningFio, RunningProgram
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.s3load import RunningS3Load
-from cephlab.suites.stress import buckets, series
+from cephlab.suites.stress import buckets, resumed, series
 from cephlab.suites.stress.length import Length, length_of, minutes
 
 POOL = "stress"
@@ -47,7 +47,8 @@ SETTLING = (
 )
 """By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
 memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
-its default level, and a gateway logs a line with every request, by which a line a second would not be seen."""
+its default level, and a gateway (before Quincy) a line with every request, by which a line a second would not be
+seen."""
 LEAST_RATE = 2
 SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
 """Of the run that shows that everything can be read."""
@@ -66,10 +67,16 @@ class Client:
 
 def stress(stage: Stage) -> None:
     """Load a cluster, and judge every series over the time."""
-    length = length_of(60 * minutes(stage.tier))
-    values = run(stage, length)
     shared = Capability.HARDWARE not in stage.cluster.provider.capabilities()
+    length = length_of(60 * minutes(stage.tier))
+    length = length.after(resumed.take_over(stage.recorder, stage.earlier, shared=shared))
+    values = run(stage, length)
     series.declare(stage.recorder, values, length.hours, shared=shared)
+
+
+def lasts_s(tier: Tier) -> float:
+    """Seconds of load."""
+    return 60 * minutes(tier)
 
 
 def readable(stage: Stage) -> None:
@@ -260,7 +267,8 @@ METRICS = (
 LOOKING = (EXPORTER.kind, PROMETHEUS.kind)
 """The lab's own means of looking: what they take is no drift of Ceph's."""
 ANY_MIXED = Topology(lone_client=True)
-scenario_of_hours = partial(Scenario, check="drift", topology=replace(ANY_MIXED, options=SETTLING, services=METRICS))
+HOURS = replace(ANY_MIXED, options=SETTLING, services=METRICS)
+scenario_of_hours = partial(Scenario, check="drift", topology=HOURS)
 
 SCENARIOS = (
     scenario_of_hours(
@@ -277,6 +285,7 @@ SCENARIOS = (
         goal="Under hours of load nothing drifts: rates, latencies, CPU of an operation, memory, files, stores, logs.",
         method="Loads it with blocks, objects and S3 at a steady rate; judges the slope of every series.",
         run=stress,
+        lasts_s=lasts_s,
         sees=("looks at the daemons", "seconds of load", "reading", "sampled"),
     ),
 )

@@ -1,19 +1,22 @@
 """The stress suite: its length, what its readings become, what each series is held to, and what is found."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+from cephlab.lab.archive.durations import Pass, Place, limit_of
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.memory import Footprint
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import Event, History
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
 from cephlab.lab.workloads.fiolatency import Window
-from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, length_of, minutes
+from cephlab.suites.stress import SCENARIOS
+from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, Length, length_of, minutes
+from cephlab.suites.stress.resumed import take_over
 from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
 
 NAMES = {"mon.a": "mon", "osd.0": "osd"}
@@ -160,3 +163,65 @@ def test_half_an_hour_shows_an_osd_that_slows_on_a_machine_that_others_share(slo
 def test_what_takes_a_longer_run_is_not_judged_by_a_short_one() -> None:
     declared = KINDS["CPU beside its peers"].declared("osd.0: CPU beside its peers", 5 / 60, shared=True)
     assert (declared["per_hour"], declared["why"]) == (None, "a run of 18 minutes judges it")
+
+
+def interrupted(looks: int, parts: tuple[str, ...] = ("",)) -> list[Event]:
+    """What a run of daemons' looks recorded before it was cut short, once for each part."""
+    recorder = History().recorder("stress.mixed")
+    for part in parts:
+        for number in range(1, looks + 1):
+            memory = 100 + 0.1 * (-1) ** number
+            recorder.record("reading", at_s=10.0 * number, values={f"osd.0{part}: memory": memory})
+    return list(recorder.events())
+
+
+def test_what_an_interrupted_run_saw_is_a_part_of_the_next() -> None:
+    recorder = History().recorder("stress.mixed")
+    assert take_over(recorder, interrupted(100), shared=True) == 1000.0
+    again = History().recorder("stress.mixed")
+    assert take_over(again, [*recorder.events(), *interrupted(50)], shared=True) == 1500.0
+    declared = [event.data["series"] for event in again.events() if event.kind == "sampled"]
+    assert declared == ["osd.0 (part 1): memory", "osd.0 (part 2): memory"]
+    verdict = CHECKS["drift"]([*again.events(), *witnessed()])
+    assert verdict.outcome is Outcome.PASS
+
+
+def witnessed() -> Sequence[Event]:
+    recorder = History().recorder("stress.mixed")
+    recorder.witness("looks", got=1, least=1)
+    return recorder.events()
+
+
+def test_a_part_that_leaks_fails_the_run_that_goes_on_with_it() -> None:
+    recorder = History().recorder("stress.mixed")
+    leaks = [
+        Event(
+            event.scenario,
+            event.at_s,
+            event.kind,
+            {**event.data, "values": {"osd.0: memory": 2.0 * event.data["at_s"]}},
+        )
+        for event in interrupted(100)
+    ]
+    take_over(recorder, leaks, shared=True)
+    verdict = CHECKS["drift"]([*recorder.events(), *witnessed()])
+    assert verdict.outcome is Outcome.FAIL
+    assert "osd.0 (part 1): memory" in verdict.reason
+
+
+def test_a_part_of_a_few_looks_is_noted_and_its_time_does_not_count() -> None:
+    recorder = History().recorder("stress.mixed")
+    assert take_over(recorder, interrupted(20), shared=True) == 0.0
+    assert [event.kind for event in recorder.events()] == ["left out"]
+    assert length_of(3600).after(3000).seconds == pytest.approx(40 * 24)
+    assert length_of(3600).after(1000) == Length(2600, 24)
+
+
+def test_the_time_limit_knows_of_a_load_of_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CEPHLAB_STRESS_MINUTES", "360")
+    (mixed,) = [scenario for scenario in SCENARIOS if scenario.name == "stress.mixed"]
+    assert mixed.lasts_s is not None
+    place = Place("stress.mixed", "quick", "local")
+    limit = limit_of({place: [Pass(350, 1.0)]}, place, 1.0, lasts_s=mixed.lasts_s(Tier.QUICK))
+    assert limit.seconds > 6 * 3600
+    assert limit.why.endswith("and 21600 s of load")

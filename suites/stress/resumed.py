@@ -1,0 +1,52 @@
+"""What a stress run that was interrupted had seen: it counts as a part of its own in the run that goes on with it.
+
+A part has a cluster of its own, so no slope goes across two. Clients tell their latencies at the end of a load only, so
+a part that was cut short has the looks at the daemons.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cephlab.lab.history.history import Event, Recorder
+from cephlab.suites.stress import series
+
+LEAST_LOOKS = 40
+"""Of a part that is judged: with fewer, no slope can be told."""
+_PART = re.compile(r" \(part (\d+)\): ")
+
+
+def take_over(recorder: Recorder, earlier: Sequence[Event], *, shared: bool) -> float:
+    """Record the looks of earlier parts and what each is held to; returns how many seconds of load they had."""
+    parts: dict[int, list[Mapping[str, Any]]] = {}
+    looks = [event.data for event in earlier if event.kind == "reading"]
+    known = [int(match[1]) for data in looks for name in data["values"] if (match := _PART.search(name))]
+    newest = max(known, default=0) + 1
+    for data in looks:
+        number = next((int(match[1]) for name in data["values"] if (match := _PART.search(name))), newest)
+        parts.setdefault(number, []).append(data)
+    return sum(_taken(recorder, number, seen, shared=shared) for number, seen in sorted(parts.items()))
+
+
+def _taken(recorder: Recorder, number: int, seen: Sequence[Mapping[str, Any]], *, shared: bool) -> float:
+    """One part; one that was too short to be judged is noted, and its time does not count."""
+    if len(seen) < LEAST_LOOKS:
+        recorder.record("left out", part=number, looks=len(seen), least=LEAST_LOOKS)
+        return 0.0
+    seconds = max(float(data["at_s"]) for data in seen)
+    values: series.Values = {}
+    for data in seen:
+        own = {_named(name, number): value for name, value in data["values"].items()}
+        recorder.record("reading", at_s=data["at_s"], values=own)
+        values |= own
+    series.declare(recorder, values, seconds / 3600, shared=shared)
+    recorder.record("part", number=number, seconds=seconds, looks=len(seen))
+    return seconds
+
+
+def _named(name: str, number: int) -> str:
+    """`osd.0: memory` as `osd.0 (part 1): memory`."""
+    if _PART.search(name):
+        return name
+    whose, _, what = name.rpartition(": ")
+    return f"{whose} (part {number}): {what}"
