@@ -37,7 +37,8 @@ _UNITS = {
 def aftermath(events: Sequence[Event]) -> Verdict | None:
     """Judge events of kind `aftermath` ({crashes, dead, strangers, complaints, health, healthy}); None without any.
 
-    held, logged: what daemons held before and after, and wrote; held to `MOST_GROWN`, and to `most`, which has limits
+    held, logged: what daemons held before and after, and wrote; of an OSD's memory what it has `cached` by its own
+    accounts does not count. They are held to `MOST_GROWN`, and to `most`, which has limits
     by what kept passes told: `KIND WHAT` -> [limit, why]. unread: sentences on what could not be looked at, which do
     not decide.
 
@@ -101,7 +102,8 @@ def _growths(data: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
     """(daemon, what, by how much) of an aftermath."""
     for name, held in data.get("held", {}).items():
         for what, (before, after) in held.items():
-            yield name, what, after - before
+            if what in MOST_GROWN:
+                yield name, what, after - before - (held.get("cached", (0, 0))[1] if what == "resident" else 0)
     for name, written in data.get("logged", {}).items():
         yield name, "logged", written
 

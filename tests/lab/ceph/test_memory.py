@@ -73,6 +73,14 @@ def test_a_clear_excess_fails_a_scenario(what: str, words: str) -> None:
     assert f"osd.0 has {1 + most} {words} more than before the scenario, at most {most}: in any scenario" in reason
 
 
+def test_what_an_osd_cached_is_no_growth() -> None:
+    most = MOST_GROWN["resident"]
+    held = {"resident": [5, 5 + 2 * most], "cached": [0, most]}
+    assert judged(held={"osd.0": held})[0] is Outcome.PASS
+    assert judged(held={"osd.0": {**held, "cached": [0, most - 1]}})[0] is Outcome.FAIL
+    assert largest_growth({"held": {"osd.0": held}}) == {"osd resident": most}
+
+
 def test_a_log_that_runs_over_fails_a_scenario() -> None:
     assert judged(logged={"osd.0": MOST_GROWN["logged"]})[0] is Outcome.PASS
     assert judged(logged={"osd.0": MOST_GROWN["logged"] + 1})[0] is Outcome.FAIL

@@ -52,6 +52,7 @@ class FakeCluster:
     archs: dict[int, str] = field(default_factory=dict)
     run: Any = field(default_factory=lambda: SimpleNamespace(id="r0"))
     used: int = 0
+    tell: Any = None
 
     @property
     def client(self) -> Any:
@@ -120,6 +121,16 @@ def test_what_a_disk_took_meanwhile_is_told(stand: Stand) -> None:
     assert stand.raised.aftermath(before, (), settle=True)["held"] == {"osd.0": {"stored": [0, 3072]}}
     cluster.mgr = no_answer  # type: ignore[method-assign]
     assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["held"] == {}
+
+
+def test_an_osd_that_grew_is_asked_for_its_caches(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cast("FakeCluster", stand.raised.cluster)
+    cluster.tell = lambda *_: {"mempool": {"by_pool": {"data": {"bytes": 7}, "meta": {"bytes": 3}}}}
+    for more, held in ((0, {}), (1, {"cached": [0, 10]})):
+        sizes = [5, 5 + raising.CACHES_BYTES + more]
+        monkeypatch.setattr(raising.memory, "grown", lambda *_, sizes=sizes: {"osd.0": {"resident": sizes}})
+        told = stand.raised.aftermath(stand.raised.before(), (), settle=True)["held"]["osd.0"]
+        assert told == {"resident": sizes, **held, "stored": [0, 0]}
 
 
 def no_answer(_prefix: str) -> Any:
