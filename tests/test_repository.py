@@ -274,7 +274,7 @@ def test_workflows_run_what_people_run() -> None:
         for line in runs
         if not re.match(
             r"(\$AS )?ci/(bootstrap|costs|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$"
-            r"|\.venv/bin/(tox|cephlab) "
+            r"|ci/action/try$|\.venv/bin/(tox|cephlab) "
             r'|git diff --exit-code ci/requirements\.lock$|echo "CEPHLAB_HOME=',
             line,
         )

@@ -87,6 +87,27 @@ def test_an_action_whose_cluster_fails_fails(tmp_path: Path) -> None:
     assert run("action/up", CEPHLAB=str(broken), **asked).returncode == 3
 
 
+COUNTERFEIT = """#!/bin/sh
+# A cluster of one object, which is a file.
+store="$(dirname "$0")/object"
+[ "$1" = ceph ] && exit 0
+[ "$*" != "${*#shell action n0 -- rados --conf c --keyring k --pool try }" ] || exit 9
+for file in "$@"; do :; done
+case "$*" in
+  *" put object "*) cp "$file" "$store" ;;
+  *" get object "*) %s ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("get", "code"), [('cp "$store" "$file"', 0), ('echo other >"$file"', 1), ("exit 3", 3)])
+def test_what_the_action_handed_on_is_tried_by_an_object(tmp_path: Path, get: str, code: int) -> None:
+    cephlab = tmp_path / "cephlab"
+    cephlab.write_text(COUNTERFEIT % get)
+    cephlab.chmod(0o755)
+    assert run("action/try", CEPHLAB=str(cephlab), NAME="action", CONF="c", KEYRING="k").returncode == code
+
+
 def test_the_actions_steps_call_programs_that_are_there_and_lxd_is_set_up_where_asked_for() -> None:
     folder = CI / "action"
     text = (folder / "action.yml").read_text()
