@@ -16,6 +16,7 @@ PROGRAM = Path(__file__).with_name("tsdb_program.py")
 POINTS = 300
 """Most points of a line."""
 _WINDOW_S = 30
+DOWN = "targets that are down"
 _CPU = 'avg by (mode) (sum by (node, mode) (rate(node_cpu_seconds_total{mode!="idle"}[$w])))'
 _TIMEOUT_S = 180.0
 
@@ -65,7 +66,7 @@ QUERIES = (
     Query("memory of OSDs, bytes", "sum(ceph_prioritycache_mapped_bytes)", "mapped"),
     Query("temperature, degrees Celsius", "max by (node) (node_hwmon_temp_celsius)", "{node}"),
     Query("power of processors by rapl, W", "sum by (node) (rate(node_rapl_package_joules_total[$w]))", "{node}"),
-    Query("targets that are down", "sum(1 - up)", "down"),
+    Query(DOWN, "(1 - up) > 0", "{job} of {node}"),
 )
 """What the report draws. What a machine does not have gives no line."""
 

@@ -27,6 +27,7 @@ from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.s3load import RunningS3Load
 from cephlab.suites.stress import buckets, resumed, series
 from cephlab.suites.stress.length import Length, length_of, minutes
+from cephlab.suites.stress.share import note_share
 
 POOL = "stress"
 PG_NUM = 16
@@ -198,9 +199,11 @@ def sampled(stage: Stage, running: Sequence[RunningProgram], length: Length) -> 
         stage.recorder.record("reading", at_s=now_s - began_s, values=values)
         return now_s - began_s >= length.seconds or not any(each.process.alive() for each in running)
 
+    first, first_s = before, began_s
     clock.SYSTEM.sleep(length.every_s)
     timeout_s = length.seconds + _MARGIN_S * stage.cluster.patience
     clock.wait(look, bool, what="the end of the load", timeout_s=timeout_s, interval_s=length.every_s)
+    note_share(stage, first, before, at_s - first_s)
     looks = sum(event.kind == "reading" for event in stage.recorder.events())
     stage.recorder.witness("looks at the daemons", got=looks, least=1)
     stage.recorder.witness("seconds of load", got=at_s - began_s, least=LEAST_SHARE * length.seconds)

@@ -28,7 +28,8 @@ class Server:
 
     def run(self, argv: list[str], *, stdin: bytes, **_: Any) -> Result:
         self.asked.append((argv[3:], json.loads(stdin) if stdin else None))
-        result = {"metric": {"mode": "user", "node": "n0", "ceph_daemon": "osd.0"}, "values": [[5.0, "2"]]}
+        labels = {"mode": "user", "node": "n0", "job": "exporter", "ceph_daemon": "osd.0"}
+        result = {"metric": labels, "values": [[5.0, "2"]]}
         return Result(tuple(argv), 0, json.dumps([[result]] * len(QUERIES)).encode(), b"")
 
     def read(self, path: PurePosixPath) -> bytes:

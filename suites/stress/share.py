@@ -1,0 +1,66 @@
+"""The share of the machines' cores that the OSDs of a stress run take, beside what the model says of its blocks."""
+
+from collections.abc import Mapping
+
+from cephlab.lab.base.errors import LabError
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.history.history import Basis, Bound
+from cephlab.lab.providers.host import has_own_kernel
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry.daemons import DaemonReading
+from cephlab.suites.machines import profile_of
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.model import Prediction, predict
+from cephlab.tuning.workload import Shape
+
+OPERATIONS = {"block writes": "randwrite", "block reads": "randread"}
+"""Jobs of the load that the model knows, by name."""
+BLOCK_BYTES = 4096
+DEPTH = 4
+PAPER = "a paper's cluster was at 60 to 65 % for six hours"
+
+
+def note_share(
+    stage: Stage, before: Mapping[str, DaemonReading], now: Mapping[str, DaemonReading], seconds: float
+) -> None:
+    """Note it for the time between two looks."""
+    osds = [name for name in now if name.startswith("osd.") and name in before]
+    if not osds or seconds <= 0:
+        return
+    spent_s = sum(now[name].cpu_s - before[name].cpu_s for name in osds)
+    cores = cores_of(stage.cluster)
+    why = f"{len(osds)} OSDs on {cores:g} cores; {PAPER}; {predicted(stage)}"
+    share = spent_s / seconds / cores
+    stage.recorder.figure("CPU share of the cores by OSDs", share, "", Bound(why, basis=Basis.PROFILE))
+
+
+def cores_of(cluster: Cluster) -> float:
+    """Cores of all machines with OSDs; nodes that share a kernel share its cores."""
+    hosts = {cluster.daemon(f"osd.{number}").host.name: None for number in cluster.osd_ids()}
+    own = [cluster.hosts[name] for name in hosts if has_own_kernel(cluster.hosts[name])]
+    shared = [cluster.hosts[name].facts().cores for name in hosts if not has_own_kernel(cluster.hosts[name])]
+    return sum(host.facts().cores for host in own) + max(shared, default=0.0)
+
+
+def cpu_of_one(made: Prediction) -> float:
+    """Share of the busiest nodes' cores that one operation a second takes."""
+    nodes = [share for name, share in made.utilisation.items() if name.endswith(": CPU") and "clients" not in name]
+    return max(nodes) / made.ops
+
+
+def predicted(stage: Stage) -> str:
+    """What the model says of the blocks' rates on the profile that the run names, in words."""
+    profile = profile_of(stage)
+    if profile is None:
+        return "no profile is named, so nothing is predicted"
+    rates = {e.data["job"]: e.data["rate"] for e in stage.recorder.events() if e.kind == "calibrated"}
+    try:
+        demands, _ = find_demands(stage.cluster.run.home.demands)
+        share = sum(
+            rates[name] * cpu_of_one(predict(demands, profile, Shape(operation, BLOCK_BYTES, clients=1, depth=DEPTH)))
+            for name, operation in OPERATIONS.items()
+            if name in rates
+        )
+    except LabError as error:
+        return f"not predicted: {error.what}"
+    return f"{share:.3f} predicted for the blocks alone on {profile.name}"
