@@ -77,6 +77,13 @@ class HoldsImages(Protocol):
         ...
 
 
+def refuse_foreign(host: Host, image: Image) -> None:
+    """SpecError unless the image is of the node's architecture."""
+    if image.arch is not host.arch:
+        what = f"{host.name} cannot run an image of {image.arch}"
+        raise SpecError(what, f"it is {host.arch}", f"use one of {host.arch}")
+
+
 @runtime_checkable
 class HoldsPulled(Protocol):
     """A lab whose provider has PULLED_IMAGE."""

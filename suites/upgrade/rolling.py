@@ -56,7 +56,7 @@ def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
     lab = own(cluster).lab
     if not isinstance(lab, HoldsImages):
         what = f"the {cluster.provider_name} provider has no {Capability.SECOND_IMAGE}"
-        raise LabBroken(what, "its nodes run the programs of one image", "use --lab local")
+        raise LabBroken(what, "its nodes run the programs of one image", "use --lab local or container")
     return {name: lab.with_image(name, images[host.arch]) for name, host in cluster.hosts.items()}
 
 

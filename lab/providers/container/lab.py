@@ -2,18 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.runs import Run
+from cephlab.lab.images.image import Image
 from cephlab.lab.providers import addresses
+from cephlab.lab.providers.base import refuse_foreign
 from cephlab.lab.providers.container import execs, imported, names, nodes, strain
 from cephlab.lab.providers.container.engine import Engine, engine_errors
 from cephlab.lab.providers.container.host import ContainerHost
 from cephlab.lab.providers.container.removal import ContainerRemoval
 from cephlab.lab.providers.engine.lab import EngineLab, node_from, node_state
+from cephlab.lab.providers.engine.provider import exporter
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DiskLimits, Node
@@ -54,6 +58,16 @@ class ContainerLab(EngineLab[ContainerHost]):
     def pulled_image(self, arch: Arch) -> tuple[str, tuple[str, ...]]:
         image = self._images[arch]
         return image.name, image.digests
+
+    def with_image(self, node: str, image: Image) -> Host:
+        """A second container beside the node's: with its address, directory and disks, and that image's programs."""
+        host = self.host(node)
+        refuse_foreign(host, image)
+        loaded = imported.ensure(self._engine, image, exporter(self._home, "oci"))
+        beside = replace(host, container=names.beside_name(self._run.id, node, image.key))
+        if not self._exists(beside):
+            nodes.raise_container(beside, self._run.id, self._home, loaded.name, beside=host.container)
+        return beside
 
     def add_node_at(self, node: Node, address: str) -> Host:
         self.refuse_at(node, address)

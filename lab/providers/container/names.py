@@ -27,6 +27,11 @@ def container_name(run_id: str, node: str) -> str:
     return f"cephlab-{run_id}.{node}"
 
 
+def beside_name(run_id: str, node: str, key: str) -> str:
+    """A container beside a node's, of the image with that key."""
+    return f"{container_name(run_id, node)}.{key[:12]}"
+
+
 def node_volume(run_id: str, node: str) -> str:
     """The volume of a node's own directory."""
     return f"cephlab-{run_id}.node.{node}"

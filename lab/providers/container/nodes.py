@@ -54,8 +54,8 @@ def make_volume(engine: Engine, name: str, marks: Mapping[str, str]) -> Path:
         return Path(str(engine.client.api.create_volume(name, labels=dict(marks))["Mountpoint"]))
 
 
-def raise_container(host: ContainerHost, run_id: str, home: Home, image: str) -> None:
-    """Create and start the container of a node."""
+def raise_container(host: ContainerHost, run_id: str, home: Home, image: str, *, beside: str = "") -> None:
+    """Create and start the container of a node. beside: a running one whose network it shares."""
     marks = names.labels(run_id, home)
     engine = host.engine
     make_volume(engine, names.node_volume(run_id, host.name), marks)
@@ -67,7 +67,20 @@ def raise_container(host: ContainerHost, run_id: str, home: Home, image: str) ->
         **limits.system_call_options(podman_here=podman_here),
         **_disk_options(host, disks),
     }
-    _start(host, image, {**marks, names.NODE_LABEL: host.name}, options)
+    network = {"network_mode": f"container:{beside}"} if beside else _network(host, run_id)
+    _start(host, image, {**marks, names.NODE_LABEL: host.name}, {**options, **network})
+
+
+def _network(host: ContainerHost, run_id: str) -> dict[str, Any]:
+    """Options for the node's own address on the run's network."""
+    endpoint = docker.types.EndpointConfig(
+        host.engine.client.api.api_version,
+        ipv4_address=host.address,
+        aliases=[host.name],
+        mac_address=mac_address(host.address),
+    )
+    name = names.network_name(run_id)
+    return {"hostname": host.name, "network": name, "networking_config": {name: endpoint}}
 
 
 def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: Mapping[str, Any]) -> None:
@@ -78,13 +91,6 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
     # Its reaper would have to be pulled as an image; our labels find orphans instead.
     testcontainers_config.ryuk_disabled = True
     run_id = marks[LABEL]
-    network = names.network_name(run_id)
-    endpoint = docker.types.EndpointConfig(
-        host.engine.client.api.api_version,
-        ipv4_address=host.address,
-        aliases=[host.name],
-        mac_address=mac_address(host.address),
-    )
     with making(f"container {host.container}", run_id):
         container = (
             DockerContainer(image, docker_client_kw={"environment": dict(host.engine.settings)})
@@ -96,10 +102,7 @@ def _start(host: ContainerHost, image: str, marks: Mapping[str, str], options: M
             .with_volume_mapping(names.disks_volume(run_id), str(places.DISKS_DIRECTORY), "rw")
             .with_kwargs(
                 entrypoint=["bash"],
-                hostname=host.name,
                 labels=dict(marks),
-                network=network,
-                networking_config={network: endpoint},
                 **options,
             )
         )

@@ -26,6 +26,7 @@ _ALWAYS = frozenset(
         Capability.MOVE_DISK,
         Capability.TAKE_OVER,
         Capability.PULLED_IMAGE,
+        Capability.SECOND_IMAGE,
     }
 )
 

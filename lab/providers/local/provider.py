@@ -16,13 +16,13 @@ import filelock
 import psutil
 
 from cephlab.lab.base import process
-from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, SpecError, Unavailable
+from cephlab.lab.base.errors import CleanupFailed, LabBroken, LabError, Unavailable
 from cephlab.lab.base.home import Home, refuse_odd
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import HOME_MARK, RUN_VARIABLE, Run, RunId, ours, remove_tree, run_ids, taken
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers import packets
-from cephlab.lab.providers.base import Images, LabNodes
+from cephlab.lab.providers.base import Images, LabNodes, refuse_foreign
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.local import memory
 from cephlab.lab.providers.local.host import LocalHost
@@ -111,10 +111,7 @@ class LocalLab(LabNodes[LocalHost]):
 
     def with_image(self, node: str, image: Image) -> Host:
         host = self.host(node)
-        if image.arch is not host.arch:
-            raise SpecError(
-                f"{node} cannot run an image of {image.arch}", f"it is {host.arch}", f"use one of {host.arch}"
-            )
+        refuse_foreign(host, image)
         return replace(host, programs=Programs(image.root, image.arch))
 
     def kill_node(self, name: str) -> None:
