@@ -94,6 +94,26 @@ def test_a_partitioned_node_is_cut_off_and_comes_back(launch: Launch) -> None:
         assert client.run(connect).stdout == "hello\n"
 
 
+def test_a_container_beside_a_node_has_its_address_directory_and_disks(launch: Launch, images: Images) -> None:
+    """A program of the other image is reached where the node's are, and both see the same files."""
+    with launch(machine("n0", Disk("d0", 16 * MIB))) as place:
+        lab = place.lab
+        assert isinstance(lab, ContainerLab)
+        host = lab.hosts["n0"]
+        beside = lab.with_image("n0", images[host_arch()])
+        assert (beside.name, beside.address) == ("n0", host.address)
+        log = scratch(beside)
+        beside.spawn(python(probes.LISTEN, "0.0.0.0", "7412"), log=log)
+        clock.wait(lambda: host.exists(log) and host.read(log), lambda text: text == b"ready\n", what="x", timeout_s=15)
+        assert host.run(python(probes.CONNECT, host.address, "7412")).stdout == "hello\n"
+        host.run(("dd", "if=/dev/urandom", f"of={host.disk('d0')}", "bs=4096", "count=1", "conv=notrunc"))
+        sums = [each.run(("sha256sum", str(each.disk("d0")))).stdout for each in (host, beside)]
+        assert sums[0] == sums[1]
+        other = images[host_arch()].arch.other
+        with pytest.raises(SpecError):
+            lab.with_image("n0", replace(images[host_arch()], arch=other))
+
+
 def test_the_system_call_that_bluestore_waits_with_is_allowed(place: Place) -> None:
     """An engine's filter answers EPERM; the kernel itself finds that there is no such context, EINVAL."""
     number = {Arch.X86_64: 333, Arch.AARCH64: 292}[host_arch()]
