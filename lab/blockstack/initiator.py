@@ -2,14 +2,14 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.blockstack import initiator_program
-from cephlab.lab.blockstack.nvmeof import PORT, Gateway, Volume, host_nqn
+from cephlab.lab.blockstack.nvmeof import Namespace, Portal, Volume, host_nqn
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 
@@ -48,12 +48,16 @@ class SeenPath:
 
 @dataclass(frozen=True)
 class Initiator:
-    """One node as a host of NVMe. known_as: the name it asks by; its own unless another is given."""
+    """One node as a host of NVMe. known_as: the name it asks by; its own unless another is given.
+
+    secret: by which it proves that name, where the gateway asks for it.
+    """
 
     cluster: Cluster
     node: str
     connecting: Connecting = Connecting()
     known_as: str = ""
+    secret: str = field(default="", repr=False)
 
     @property
     def host(self) -> Host:
@@ -63,11 +67,11 @@ class Initiator:
     def nqn(self) -> str:
         return self.known_as or host_nqn(self.node)
 
-    def connect(self, volume: Volume, gateways: Iterable[Gateway]) -> PurePosixPath:
-        """Connect to each gateway; returns the one device. LabBroken with the kernel's words where one refuses."""
-        for gateway in gateways:
-            if refused := self.refused(volume, gateway):
-                raise LabBroken(f"{gateway.name} refuses {self.node}", refused)
+    def connect(self, volume: Volume, portals: Iterable[Portal]) -> PurePosixPath:
+        """Connect to each; returns the one device. LabBroken with the kernel's words where one refuses."""
+        for portal in portals:
+            if refused := self.refused(volume, portal):
+                raise LabBroken(f"{portal.name} refuses {self.node}", refused)
         device = clock.wait(
             lambda: self.look(volume)[0],
             bool,
@@ -76,16 +80,11 @@ class Initiator:
         )
         return PurePosixPath(device)
 
-    def refused(self, volume: Volume, gateway: Gateway) -> str:
-        """Connect to a gateway: the kernel's words where that fails, else nothing."""
-        self.host.run(["modprobe", "nvme-tcp"])
+    def refused(self, volume: Volume, portal: Portal) -> str:
+        """Connect to a portal: the kernel's words where that fails, else nothing."""
         options: dict[str, Any] = {
             "nqn": volume.nqn,
-            "transport": "tcp",
-            "traddr": gateway.address,
-            "trsvcid": PORT,
-            "hostnqn": self.nqn,
-            "hostid": self.nqn.rpartition(":")[2],
+            **self._asking(portal),
             "nr_io_queues": 1,
             "keep_alive_tmo": self.connecting.keep_alive_s,
             "reconnect_delay": self.connecting.reconnect_s,
@@ -93,12 +92,38 @@ class Initiator:
         }
         if self.connecting.digests:
             options |= {"hdr_digest": True, "data_digest": True}
+        if self.secret:
+            options["dhchap_secret"] = self.secret
         return str(self._ask("connect", options=options)["refused"])
+
+    def discovered(self, portal: Portal) -> list[list[str]]:
+        """NQN and address of each subsystem that a portal's discovery tells this host. LabBroken if it is refused."""
+        answer = self._ask("discover", options=self._asking(portal))
+        if answer["refused"]:
+            raise LabBroken(f"{portal.name} has no discovery for {self.node}", str(answer["refused"]))
+        return list(answer["told"])
+
+    def _asking(self, portal: Portal) -> dict[str, Any]:
+        """Who asks, and where."""
+        self.host.run(["modprobe", "nvme-tcp"])
+        where = {"transport": "tcp", "traddr": portal.address, "trsvcid": portal.port}
+        return {**where, "hostnqn": self.nqn, "hostid": self.nqn.rpartition(":")[2]}
 
     def look(self, volume: Volume) -> tuple[str, tuple[SeenPath, ...]]:
         """(the device's path, empty while there is none; every way to it)."""
         seen = self._ask("look", nqn=volume.nqn)
         return str(seen["device"]), tuple(SeenPath(**path) for path in seen["paths"])
+
+    def size_bytes(self, volume: Volume, namespace: Namespace) -> int:
+        """Of a namespace's device; 0 while there is none."""
+        return int(self._namespaces(volume).get(str(namespace.number), {"size_bytes": 0})["size_bytes"])
+
+    def device(self, volume: Volume, namespace: Namespace) -> PurePosixPath:
+        """Of a namespace that is there."""
+        return PurePosixPath(self._namespaces(volume)[str(namespace.number)]["device"])
+
+    def _namespaces(self, volume: Volume) -> dict[str, Any]:
+        return dict(self._ask("look", nqn=volume.nqn)["namespaces"])
 
     def disconnect(self, volume: Volume) -> None:
         self._ask("disconnect", nqn=volume.nqn)

@@ -6,14 +6,27 @@ in the kernel's drivers/nvme/host/fabrics.c.
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import json
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Any
 
 FABRICS = Path("/dev/nvme-fabrics")
 CLASS = Path("/sys/class")
+SECTOR_BYTES = 512
+"""Of the kernel's sizes, whatever a device's own sectors are."""
+DISCOVERY = "nqn.2014-08.org.nvmexpress.discovery"
+"""The subsystem of every target that tells which others it has."""
+GET_LOG_PAGE, DISCOVERY_PAGE = 0x02, 0x70
+ENTRY_BYTES, ENTRIES = 1024, 8
+ADMIN_COMMAND = 0xC0484E41
+"""NVME_IOCTL_ADMIN_CMD of linux/nvme_ioctl.h."""
+COMMAND = struct.Struct("<B23xQ4xII28x")
+"""struct nvme_passthru_cmd: opcode, address and length of the data, cdw10."""
 
 
 def connect(fabrics: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -21,10 +34,9 @@ def connect(fabrics: Path, options: dict[str, Any]) -> dict[str, Any]:
 
     options: value by name; true for a word that has no value.
     """
-    words = [name if value is True else f"{name}={value}" for name, value in options.items()]
     device = os.open(fabrics, os.O_RDWR)
     try:
-        os.write(device, ",".join(words).encode())
+        os.write(device, words_of(options).encode())
     except OSError as error:
         return {"refused": f"{error.strerror}"}
     finally:
@@ -32,12 +44,59 @@ def connect(fabrics: Path, options: dict[str, Any]) -> dict[str, Any]:
     return {"refused": ""}
 
 
-def look(classes: Path, nqn: str) -> dict[str, Any]:
-    """{device, paths}: the multipath device of a subsystem, empty while there is none, and every controller's state.
+def discover(fabrics: Path, classes: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """{refused, told}: what a gateway's discovery service tells this host: [[NQN of a subsystem, address], ...]."""
+    device = os.open(fabrics, os.O_RDWR)
+    try:
+        os.write(device, words_of({**options, "nqn": DISCOVERY}).encode())
+        said = dict(part.partition("=")[::2] for part in os.read(device, 256).decode().strip().split(","))
+    except OSError as error:
+        return {"refused": f"{error.strerror}", "told": []}
+    finally:
+        os.close(device)
+    name = f"nvme{said['instance']}"
+    try:
+        return {"refused": "", "told": entries(log_page(Path("/dev") / name))}
+    finally:
+        (classes / "nvme" / name / "delete_controller").write_text("1")
 
+
+def log_page(controller: Path) -> bytes:
+    """The discovery log page by the command Get Log Page, of at most ENTRIES entries."""
+    page = ctypes.create_string_buffer(ENTRY_BYTES * (1 + ENTRIES))
+    dwords = len(page) // 4 - 1
+    command = bytearray(COMMAND.size)
+    COMMAND.pack_into(command, 0, GET_LOG_PAGE, ctypes.addressof(page), len(page), DISCOVERY_PAGE | dwords << 16)
+    device = os.open(controller, os.O_RDWR)
+    try:
+        fcntl.ioctl(device, ADMIN_COMMAND, command)
+    finally:
+        os.close(device)
+    return page.raw
+
+
+def entries(page: bytes) -> list[list[str]]:
+    """NQN and address of each entry of a discovery log page."""
+    count = int.from_bytes(page[8:16], "little")
+    told = []
+    for at in range(ENTRY_BYTES, ENTRY_BYTES * (1 + min(count, ENTRIES)), ENTRY_BYTES):
+        nqn, address = page[at + 256 : at + 512], page[at + 512 : at + 768]
+        told.append([part.partition(b"\0")[0].decode().strip() for part in (nqn, address)])
+    return told
+
+
+def words_of(options: dict[str, Any]) -> str:
+    """Options as the kernel takes them. A value that is true is a word by itself."""
+    return ",".join(name if value is True else f"{name}={value}" for name, value in options.items())
+
+
+def look(classes: Path, nqn: str) -> dict[str, Any]:
+    """{device, paths, namespaces}: the first multipath device of a subsystem, and every controller's state.
+
+    device: empty while there is none. namespaces: number -> {device, size_bytes}.
     A path: {address, state, controller: its number as the gateway gave it, ana: the namespace's state on this path}.
     """
-    paths, device = [], ""
+    paths, namespaces = [], {}
     for controller in sorted((classes / "nvme").glob("nvme*")):
         if text(controller / "subsysnqn") == nqn:
             ana = [text(file) for file in sorted(controller.glob("nvme*/ana_state"))]
@@ -45,9 +104,11 @@ def look(classes: Path, nqn: str) -> dict[str, Any]:
             paths.append({**named, "controller": int(text(controller / "cntlid")), "ana": (ana or [""])[0]})
     for subsystem in sorted((classes / "nvme-subsystem").glob("nvme-subsys*")):
         if text(subsystem / "subsysnqn") == nqn:
-            heads = [path.name for path in subsystem.glob("nvme*n*") if "c" not in path.name]
-            device = f"/dev/{heads[0]}" if heads else ""
-    return {"device": device, "paths": paths}
+            for head in sorted(path for path in subsystem.glob("nvme*n*") if "c" not in path.name):
+                size_bytes = int(text(head / "size")) * SECTOR_BYTES
+                namespaces[text(head / "nsid")] = {"device": f"/dev/{head.name}", "size_bytes": size_bytes}
+    device = namespaces.get("1", {"device": ""})["device"]
+    return {"device": device, "paths": paths, "namespaces": namespaces}
 
 
 def disconnect(classes: Path, nqn: str) -> None:
@@ -68,10 +129,12 @@ def text(path: Path) -> str:
 
 
 def answer(request: dict[str, Any], fabrics: Path = FABRICS, classes: Path = CLASS) -> dict[str, Any]:
-    """Do what is asked: connect (options), look (nqn) or disconnect (nqn)."""
+    """Do what is asked: connect or discover (options), look or disconnect (nqn)."""
     do = request["do"]
     if do == "connect":
         return connect(fabrics, request["options"])
+    if do == "discover":
+        return discover(fabrics, classes, request["options"])
     if do == "look":
         return look(classes, request["nqn"])
     disconnect(classes, request["nqn"])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 from uuid import NAMESPACE_URL, uuid5
+from zlib import crc32
 
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
@@ -31,12 +33,12 @@ class AnaState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Volume:
-    """An image as a namespace: all of it is the same on both gateways. hosts: NQNs of those that may connect."""
+class Namespace:
+    """An image as a namespace: all of it is the same on both gateways. number: of the namespace in its subsystem."""
 
     pool: str
     image: str
-    hosts: tuple[str, ...]
+    number: int = field(default=1, kw_only=True)
 
     @property
     def uuid(self) -> str:
@@ -45,6 +47,22 @@ class Volume:
     @property
     def nguid(self) -> str:
         return self.uuid.replace("-", "")
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a gateway has to show it by."""
+        return {**asdict(self), "uuid": self.uuid, "nguid": self.nguid}
+
+
+@dataclass(frozen=True)
+class Volume(Namespace):
+    """A subsystem with one namespace to begin with. hosts: NQNs of those that may connect.
+
+    secrets: of those that must prove who they are, by NQN (DH-HMAC-CHAP).
+    """
+
+    hosts: tuple[str, ...] = ()
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def serial(self) -> str:
@@ -67,21 +85,29 @@ def host_nqn(name: str) -> str:
     return f"{_NQN}{uuid5(NAMESPACE_URL, f'host:{name}')}"
 
 
-class Gateway(Protocol):
-    """A gateway of NVMe over TCP, whatever it is made of: the kernel's target, or SPDK's by its gRPC API."""
+def secret_of(key: bytes) -> str:
+    """A secret of DH-HMAC-CHAP as both kernels take it: not transformed, with its CRC-32 (NVMe base, 8.13.5.8)."""
+    return f"DHHC-1:00:{b64encode(key + crc32(key).to_bytes(4, 'little')).decode()}:"
+
+
+class Portal(Protocol):
+    """Where an initiator connects."""
 
     @property
-    def name(self) -> str:
-        """Its node."""
-        ...
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+
+class Gateway(Portal, Protocol):
+    """A gateway of NVMe over TCP, whatever it is made of: the kernel's target, or SPDK's. name: of its node."""
 
     @property
     def arch(self) -> Arch: ...
-
-    @property
-    def address(self) -> str:
-        """Where initiators reach it, at PORT."""
-        ...
 
     def serve(self, volume: Volume, state: AnaState) -> None:
         """Open the image and show it, from nothing; again after each boot of its machine."""
@@ -89,6 +115,18 @@ class Gateway(Protocol):
 
     def turn(self, state: AnaState) -> None:
         """Change the state of its way. It says so to initiators at once."""
+        ...
+
+    def add(self, namespace: Namespace) -> None:
+        """Open one more image and show it beside what initiators have already."""
+        ...
+
+    def grow(self, namespace: Namespace) -> None:
+        """Tell initiators the size that its image has by now."""
+        ...
+
+    def remove(self, namespace: Namespace) -> None:
+        """Take one away from initiators, and close its image."""
         ...
 
     def clients(self) -> tuple[str, ...]:

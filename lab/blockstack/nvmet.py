@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cephlab.lab.blockstack import nvmet_program
-from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Volume
+from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Namespace, Volume
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
@@ -46,15 +46,29 @@ class KernelGateway:
     def address(self) -> str:
         return self.host.address
 
+    @property
+    def port(self) -> int:
+        return PORT
+
     def serve(self, volume: Volume, state: AnaState) -> None:
         self._load()
-        self._wanted = {**volume.identity, **asdict(volume), **self._own(), "state": state}
+        self._wanted = {**asdict(volume), **volume.identity, **self._own(), "state": state}
         mapped = self._ask("serve")
         self.device, self._clients = mapped["device"], (mapped["client"],)
 
     def turn(self, state: AnaState) -> None:
         self._wanted["state"] = state
         self._ask("turn")
+
+    def add(self, namespace: Namespace) -> None:
+        mapped = self._ask("add", namespace)
+        self._clients = tuple(dict.fromkeys((*self._clients, mapped["client"])))
+
+    def grow(self, namespace: Namespace) -> None:
+        self._ask("grow", namespace)
+
+    def remove(self, namespace: Namespace) -> None:
+        self._ask("remove", namespace)
 
     def clients(self) -> tuple[str, ...]:
         return self._clients
@@ -77,15 +91,16 @@ class KernelGateway:
         mons = [daemon.host.address for daemon in self.cluster.daemons.values() if daemon.kind == "mon"]
         return {
             "address": self.address,
-            "port": PORT,
+            "port": self.port,
             "controllers": list(self.controllers),
             "monitors": ",".join(f"{address}:{_MON_PORT}" for address in mons),
             "user": self.cluster.client_name.removeprefix("client."),
             "keyring": str(self.host.directory / "keyring"),
         }
 
-    def _ask(self, do: str) -> dict[str, Any]:
-        request = json.dumps({"do": do, "wanted": self._wanted}).encode()
+    def _ask(self, do: str, namespace: Namespace | None = None) -> dict[str, Any]:
+        shown = namespace.shown if namespace else {}
+        request = json.dumps({"do": do, "wanted": self._wanted, "namespace": shown}).encode()
         argv = ["python3", "-c", _PROGRAM.read_text()]
         done = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
         return dict(json.loads(done.stdout))

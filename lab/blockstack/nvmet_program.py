@@ -16,26 +16,46 @@ from typing import Any
 TARGET = Path("/sys/kernel/config/nvmet")
 RBD = Path("/sys/bus/rbd")
 PORT = NAMESPACE = GROUP = "1"
-"""Names of the only port, namespace and ANA group. Group 1 is there with every port."""
+"""Names of the only port and ANA group, and of the first namespace. Group 1 is there with every port."""
 
 Wanted = dict[str, Any]
 
 
 def serve(target: Path, wanted: Wanted) -> None:
-    """Show an image, which is mapped already, as the only namespace of a subsystem."""
+    """Show an image, which is mapped already, as the first namespace of a subsystem."""
     subsystem = made(target / "subsystems" / wanted["nqn"])
     first, last = wanted["controllers"]
     put(subsystem, attr_allow_any_host="0", attr_serial=wanted["serial"])
     put(subsystem, attr_cntlid_min=str(first), attr_cntlid_max=str(last))
-    namespace = made(subsystem / "namespaces" / NAMESPACE)
-    put(namespace, device_path=wanted["device"], device_uuid=wanted["uuid"], device_nguid=wanted["nguid"])
-    put(namespace, ana_grpid=GROUP, enable="1")
+    show(target, wanted, wanted)
     for host in wanted["hosts"]:
         link(made(subsystem / "allowed_hosts") / host, made(target / "hosts" / host))
+        if key := wanted["secrets"].get(host):
+            put(target / "hosts" / host, dhchap_key=key)
     port = made(target / "ports" / PORT)
     put(port, addr_adrfam="ipv4", addr_trtype="tcp", addr_traddr=wanted["address"], addr_trsvcid=str(wanted["port"]))
     turn(target, wanted)
     link(made(port / "subsystems") / wanted["nqn"], subsystem)
+
+
+def folder_of(target: Path, wanted: Wanted, namespace: Wanted) -> Path:
+    """Of one namespace of the subsystem."""
+    return target / "subsystems" / wanted["nqn"] / "namespaces" / str(namespace["number"])
+
+
+def show(target: Path, wanted: Wanted, namespace: Wanted) -> None:
+    """Show a mapped image as a namespace."""
+    folder = made(folder_of(target, wanted, namespace))
+    put(folder, device_path=namespace["device"], device_uuid=namespace["uuid"], device_nguid=namespace["nguid"])
+    put(folder, ana_grpid=GROUP, enable="1")
+
+
+def hide(folder: Path) -> str:
+    """Take a namespace away once what it has under way has ended; returns the device that it had."""
+    device = text(folder / "device_path")
+    put(folder, enable="0")
+    folder.rmdir()
+    return device
 
 
 def turn(target: Path, wanted: Wanted) -> None:
@@ -62,34 +82,34 @@ def told(target: Path, wanted: Wanted) -> Wanted:
 def withdraw(target: Path, wanted: Wanted) -> None:
     """Take everything away again, as far as it is there. Requests that are under way end first."""
     port, subsystem = target / "ports" / PORT, target / "subsystems" / wanted["nqn"]
-    namespace = subsystem / "namespaces" / NAMESPACE
     for path in (port / "subsystems" / wanted["nqn"], *listed(subsystem / "allowed_hosts")):
         if path.is_symlink():
             path.unlink()
-    if namespace.exists():
-        put(namespace, enable="0")
-    for path in (namespace, subsystem, port, *listed(target / "hosts")):
+    for folder in listed(subsystem / "namespaces"):
+        hide(folder)
+    for path in (subsystem, port, *listed(target / "hosts")):
         if path.exists():
             path.rmdir()
 
 
-def map_image(bus: Path, wanted: Wanted) -> Wanted:
+def map_image(bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
     """Map an image without the `rbd` program, which takes most of a minute on an emulated machine: {device, client}.
 
     client: the address by which Ceph knows the kernel's client that writes through the device.
     """
     before = {path.name for path in listed(bus / "devices")}
     options = f"name={wanted['user']},secret={secret(Path(wanted['keyring']))},ms_mode=prefer-crc"
-    image = f"{wanted['monitors']} {options} {wanted['pool']} {wanted['image']} -"
+    image = f"{wanted['monitors']} {options} {namespace['pool']} {namespace['image']} -"
     put(bus, add_single_major=image)
     (device,) = (path for path in listed(bus / "devices") if path.name not in before)
     return {"device": f"/dev/rbd{device.name}", "client": text(device / "client_addr")}
 
 
-def unmap(bus: Path) -> None:
-    """Unmap every device of the machine, also where Ceph no longer listens to its client."""
+def unmap(bus: Path, device: str = "") -> None:
+    """Unmap one device or every one of the machine, also where Ceph no longer listens to its client."""
     for path in listed(bus / "devices"):
-        put(bus, remove_single_major=f"{path.name} force")
+        if device in ("", f"/dev/rbd{path.name}"):
+            put(bus, remove_single_major=f"{path.name} force")
 
 
 def secret(keyring: Path) -> str:
@@ -128,19 +148,56 @@ def text(path: Path) -> str:
     return path.read_text().strip()
 
 
+def begin(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+    """Map the first image and show it."""
+    mapped = map_image(bus, wanted, wanted)
+    serve(target, {**wanted, **mapped})
+    return mapped
+
+
+def add(target: Path, bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
+    """Map one more image and show it beside the others."""
+    mapped = map_image(bus, wanted, namespace)
+    show(target, wanted, {**namespace, **mapped})
+    return mapped
+
+
+def grow(target: Path, _bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
+    """Take the size that the image has by now."""
+    put(folder_of(target, wanted, namespace), revalidate_size="1")
+    return {}
+
+
+def remove(target: Path, bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
+    """Hide one namespace and unmap its image."""
+    unmap(bus, hide(folder_of(target, wanted, namespace)))
+    return {}
+
+
+def change(target: Path, _bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+    """Turn."""
+    turn(target, wanted)
+    return {}
+
+
+def tell(target: Path, _bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+    """Told."""
+    return told(target, wanted)
+
+
+def end(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+    """Withdraw all, and unmap all."""
+    withdraw(target, wanted)
+    unmap(bus)
+    return {}
+
+
+DO = {"serve": begin, "turn": change, "told": tell, "add": add, "grow": grow, "remove": remove, "withdraw": end}
+
+
 def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
-    """Do what is asked: serve, turn, told or withdraw, each with all that the gateway is to be."""
-    wanted, do = request["wanted"], request["do"]
-    if do == "serve":
-        mapped = map_image(bus, wanted)
-        serve(target, {**wanted, **mapped})
-        return mapped
-    if do == "withdraw":
-        withdraw(target, wanted)
-        unmap(bus)
-    elif do == "turn":
-        turn(target, wanted)
-    return told(target, wanted) if do == "told" else {}
+    """Do what is asked. wanted: all that the gateway is to be; namespace: the one that comes, grows or goes."""
+    return DO[request["do"]](target, bus, request["wanted"], request.get("namespace", {}))
 
 
 if __name__ == "__main__":

@@ -172,6 +172,10 @@ class Agent:
     def op_rbd_create(self, pool, image, size, order=20, data_pool=None, features=None):
         rbd.RBD().create(self.io(pool), image, size, order, old_format=False, features=features, data_pool=data_pool)
 
+    def op_rbd_resize(self, pool, image, size):
+        with rbd.Image(self.io(pool), image) as opened:
+            opened.resize(size)
+
     def op_rbd_remove(self, pool, image):
         rbd.RBD().remove(self.io(pool), image)
 

@@ -193,6 +193,9 @@ class RadosClient:
         looked = dict(self.call("rbd_look", pool=pool, image=image, pieces=list(pieces), snap=snap))
         return {**looked, "pieces": [base64.b64decode(piece) for piece in looked["pieces"]]}
 
+    def rbd_resize(self, pool: str, image: str, size: int) -> None:
+        self.call("rbd_resize", pool=pool, image=image, size=size)
+
     def rbd_remove(self, pool: str, image: str) -> None:
         self.call("rbd_remove", pool=pool, image=image)
 

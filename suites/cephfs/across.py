@@ -3,18 +3,20 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import permutations, product
+from random import Random
 from typing import Any
 
 from cephlab.lab.cluster import pools
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.mds import DATA_POOL, META_POOL
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.cephfs.model import FsModel
-from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by
-from cephlab.suites.cephfs.topics import TOPICS, Topic
+from cephlab.suites.cephfs.model import NAME_BYTES, FsModel
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, requests, served_by, wait_active
+from cephlab.suites.cephfs.topics import NAMES, TOPICS, Topic
+from cephlab.suites.interop import edges
 from cephlab.suites.interop.matrix import observe_primaries
 from cephlab.suites.interop.walks.live import Line, lines, wrong_of
-from cephlab.suites.interop.walks.scenarios import clients
+from cephlab.suites.interop.walks.scenarios import clients, take_walk
 from cephlab.suites.interop.walks.walk import Step, take
 
 
@@ -64,17 +66,44 @@ def take_topics(
     return total
 
 
-SCENARIOS = tuple(
+def walked(stage: Stage) -> None:
+    """Drawn steps, each through a client of a drawn architecture."""
+    cluster = stage.cluster
+    wait_active(cluster)
+    sides = clients(cluster, {"name": cluster.client_name})
+    take_walk(stage, "cephfs", lambda rng: FsModel(walk_names(rng)), sides, stage.tier)
+
+
+def walk_names(rng: Random) -> list[str]:
+    """Names that a walk gives, of any bytes that a name may have. No walk makes the directory of the snapshots."""
+    return [name for name in edges.texts(rng, NAMES, NAME_BYTES, but="/\0") if not name.startswith(".")]
+
+
+SCENARIOS = (
+    *(
+        Scenario(
+            name=f"cephfs.across[mds={mds},primary={primary}]",
+            goal="Clients of both architectures see one file system, whoever serves its metadata and leads its data.",
+            method="Two clients work on the same trees in turn and look at what the other did: contents, names, "
+            "attributes, links, renames, locks, quotas, snapshots. Compares every answer with a model's.",
+            run=partial(run, mds=mds, primary=primary),
+            check="witnessed",
+            sees=tuple(f"wrong answers of {topic}, begun by {arch}" for topic in TOPICS for arch in Arch),
+            topology=PAIR,
+            expects=EXPECTED,
+        )
+        for mds, primary in product(Arch, Arch)
+    ),
     Scenario(
-        name=f"cephfs.across[mds={mds},primary={primary}]",
-        goal="Clients of both architectures see one file system, whoever serves its metadata and leads its data.",
-        method="Two clients work on the same trees in turn and look at what the other did: contents, names, "
-        "attributes, links, renames, locks, quotas, snapshots. Compares every answer with a model's.",
-        run=partial(run, mds=mds, primary=primary),
+        name="cephfs.walk",
+        goal="A tree holds what was put there last, whichever architecture did it and whichever one asks.",
+        method="Takes drawn steps, each through a drawn one of two clients; compares every answer with a model, and "
+        "all there is now and then; shortens a walk that goes wrong.",
+        run=walked,
         check="witnessed",
-        sees=tuple(f"wrong answers of {topic}, begun by {arch}" for topic in TOPICS for arch in Arch),
+        tier=Tier.FULL,
+        sees=("operations of .* through .*", "wrong answers on a walk over .*|walk over .*"),
         topology=PAIR,
         expects=EXPECTED,
-    )
-    for mds, primary in product(Arch, Arch)
+    ),
 )

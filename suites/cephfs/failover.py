@@ -28,10 +28,10 @@ Measured beside much other work: the monitors were 3.6 s late, the standby took 
 REPLAYING = "up:standby-replay"
 
 
-def load_of(stage: Stage, name: str) -> RecordedLoad:
-    """Files from a client of each architecture, on machines whose metadata servers may die beside them."""
+def load_of(stage: Stage, name: str, on: tuple[str, ...] = ()) -> RecordedLoad:
+    """Files from clients on these nodes; else one of each architecture, beside metadata servers that may die."""
     cluster = stage.cluster
-    nodes = tuple(cluster.host_with(arch).name for arch in Arch)
+    nodes = on or tuple(cluster.host_with(arch).name for arch in Arch)
     seed = stage.rng.randrange(1 << 30)
     load = Load(
         FILE_SYSTEM, nodes, seed, name=name, kind="files", keys=KEYS, workers=WORKERS, sizes=SIZES, pause_s=PAUSE_S

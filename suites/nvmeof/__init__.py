@@ -1,5 +1,16 @@
 """NVMe over TCP before RBD: gateways and initiators of both architectures, and a pair of which one fails."""
 
-from cephlab.suites.nvmeof import access, content, failover, overhead, rolling
+from cephlab.suites.nvmeof import access, content, failover, known, namespaces, overhead, pool, rolling, smallest, wire
 
-SCENARIOS = (*content.SCENARIOS, *access.SCENARIOS, *failover.SCENARIOS, *overhead.SCENARIOS, *rolling.SCENARIOS)
+SCENARIOS = (
+    *smallest.SCENARIOS,
+    *content.SCENARIOS,
+    *access.SCENARIOS,
+    *failover.SCENARIOS,
+    *overhead.SCENARIOS,
+    *rolling.SCENARIOS,
+    *namespaces.SCENARIOS,
+    *wire.SCENARIOS,
+    *known.SCENARIOS,
+    *pool.SCENARIOS,
+)

@@ -7,7 +7,7 @@ from cephlab.lab.cluster.pools import primary_on
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import MIB
-from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, NODES, POOL, Stand, scenario_on_pair, standing
+from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, NODES, POOL, Stand, from_first, scenario_on_pair, standing
 
 PIECE_BYTES = 2 * MIB
 """Two objects of the image, so that a request crosses from one to the next."""
@@ -18,7 +18,7 @@ _COPY_S = 120.0
 def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
     """Write and read through the gateway of each architecture, with the primaries on each."""
     node = INITIATOR if initiator is host_arch() else NODES[initiator]
-    with standing(stage, host_arch(), node=node) as stand:
+    with standing(stage, from_first(host_arch()), node=node) as stand:
         for primary in primaries:
             with primary_on(stage.cluster, primary, POOL):
                 for _ in stand.pair.gateways:
@@ -26,13 +26,16 @@ def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
                     stand.pair.hand_over()
 
 
-def both_ways(stage: Stage, stand: Stand, way: str) -> None:
-    """Write over NVMe and read by librbd, then the other way around."""
+def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "") -> None:
+    """Write over NVMe and read by librbd, then the other way around.
+
+    way: for the history; address: where the initiator reaches the gateway that serves, if not at its own.
+    """
     client, host, recorder = stage.cluster.client, stand.initiator.host, stage.recorder
     timeout_s = _COPY_S * stage.cluster.patience
     _, paths = stand.initiator.look(stand.volume)
     used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
-    recorder.observe(f"addresses that serve: {way}", got=used, wanted=[stand.pair.serving.address])
+    recorder.observe(f"addresses that serve: {way}", got=used, wanted=[address or stand.pair.serving.address])
     sent, file = stage.rng.randbytes(PIECE_BYTES), host.directory / "nvmeof-piece"
     host.push(sent, file)
     block = (f"bs={BLOCK_BYTES}", "status=none")

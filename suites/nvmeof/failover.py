@@ -17,7 +17,7 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.limits import no_errors
 from cephlab.suites.nvmeof.faults import IsolateNode, PauseMachine
-from cephlab.suites.nvmeof.stand import HELD, NODES, POOL, Stand, connected, scenario_on_pair, standing
+from cephlab.suites.nvmeof.stand import HELD, NODES, POOL, Stand, connected, from_first, scenario_on_pair, standing
 
 KEYS, WORKERS, BLOCK_BYTES, READ_SHARE = 16, 8, 4096, 0.2
 """So many workers, and so few reads beyond those that follow a write, that some of them write when the fault comes."""
@@ -35,7 +35,7 @@ def failed_over(stage: Stage, fault: Fault, first: Arch, *, fenced: bool = True)
     """Strike the serving gateway under load, have its twin take over; bring it back, and have it serve again."""
     recorder = stage.recorder
     no_errors(recorder, "an initiator waits for the twin, and tells its programs nothing")
-    with standing(stage, first, fenced=fenced) as stand:
+    with standing(stage, from_first(first), fenced=fenced) as stand:
         load = new_load(stage, stand)
         load.prepare()
         # The load ends before the fault does: what the twin acknowledged must outlast what the dead one still holds.

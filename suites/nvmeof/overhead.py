@@ -1,4 +1,4 @@
-"""What a gateway costs beside krbd on the initiator itself: CPU and waiting for a write of 4 KiB, one in flight."""
+"""What a gateway costs beside krbd and librbd on the initiator: CPU and wait of a write of 4 KiB, one in flight."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,19 +19,22 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.accounting import whole_s
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
+from cephlab.lab.workloads.fio import FioJob
 from cephlab.suites.hci.krbd import ClientLoad, TwoClients
-from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, POOL, Stand, scenario_on_pair, standing
+from cephlab.suites.nvmeof.stand import IMAGE, INITIATOR, POOL, Stand, from_first, scenario_on_pair, standing
 
 BLOCK_BYTES = 4096
 WRITTEN_BYTES = 4 * MIB
 BESIDE = "beside"
-KRBD, NVMEOF = "krbd", "nvmeof"
+KRBD, LIBRBD, NVMEOF = "krbd", "librbd", "nvmeof"
 LEAST_ROUNDS = 2
 BUDGET_S = 12.0
 """Before patience."""
 NARROW = 0.05
 LEAST_OPERATIONS = 100
 _FOREVER_S = 3600
+SHARED = Bound("who waits for a CPU that others share waits for them: written down", basis=Basis.SHAPE)
+OTHER_KIND = Bound("librbd is a program's, the gateway and krbd are a kernel's: written down", basis=Basis.SHAPE)
 WHY = "a write through a gateway passes krbd too, and another machine and a network before it"
 
 
@@ -49,13 +52,13 @@ class OnTheWay(TwoClients):
 
 
 def beside_krbd(stage: Stage, gateway: Arch) -> None:
-    """Write through the gateway and through krbd on the initiator in turns, until the ratio of costs is known."""
-    costs: dict[str, list[float]] = {KRBD: [], NVMEOF: []}
-    waits: dict[str, list[float]] = {KRBD: [], NVMEOF: []}
+    """Write through the gateway, krbd and librbd on the initiator in turns, until the ratio of costs is known."""
+    costs: dict[str, list[float]] = {KRBD: [], LIBRBD: [], NVMEOF: []}
+    waits: dict[str, list[float]] = {name: [] for name in costs}
     done = dict.fromkeys(costs, 0.0)
-    with standing(stage, gateway) as stand, mapped(stage, stand) as device:
+    with standing(stage, from_first(gateway)) as stand, mapped(stage, stand) as device:
         host = stand.initiator.host
-        loads = {KRBD: load(host, device), NVMEOF: load(host, stand.device)}
+        loads = {KRBD: load(host, device), LIBRBD: by_library(stage, host), NVMEOF: load(host, stand.device)}
         machines = (INITIATOR, stand.pair.serving.name)
         pair = OnTheWay(stage.cluster, BLOCK_BYTES, loads, machines)
         idle = pair.at_rest()
@@ -66,26 +69,30 @@ def beside_krbd(stage: Stage, gateway: Arch) -> None:
                 turn = pair.turn(name, idle)
                 done[name] += turn.operations
                 costs[name] += turn.costs
-                waits[name].append(fio.parse(host.read(output(host))).latency_mean_s)
+                waits[name].append(fio.parse(host.read(output(host, name))).latency_mean_s)
             rounds += 1
     if min(map(len, costs.values())) < 2:
         raise LabBroken("hardly a write was answered", f"writes: {done}", "try again on a quieter machine")
     for name, count in done.items():
         stage.recorder.witness(f"writes by {name}", got=count, least=LEAST_OPERATIONS)
     judge(stage.recorder, "CPU of initiator and gateway for one write", costs, Bound(WHY, 1.0, basis=Basis.SHAPE))
-    shared = Bound("who waits for a CPU that others share waits for them: written down", basis=Basis.SHAPE)
-    judge(stage.recorder, "wait for one write", waits, shared)
+    judge(stage.recorder, "wait for one write", waits, SHARED)
 
 
 def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: Bound) -> None:
-    """Note both sides, and the ratio of the gateway's to krbd's, which is held to a bound with its whole interval."""
+    """Note every side, and the ratios of the gateway's to the others'.
+
+    That to krbd's is held to a bound with its whole interval. librbd works in a program, not in the kernel.
+    """
     for name, values in costs.items():
         side = interval(values)
         emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
-    ratio = ratio_of_means(costs[NVMEOF], costs[KRBD])
-    ends = (ratio.low, min(ratio.high, 1e9))
-    recorder.figure(f"{what}, {NVMEOF} over {KRBD}", ratio.mean, "", bound, interval=ends)
+    for name in sorted(costs.keys() - {NVMEOF}):
+        ratio = ratio_of_means(costs[NVMEOF], costs[name])
+        ends = (ratio.low, min(ratio.high, 1e9))
+        held = bound if name == KRBD else OTHER_KIND
+        recorder.figure(f"{what}, {NVMEOF} over {name}", ratio.mean, "", held, interval=ends)
 
 
 def narrow(costs: dict[str, list[float]]) -> bool:
@@ -107,14 +114,32 @@ def mapped(stage: Stage, stand: Stand) -> Iterator[PurePosixPath]:
         devices.unmap_image(cluster, node, device)
 
 
-def output(host: Host) -> PurePosixPath:
-    """What fio prints of the last turn."""
-    return host.directory / "fio-nvmeof"
+def output(host: Host, name: str) -> PurePosixPath:
+    """What fio prints of the last turn of a client."""
+    return host.directory / "fio" / BESIDE / "out.json" if name == LIBRBD else host.directory / "fio-nvmeof"
+
+
+def by_library(stage: Stage, host: Host) -> ClientLoad:
+    """The same writes by fio's engine for librbd, on the image that krbd has: never both at a time."""
+    job = FioJob(
+        name=BESIDE,
+        pool=POOL,
+        target=BESIDE,
+        pattern="randwrite",
+        block_bytes=BLOCK_BYTES,
+        depth=1,
+        size_bytes=WRITTEN_BYTES,
+        runtime_s=_FOREVER_S,
+        options={"rbd_cache": "false"},
+        client=stage.cluster.client_name,
+        timed=True,
+    )
+    return ClientLoad(lambda: fio.start(host, job).process, output(host, LIBRBD).with_name(f"{fio.LOG}_iops.log"))
 
 
 def load(host: Host, device: PurePosixPath) -> ClientLoad:
     """Random writes to a device, one at a time and past the page cache, each of which is logged."""
-    base = output(host)
+    base = output(host, KRBD)
     argv = (
         f"fio --name=one --ioengine=psync --direct=1 --filename={device} --size={WRITTEN_BYTES} --rw=randwrite "
         f"--bs={BLOCK_BYTES} --time_based --runtime={_FOREVER_S} --output-format=json --write_iops_log={base} "
@@ -131,8 +156,8 @@ def load(host: Host, device: PurePosixPath) -> ClientLoad:
 def _scenario(gateway: Arch, tier: Tier) -> Scenario:
     return scenario_on_pair(
         name=f"nvmeof.beside-krbd[gateway={gateway}]",
-        goal="Measures what a write costs and how long it takes through a gateway, beside krbd on the initiator.",
-        method="Runs fio on both in turns, one write in flight; CPU of both machines less what they use at rest.",
+        goal="Measures cost and wait of a write through a gateway beside the initiator's own krbd and librbd.",
+        method="Runs fio on each in turns, one write in flight; CPU of both machines less what they use at rest.",
         run=partial(beside_krbd, gateway=gateway),
         check="figures",
         tier=tier,

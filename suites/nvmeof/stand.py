@@ -1,6 +1,6 @@
 """Shared by the scenarios: machines of their own for gateways and initiator, and an image behind a pair of gateways."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,14 +40,20 @@ scenario_on_pair = partial(Scenario, topology=TOPOLOGY, needs=NEEDS)
 INITIATOR = "c0"
 NODES = {host_arch(): "c1", host_arch().other: "c2"}
 """The gateways. The one of the other architecture is the initiator of that architecture too."""
+Nodes = tuple[str, str]
+"""Of a pair's gateways, the one that serves first before the one that waits."""
 POOL = "nvmeof"
 IMAGE = "volume"
 IMAGE_BYTES = 16 * MIB
-TWO_COPIES = PoolKind("replicated", 2)
 HELD = Connecting()
 CONNECTED_S = 30.0
 LAYERING = 1
 """The image's only feature. An exclusive lock would fence by itself, and hide what the pair does."""
+
+
+def copies_for(cluster: Cluster) -> PoolKind:
+    """Two copies, where there are two OSDs to hold them."""
+    return PoolKind("replicated", min(2, len(cluster.osd_ids())))
 
 
 @dataclass(frozen=True)
@@ -67,21 +73,27 @@ class Stand:
         return self.pair.volume
 
 
-def paired(cluster: Cluster, first: Arch, *, fenced: bool = True) -> Pair:
-    """A pair before the suite's image, whose gateway of this architecture serves first."""
-    volume = Volume(POOL, IMAGE, tuple(host_nqn(name) for name in (INITIATOR, *NODES.values())))
-    serving = KernelGateway(cluster, NODES[first], CONTROLLERS[0])
-    waiting = KernelGateway(cluster, NODES[first.other], CONTROLLERS[1])
-    return Pair(cluster, volume, serving, waiting, fenced)
+def from_first(first: Arch) -> Nodes:
+    """The gateway of this architecture, then the other one."""
+    return NODES[first], NODES[first.other]
+
+
+def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, secrets: Mapping[str, str] | None = None) -> Pair:
+    """A pair before the suite's image. secrets: by which hosts must prove their names, see `Volume`."""
+    hosts = tuple(host_nqn(name) for name in dict.fromkeys((INITIATOR, *nodes)))
+    serving, waiting = (KernelGateway(cluster, *each) for each in zip(nodes, CONTROLLERS, strict=True))
+    return Pair(cluster, Volume(POOL, IMAGE, hosts, secrets or {}), serving, waiting, fenced)
 
 
 @contextmanager
-def served(stage: Stage, first: Arch, *, fenced: bool = True) -> Iterator[Pair]:
+def served(
+    stage: Stage, nodes: Nodes, *, fenced: bool = True, secrets: Mapping[str, str] | None = None
+) -> Iterator[Pair]:
     """An image behind a pair for the length of a block."""
     cluster = stage.cluster
-    with pools.pool(cluster, POOL, TWO_COPIES):
+    with pools.pool(cluster, POOL, copies_for(cluster)):
         cluster.client.rbd_create(POOL, IMAGE, IMAGE_BYTES, features=LAYERING)
-        pair = paired(cluster, first, fenced=fenced)
+        pair = paired(cluster, nodes, fenced=fenced, secrets=secrets)
         try:
             pair.serve()
             yield pair
@@ -91,10 +103,10 @@ def served(stage: Stage, first: Arch, *, fenced: bool = True) -> Iterator[Pair]:
 
 @contextmanager
 def standing(
-    stage: Stage, first: Arch, *, node: str = INITIATOR, connecting: Connecting = HELD, fenced: bool = True
+    stage: Stage, nodes: Nodes, *, node: str = INITIATOR, connecting: Connecting = HELD, fenced: bool = True
 ) -> Iterator[Stand]:
     """A pair, and an initiator on a node that is connected to both of its gateways."""
-    with served(stage, first, fenced=fenced) as pair:
+    with served(stage, nodes, fenced=fenced) as pair:
         initiator = Initiator(stage.cluster, node, connecting)
         try:
             stand = Stand(pair, initiator, initiator.connect(pair.volume, pair.gateways))

@@ -41,11 +41,8 @@ SHARE = 0.25
 """Of what the cluster can do: at a half, neighbours of a busy machine kept the load from its rate, and an operation
 cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
 
-SETTLING = (
-    ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576"),
-    ("debug_rocksdb", "1/5"),
-    ("debug_rgw", "0/5"),
-)
+SMALL_MEMTABLES = ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576")
+SETTLING = (SMALL_MEMTABLES, ("debug_rocksdb", "1/5"), ("debug_rgw", "0/5"))
 """By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
 memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
 its default level, and a gateway (before Quincy) a line with every request, by which a line a second would not be

@@ -15,27 +15,20 @@ LIST = "ci/tests.txt"
 
 IN_TESTS = {"profile": "tests/suites/test_profile_suite.py"}
 """Suites that need no cluster, so that the lab's own tests run them whole."""
-BY_NIGHT = {"nvmeof"}
-"""Suites whose emulated machines take longer to boot than a push may take: a job of each night runs them."""
 
 
 def suites() -> set[str]:
-    return {path.parent.name for path in (ROOT / "suites").glob("*/test_*.py")} - set(IN_TESTS) - BY_NIGHT
+    return {path.parent.name for path in (ROOT / "suites").glob("*/test_*.py")} - set(IN_TESTS)
 
 
 def test_a_suite_without_clusters_is_run_by_a_test() -> None:
     assert all(f'suites=("{suite}",)' in (ROOT / path).read_text() for suite, path in IN_TESTS.items())
 
 
-def test_a_suite_that_no_push_runs_has_a_job_of_its_own() -> None:
-    scheduled = (ROOT / ".github/workflows/scheduled.yml").read_text()
-    assert all(f"suite: {suite}\n" in scheduled for suite in BY_NIGHT)
-
-
 def test_the_weekly_full_tier_has_a_machine_for_each_suite() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/scheduled.yml").read_text())["jobs"]
     weekly = [job for name, job in jobs.items() if name.startswith("weekly")]
-    assert {suite for job in weekly for suite in json.loads(job["with"]["suites"])} - BY_NIGHT == suites()
+    assert {suite for job in weekly for suite in json.loads(job["with"]["suites"])} == suites()
 
 
 def listed() -> list[str]:

@@ -1,4 +1,4 @@
-"""The NVMe-oF suite turns red over a pair that is not fenced, and over a gateway that keeps what it should write."""
+"""The NVMe-oF suite turns red over no fence, over a gateway that keeps what it should write, and over no digests."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -21,6 +21,7 @@ from cephlab.suites.nvmeof import stand
 from cephlab.suites.nvmeof.failover import failed_over
 from cephlab.suites.nvmeof.faults import IsolateNode
 from cephlab.suites.nvmeof.stand import IMAGE_BYTES, NODES, TOPOLOGY
+from cephlab.suites.nvmeof.wire import WRONG_DIGEST, over_bad_wires
 from tests.contract.raising import raised
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -73,3 +74,13 @@ def test_a_gateway_that_acknowledges_and_does_not_write_is_found(
     outcome, reason, survival = reasons(Scenario("nvmeof.keeper", "", "", run, check="recorded"), cluster, tmp_path)
     assert (outcome, survival) == (Outcome.FAIL, Outcome.FAIL)
     assert "lost" in reason or "stale" in reason
+
+
+@pytest.mark.parametrize(("digests", "wanted"), [(True, Outcome.PASS), (False, Outcome.FAIL)], ids=["on", "off"])
+def test_a_bit_that_flips_on_the_wire_arrives_only_without_digests(
+    cluster: Cluster, tmp_path: Path, *, digests: bool, wanted: Outcome
+) -> None:
+    run = partial(over_bad_wires, first=FIRST, digests=digests)
+    scenario = Scenario("nvmeof.bare-wire", "", "", run, check="witnessed", expects=WRONG_DIGEST)
+    outcome, _, _ = reasons(scenario, cluster, tmp_path)
+    assert outcome is wanted

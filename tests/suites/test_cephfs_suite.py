@@ -17,6 +17,7 @@ from cephlab.suites.cephfs.across import take_topics
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
 from cephlab.suites.interop.walks.live import Line
+from cephlab.suites.interop.walks.printing import program
 from cephlab.suites.interop.walks.walk import LOOK, Step, answer_of, draw, take
 
 SIDES = ("x86_64", "aarch64")
@@ -128,6 +129,32 @@ def test_what_a_walk_draws_fits_and_reaches_every_operation() -> None:
     assert {"write", "rename", "link", "symlink", "unlink", "mkdir", "rmdir", "snap", "drop", "truncate"} <= done
     tree = Tree()
     assert take(model(), steps, lambda step: tree.ask(step.operation, step.arguments)) is None
+
+
+def mount_of(folder: Path) -> Any:
+    """The side that works through a mount, on a folder without CephFS's snapshots."""
+    source: dict[str, Any] = {"__name__": "side"}
+    exec(program("mounted"), source)  # as hosts run it
+
+    class Plain(source["Side"]):  # type: ignore[misc]
+        def names_in(self, path: str) -> list[str]:
+            return [] if path.endswith(".snap") else list(super().names_in(path))
+
+    side = Plain({"folder": str(folder)})
+    side.ask = lambda operation, arguments: source["answer"](side, operation, dict(arguments))
+    return side
+
+
+@pytest.mark.parametrize("name", ["links", "renames", "locks"])
+def test_a_mount_answers_as_the_model_does(name: str, tmp_path: Path) -> None:
+    sides = {side: mount_of(tmp_path) for side in SIDES}
+    for side in sides.values():
+        side.begin("place")
+    steps = list(TOPICS[name](*SIDES, Random(3)))
+    found = take(FsModel(), steps, lambda step: sides[step.side].ask(step.operation, step.arguments))
+    for side in sides.values():
+        side.close()
+    assert found is None
 
 
 def test_the_suites_scenarios_have_its_name() -> None:

@@ -1,5 +1,6 @@
 """What the NVMe-oF suite says of a gap that is too long, of a stranger who is let in and of a pair as it stands."""
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.nvmeof import SCENARIOS, failover, faults, overhead
+from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, wire_program
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
 
@@ -116,8 +117,60 @@ def test_gateways_and_initiator_have_machines_of_their_own() -> None:
     assert TOPOLOGY.made
 
 
-def test_every_scenario_asks_for_a_kernel_that_has_it() -> None:
-    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS) >= 11
-    assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS)
+def test_every_scenario_with_a_gateway_asks_for_a_kernel_that_has_it() -> None:
+    assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS) >= 19
+    below = {scenario.name for scenario in (*known.SCENARIOS, *pool.SCENARIOS)}
+    assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS if scenario.name not in below)
     assert {scenario.suite for scenario in SCENARIOS} == {"nvmeof"}
     assert any(scenario.tier is Tier.QUICK for scenario in SCENARIOS)
+
+
+def pdu(kind: int, data: bytes, *, header: bytes = bytes(64)) -> bytearray:
+    """One PDU of NVMe over TCP with data behind its header."""
+    begin = wire_program.COMMON.size + len(header)
+    head = wire_program.COMMON.pack(kind, 0, begin, begin if data else 0, begin + len(data))
+    return bytearray(head + header + data)
+
+
+def connecting(queue: int) -> bytearray:
+    """The command by which a connection becomes a queue."""
+    command = bytearray(64)
+    command[0], command[4] = wire_program.FABRICS, wire_program.CONNECT
+    command[42:44] = queue.to_bytes(2, "little")
+    return pdu(wire_program.COMMAND, b"", header=bytes(command))
+
+
+def passed(queue: int, sent: Sequence[bytearray], flips: int) -> tuple[list[bytes], dict[str, int]]:
+    """What arrives behind a wire of what an initiator sends, and what the wire says that it flipped."""
+    ways = {way: wire_program.Flipper(flips) for way in ("written", "read")}
+    (initiator, near), (far, gateway) = socket.socketpair(), socket.socketpair()
+    with initiator, gateway:
+        wire_program.Connection(near, far, ways, lambda: None).start()
+        with gateway.makefile("rb") as arriving:
+            found = []
+            for each in (connecting(queue), *sent):
+                initiator.sendall(each)
+                found.append(arriving.read(len(each)))
+    return found[1:], {way: flipper.flipped for way, flipper in ways.items()}
+
+
+def test_a_wire_flips_a_bit_of_every_third_piece_of_data_until_it_has_flipped_enough() -> None:
+    sent = [pdu(wire_program.TO_CONTROLLER, bytes(8192)) for _ in range(9)]
+    found, flipped = passed(1, sent, flips=2)
+    wrong = [number for number, (got, whole) in enumerate(zip(found, sent, strict=True)) if got != bytes(whole)]
+    assert (wrong, flipped) == ([0, 3], {"written": 2, "read": 0})
+    assert [one ^ other for one, other in zip(found[0], sent[0], strict=True) if one != other] == [1]
+    assert found[0][:72] == bytes(sent[0][:72])
+
+
+@pytest.mark.parametrize(
+    ("queue", "each"),
+    [
+        (0, pdu(wire_program.TO_CONTROLLER, bytes(8192))),  # of the queue for administration
+        (1, pdu(wire_program.TO_CONTROLLER, bytes(512))),
+        (1, pdu(wire_program.COMMAND, b"")),
+        (1, pdu(9, bytes(8192))),  # "ready to transfer" carries none
+    ],
+)
+def test_a_wire_leaves_what_is_no_data_of_blocks(queue: int, each: bytearray) -> None:
+    assert passed(queue, [each], flips=9) == ([bytes(each)], {"written": 0, "read": 0})

@@ -13,8 +13,9 @@ _RUN = 'if __name__ == "__main__":\n    sys.exit(main(Side, STEPS, SETTINGS))\n'
 def program(
     kind: str, steps: Sequence[Wanted] = (), *, about: str = "", settings: Mapping[str, str] | None = None
 ) -> str:
-    """The source of a program that serves a side of a kind (`rados`, `rbd`, `s3`, `cephfs`) or takes these steps.
+    """The source of a program that serves a side or takes these steps.
 
+    kind: `rados`, `rbd`, `s3`, `cephfs` (through libcephfs) or `mounted` (CephFS through the kernel).
     about: what stands at its beginning, beside how to run it. settings: what it takes for settings unless it is told
     others; none of them may be secret.
     """

@@ -14,7 +14,7 @@ from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.blockstack import initiator_program, nvmet_program
 from cephlab.lab.blockstack.initiator import Connecting, Initiator, SeenPath
-from cephlab.lab.blockstack.nvmeof import CONTROLLERS, AnaState, Pair, Volume, host_nqn
+from cephlab.lab.blockstack.nvmeof import CONTROLLERS, AnaState, Namespace, Pair, Volume, host_nqn, secret_of
 from cephlab.lab.blockstack.nvmet import KernelGateway
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.spec.arch import Arch
@@ -22,6 +22,8 @@ from cephlab.lab.spec.arch import Arch
 VOLUME = Volume("pool", "image", (host_nqn("c0"), host_nqn("c1")))
 WANTED = {
     **VOLUME.identity,
+    "number": 1,
+    "secrets": {},
     "address": "10.0.0.1",
     "port": 4420,
     "controllers": [101, 200],
@@ -113,9 +115,49 @@ def test_an_image_is_mapped_by_the_key_of_its_machine(tmp_path: Path, monkeypatc
         (folder / "devices/1/client_addr").write_text("10.0.0.1:0/77\n")
 
     monkeypatch.setattr(nvmet_program, "put", kernel)
-    wanted = {"pool": "p", "image": "i", "user": "admin", "monitors": "10.0.0.9:3300", "keyring": str(keyring)}
-    assert nvmet_program.map_image(bus, wanted) == {"device": "/dev/rbd1", "client": "10.0.0.1:0/77"}
+    wanted = {"user": "admin", "monitors": "10.0.0.9:3300", "keyring": str(keyring)}
+    assert nvmet_program.map_image(bus, wanted, {"pool": "p", "image": "i"}) == {
+        "device": "/dev/rbd1",
+        "client": "10.0.0.1:0/77",
+    }
     assert asked == [{"add_single_major": "10.0.0.9:3300 name=admin,secret=AQ==,ms_mode=prefer-crc p i -"}]
+
+
+def test_a_namespace_comes_grows_and_goes_beside_the_first(
+    target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvmet_program.serve(target, WANTED)
+    before = tree(target)
+    unmapped: list[str] = []
+    monkeypatch.setattr(nvmet_program, "map_image", lambda *_: {"device": "/dev/rbd1", "client": "a"})
+    monkeypatch.setattr(nvmet_program, "unmap", lambda _bus, device: unmapped.append(device))
+    more = Namespace("pool", "second", number=2)
+
+    def ask(do: str) -> dict[str, str]:
+        request = {"do": do, "wanted": WANTED, "namespace": more.shown}
+        nvmet_program.answer(request, target, tmp_path / "rbd")
+        there = tree(target)
+        assert {name: value for name, value in there.items() if name in before} == before
+        return {name.rpartition("/")[2]: value for name, value in there.items() if name not in before}
+
+    shown = {"device_path": "/dev/rbd1", "device_uuid": more.uuid, "device_nguid": more.nguid, "ana_grpid": "1"}
+    assert ask("add") == {**shown, "enable": "1"}
+    assert ask("grow") == {**shown, "enable": "1", "revalidate_size": "1"}
+    assert ask("remove") == {}
+    assert unmapped == ["/dev/rbd1"]
+    assert more.uuid != VOLUME.uuid
+
+
+def test_a_host_with_a_secret_must_prove_its_name(target: Path) -> None:
+    secret = secret_of(bytes(32))
+    nvmet_program.serve(target, {**WANTED, "secrets": {VOLUME.hosts[0]: secret}})
+    keys = {name: value for name, value in tree(target).items() if name.endswith("dhchap_key")}
+    assert keys == {f"hosts/{VOLUME.hosts[0]}/dhchap_key": secret}
+
+
+def test_a_secret_carries_its_checksum() -> None:
+    # Of the 32 bytes of zeros: crc32 is 0x190a55ad, little-endian behind them.
+    assert secret_of(bytes(32)) == "DHHC-1:00:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAACtVQoZ:"
 
 
 def test_a_connection_is_asked_for_in_the_kernels_words(tmp_path: Path) -> None:
@@ -124,6 +166,24 @@ def test_a_connection_is_asked_for_in_the_kernels_words(tmp_path: Path) -> None:
     request = {"do": "connect", "options": {"nqn": "a", "trsvcid": 4420, "data_digest": True}}
     assert initiator_program.answer(request, fabrics) == {"refused": ""}
     assert fabrics.read_text() == "nqn=a,trsvcid=4420,data_digest"
+
+
+def test_a_discovery_page_names_subsystems_and_addresses() -> None:
+    page = bytearray(1024 * 9)
+    page[8] = 2
+    for number in (1, 2):
+        at = 1024 * number
+        nqn, address = f"nqn.{number}".encode(), f"10.0.0.{number}".encode()
+        page[at + 256 : at + 256 + len(nqn)] = nqn
+        page[at + 512 : at + 512 + len(address)] = address
+    assert initiator_program.entries(bytes(page)) == [["nqn.1", "10.0.0.1"], ["nqn.2", "10.0.0.2"]]
+
+
+def test_the_kernels_command_has_its_size_and_places() -> None:
+    command = initiator_program.COMMAND.pack(2, 0x1122334455667788, 9216, 0x70)
+    assert len(command) == 72 == initiator_program.ADMIN_COMMAND >> 16 & 0x3FFF
+    found = [int.from_bytes(command[at:end], "little") for at, end in ((0, 1), (24, 32), (36, 40), (40, 44))]
+    assert found == [2, 0x1122334455667788, 9216, 0x70]
 
 
 def controller(classes: Path, number: int, nqn: str, ana: str) -> None:
@@ -144,11 +204,15 @@ def test_an_initiator_tells_the_ways_of_its_volume_from_others(tmp_path: Path) -
     controller(tmp_path, 0, "mine", "optimized")
     controller(tmp_path, 1, "mine", "inaccessible")
     controller(tmp_path, 2, "another", "optimized")
-    for name in ("nvme0n1", "nvme0c0n1", "nvme0"):
-        (tmp_path / "nvme-subsystem/nvme-subsys0" / name).mkdir(parents=True)
+    for name in ("nvme0n1", "nvme0n2", "nvme0c0n1", "nvme0"):
+        folder = tmp_path / "nvme-subsystem/nvme-subsys0" / name
+        folder.mkdir(parents=True)
+        (folder / "size").write_text("2048\n")
+        (folder / "nsid").write_text(f"{name[-1]}\n")
     (tmp_path / "nvme-subsystem/nvme-subsys0/subsysnqn").write_text("mine\n")
     seen = initiator_program.answer({"do": "look", "nqn": "mine"}, classes=tmp_path)
     assert seen["device"] == "/dev/nvme0n1"
+    assert seen["namespaces"]["2"] == {"device": "/dev/nvme0n2", "size_bytes": 1 << 20}
     found = [(path["address"], path["controller"], path["ana"]) for path in seen["paths"]]
     assert found == [("10.0.0.0", 1, "optimized"), ("10.0.0.1", 101, "inaccessible")]
     initiator_program.answer({"do": "disconnect", "nqn": "mine"}, classes=tmp_path)

@@ -1,0 +1,93 @@
+"""CephFS beside the rest of the cluster: files through a power cut of all machines, and through fault after fault."""
+
+import os
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.faults import inflict, layout_of, plan, thrash
+from cephlab.lab.faults.power import PowerCut
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.cephfs.failover import load_of
+from cephlab.suites.cephfs.mounted import GUESTS
+from cephlab.suites.cephfs.scrub import scrubbed
+from cephlab.suites.cephfs.stand import EXPECTED, PAIR, wait_active
+from cephlab.suites.limits import no_errors
+from cephlab.suites.powerloss.cut import BEFORE_S, ROUNDS, check_stores
+from cephlab.suites.resilience import soak
+from cephlab.suites.resilience.trial import EXPECTED as RESILIENT
+from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, under_way
+
+MENU = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together")
+"""Faults of daemons: others damage objects of pools of their own, which no metadata server reads."""
+
+
+def power_cut(stage: Stage) -> None:
+    """Cut the power of all machines with daemons under files; check the stores; read back and scrub."""
+    cluster, recorder = stage.cluster, stage.recorder
+    no_errors(recorder, "clients wait for a cluster that is down")
+    power = PowerCut.aim(layout_of(cluster), stage.rng)
+    if power is None:
+        raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
+    load = load_of(stage, "power", (cluster.client.host.name,))
+    load.prepare()
+    for _ in range(ROUNDS[stage.tier]):
+        with load.running():
+            under_way(load)
+            linger(stage.rng, *BEFORE_S)
+            with inflict(power, cluster, recorder):
+                power.switch_on(cluster)
+                check_stores(stage, cluster)
+            wait_active(cluster)
+            cluster.wait_healthy(RETURN_S)
+            goes_on(load)
+        load.verify()
+    scrubbed(stage)
+
+
+def thrashed(stage: Stage) -> None:
+    """Kill, stop and pause daemons of every kind under files, then scrub."""
+    cluster, recorder = stage.cluster, stage.recorder
+    no_errors(recorder, "clients wait for whoever serves next")
+    menu = [kind for kind in soak.menu_for(cluster.provider, 1) if kind.name in MENU]
+    seconds = 60 * soak.minutes(os.environ.get(soak.MINUTES_VARIABLE), stage.tier)
+    load = load_of(stage, "soak")
+    load.prepare()
+    with load.running():
+        under_way(load)
+        steps = plan(layout_of(cluster), stage.rng, menu)
+        done = thrash(cluster, recorder, steps, seconds=seconds, least=soak.LEAST_STEPS)
+        recorder.witness("steps of the schedule", got=done, least=soak.LEAST_STEPS)
+        wait_active(cluster)
+        cluster.wait_healthy()
+        goes_on(load)
+    load.verify()
+    scrubbed(stage)
+
+
+EXPECTS = {**EXPECTED, **RESILIENT}
+
+SCENARIOS = (
+    Scenario(
+        name="cephfs.power-cut",
+        goal="When all machines lose their power, nothing that was synced to CephFS is lost, and its tree is whole.",
+        method="Kills every guest with daemons at once under files that are written, synced and renamed; fsck of each "
+        "store; start; read back; scrub.",
+        run=power_cut,
+        check="recorded",
+        topology=GUESTS,
+        needs=frozenset({Capability.POWER_CUT, Capability.OWN_KERNEL}),
+        sees=("fsck of .* after the power was cut",),
+        expects=EXPECTS,
+    ),
+    Scenario(
+        name="cephfs.soak",
+        goal="CephFS survives fault after fault of monitors, OSDs and metadata servers, and loses nothing.",
+        method=f"Follows a schedule by the seed under files for {soak.MINUTES_VARIABLE} minutes; reads back; scrubs.",
+        run=thrashed,
+        check="recorded",
+        tier=Tier.FULL,
+        topology=PAIR,
+        expects=EXPECTS,
+        spoils=True,
+    ),
+)

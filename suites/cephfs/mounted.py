@@ -1,0 +1,117 @@
+"""CephFS through the kernel: what a mount does the library finds, and the other way around, whoever serves it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import permutations, product
+from pathlib import PurePosixPath
+
+from cephlab.lab.ceph import conf
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.providers.host import Host
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.mds import FILE_SYSTEM, MDS
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.suites.cephfs.across import take_topics
+from cephlab.suites.cephfs.stand import EXPECTED, requests, served_by, wait_active
+from cephlab.suites.cephfs.topics import TOPICS
+from cephlab.suites.interop.walks.live import Line, lines
+
+TWO = (("n0", (MDS.kind,)), ("n1", (MDS.kind,)))
+GUESTS = Topology(native=2, foreign=0, services=TWO, lone_client=True)
+"""A machine for the client, with a kernel that no daemon shares: it may have to write for one that waits for it."""
+MIXED_GUESTS = Topology(native=1, foreign=1, services=TWO, clients=True)
+KERNEL, LIBRARY = "kernel", "library"
+_MOUNT_S = 60.0
+
+
+@contextmanager
+def mounted(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
+    """The lab's file system, mounted by a host's kernel for the length of a block; the folder."""
+    folder, timeout_s = host.directory / "cephfs", _MOUNT_S * cluster.patience
+    host.run(["modprobe", "ceph"])
+    host.make_directory(folder)
+    user = cluster.client_name.removeprefix("client.")
+    options = f"conf={conf.conf_path(host)},ms_mode=prefer-crc"
+    host.run(["mount", "-t", "ceph", f"{user}@.{FILE_SYSTEM}=/", str(folder), "-o", options], timeout_s=timeout_s)
+    try:
+        yield folder
+    finally:
+        host.run(["umount", "-f", str(folder)], timeout_s=timeout_s)
+
+
+@contextmanager
+def kernels(cluster: Cluster, hosts: dict[str, Host]) -> Iterator[dict[str, Line]]:
+    """A side for each host that works through its own kernel's mount."""
+    with ExitStack() as undo:
+        folders = {side: undo.enter_context(mounted(cluster, host)) for side, host in hosts.items()}
+        on = {side: (hosts[side], {"folder": str(folder)}) for side, folder in folders.items()}
+        yield undo.enter_context(lines("mounted", on, cluster.patience))
+
+
+def beside_library(stage: Stage) -> None:
+    """Every topic twice: a mount of the client's kernel and a program of libcephfs, each of which begins once."""
+    cluster = stage.cluster
+    [server] = wait_active(cluster)
+    client, library = cluster.hosts["c0"], cluster.hosts["n0"]
+    settings = {"conf": str(conf.conf_path(library)), "name": cluster.client_name}
+    before = requests(cluster, server)
+    with (
+        kernels(cluster, {KERNEL: client}) as first,
+        lines("cephfs", {LIBRARY: (library, settings)}, cluster.patience) as second,
+    ):
+        sides = {**first, **second}
+        steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+        asked = requests(cluster, server) - before
+    stage.recorder.witness("requests to the metadata server", got=asked, least=steps)
+
+
+def across(stage: Stage, mds: Arch, primary: Arch) -> None:
+    """Every topic twice, between the kernels of two machines, one of each architecture."""
+    cluster = stage.cluster
+    server = served_by(cluster, mds)
+    hosts = {host.arch.value: host for host in (cluster.hosts["c0"], cluster.hosts["c1"])}
+    with pools.led_by(cluster, primary), kernels(cluster, hosts) as sides:
+        before = requests(cluster, server)
+        steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+        asked = requests(cluster, server) - before
+    stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
+
+
+def wrong_answers(sides: tuple[str, ...]) -> tuple[str, ...]:
+    """What each of them has to have seen."""
+    return tuple(f"wrong answers of {topic}, begun by {side}" for topic, side in product(TOPICS, sides))
+
+
+SCENARIOS = (
+    Scenario(
+        name="cephfs.kernel",
+        goal="The kernel's client and libcephfs see one file system.",
+        method="A mount of a guest's kernel and a program of libcephfs take turns on the same trees, and look at what "
+        "the other did: contents, names, attributes, links, renames, locks, quotas, snapshots.",
+        run=beside_library,
+        check="witnessed",
+        topology=GUESTS,
+        needs=frozenset({Capability.OWN_KERNEL}),
+        sees=wrong_answers((KERNEL, LIBRARY)),
+        expects=EXPECTED,
+    ),
+    *(
+        Scenario(
+            name=f"cephfs.kernel-across[mds={mds},primary={primary}]",
+            goal="Kernels of both architectures see one file system, whoever serves its metadata and leads its data.",
+            method="As cephfs.kernel, between the kernels of two guests, one of each architecture.",
+            run=partial(across, mds=mds, primary=primary),
+            check="witnessed",
+            tier=Tier.FULL,
+            topology=MIXED_GUESTS,
+            needs=frozenset({Capability.OWN_KERNEL, Capability.FOREIGN_ARCH}),
+            sees=wrong_answers(tuple(arch.value for arch in Arch)),
+            expects=EXPECTED,
+        )
+        for mds, primary in ((host_arch(), host_arch().other), (host_arch().other, host_arch()))
+    ),
+)

@@ -1,0 +1,109 @@
+"""A wire between initiator and gateway that flips bits of data: digests find them, and without digests they arrive."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from signal import SIGTERM
+
+from cephlab.lab.base import clock
+from cephlab.lab.blockstack.initiator import Connecting, Initiator
+from cephlab.lab.blockstack.nvmeof import Gateway
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.suites.nvmeof import wire_program
+from cephlab.suites.nvmeof.content import both_ways
+from cephlab.suites.nvmeof.stand import INITIATOR, Stand, from_first, scenario_on_pair, served
+
+FLIPS = 3
+"""Most bits that are flipped each way: an initiator tries a read six times at most (nvme_core.max_retries)."""
+FIRST_PORT = 14420
+_STARTED_S = 30.0
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A way to a gateway by the initiator's own machine. told: the file in which it says what it has flipped."""
+
+    cluster: Cluster
+    node: str
+    gateway: Gateway
+    port: int
+
+    @property
+    def name(self) -> str:
+        return f"the wire to {self.gateway.name}"
+
+    @property
+    def address(self) -> str:
+        return self.cluster.hosts[self.node].address
+
+    @property
+    def told(self) -> PurePosixPath:
+        return self.cluster.hosts[self.node].directory / f"wire-{self.gateway.name}.json"
+
+    @contextmanager
+    def laid(self, flips: int) -> Iterator[None]:
+        """Listen for the length of a block. flips: most bits to flip each way."""
+        host = self.cluster.hosts[self.node]
+        ends = {"listen": [self.address, self.port], "to": [self.gateway.address, self.gateway.port]}
+        wanted = json.dumps({**ends, "flips": flips, "told": str(self.told)})
+        script = host.directory / "wire.py"
+        host.push(Path(wire_program.__file__), script)
+        host.remove(self.told)
+        process = host.spawn(["python3", str(script), wanted], log=self.told.with_suffix(".log"))
+        try:
+            clock.wait(
+                lambda: host.exists(self.told),
+                bool,
+                what=self.name,
+                timeout_s=_STARTED_S * self.cluster.patience,
+            )
+            yield
+        finally:
+            process.signal(SIGTERM)
+
+    def flipped(self) -> dict[str, int]:
+        """Bits so far of what was written and of what was read."""
+        return dict(json.loads(self.cluster.hosts[self.node].read(self.told)))
+
+
+def over_bad_wires(stage: Stage, first: Arch, *, digests: bool = True) -> None:
+    """Data both ways by each gateway, over wires that flip bits."""
+    initiator = Initiator(stage.cluster, INITIATOR, Connecting(digests=digests))
+    with ExitStack() as undo:
+        pair = undo.enter_context(served(stage, from_first(first)))
+        wires = [
+            Wire(stage.cluster, INITIATOR, gateway, FIRST_PORT + number) for number, gateway in enumerate(pair.gateways)
+        ]
+        for wire in wires:
+            undo.enter_context(wire.laid(FLIPS))
+        undo.callback(initiator.disconnect, pair.volume)
+        stand = Stand(pair, initiator, initiator.connect(pair.volume, wires))
+        for wire in wires:
+            both_ways(stage, stand, f"over a wire to {wire.gateway.arch}", address=wire.address)
+            for way, bits in wire.flipped().items():
+                stage.recorder.witness(f"bits flipped of what was {way}, {wire.gateway.arch}", got=bits, least=1)
+            pair.hand_over()
+
+
+WRONG_DIGEST = {
+    r"nvmet_tcp: queue \d+: .*digest error": "The wire flipped a bit, and the gateway found it.",
+    r"nvme nvme\d+: queue \d+: data digest error": "The wire flipped a bit, and the initiator found it.",
+}
+
+SCENARIOS = (
+    scenario_on_pair(
+        name="nvmeof.flipped-bits",
+        goal="Bits that flip on the wire are found by digests: what is wrong is sent again, and nothing wrong arrives.",
+        method="Lays wires that flip bits of data between initiator and gateways; data both ways by either gateway.",
+        run=partial(over_bad_wires, first=host_arch()),
+        check="witnessed",
+        tier=Tier.FULL,
+        sees=("bits flipped of what was .*",),
+        expects=WRONG_DIGEST,
+    ),
+)
