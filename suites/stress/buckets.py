@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cephlab.lab.cluster.gateway import Gateway, speaking_s3
+from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.workloads import fiolatency, s3load
@@ -48,8 +49,10 @@ class S3Client:
 
 
 def client_of(stage: Stage) -> S3Client:
-    """A client on the first node to load from."""
+    """A client on the first node to load from. On a cluster that exists it has no gateway: nobody asked for a user."""
     cluster = stage.cluster
+    if not isinstance(cluster, OwnCluster):
+        return S3Client(cluster.hosts[cluster.load_nodes()[0]], (), 0)
     if ACCESS_LOG in cluster.client.mon("config ls"):
         cluster.client.mon("config set", who="client", name=ACCESS_LOG, value=QUIET)
     host = cluster.hosts[cluster.load_nodes()[0]]
