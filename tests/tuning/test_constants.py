@@ -79,6 +79,15 @@ def test_the_speed_of_a_core_counts_by_its_exponent() -> None:
     assert calibrate.demands([demand(core_speed=0.0)], half)[0].core_speed == 0
 
 
+def test_a_core_with_two_threads_is_scaled_thread_by_thread() -> None:
+    half = replace(NEUTRAL, speed_exponent=0.5)
+    points = 4 * calibrate.ANCHOR
+
+    assert calibrate.core(points, 1, half) == pytest.approx(2 * calibrate.ANCHOR)
+    # Each of the two does 1 / 1.25 of the core, which is the root of that slower, and both together 1.25 times one.
+    assert calibrate.core(points, 2, half) == pytest.approx(2 * calibrate.ANCHOR * 1.25**0.5)
+
+
 def test_a_thread_of_known_speed_leaves_the_core_as_it_is() -> None:
     node = replace(machine(speed=5.0, threads_per_core=2), thread_speed=figure(4.5, machine().core_speed.kind))
     same = calibrate.hardware(profile(node), Flow.READ, NEUTRAL).nodes[0]

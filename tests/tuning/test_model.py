@@ -101,6 +101,20 @@ def test_a_separate_log_takes_the_small_writes() -> None:
     assert _allowed(found, "n: disk log") == pytest.approx(3 * 10_000 / 2)
 
 
+@pytest.mark.parametrize(("size", "extents"), [(4 << 20, 1), (8 << 20, 2), (65536, 1), (4096, 1)])
+def test_pieces_of_an_extent_are_one_write_of_the_disk(size: int, extents: int) -> None:
+    """Beside one write of each 64 KiB two are of RocksDB and its log: these and the extents count."""
+    one = demand(block_bytes=size, primary_s=1e-6, writes=max(1, size / 65536) + 2, write_bytes=size)
+    shape = Shape("randwrite", size, 1, 1, replicas=1)
+    alone = profile(machine(disk=(disks(kind=DiskKind.HDD, write_iops=100),)))
+    apart = (disks(kind=DiskKind.HDD, write_iops=100), disks("log", role=DiskRole.METADATA, write_iops=100))
+
+    assert _allowed(ceilings(alone, work_for([one], shape)), "n: disk d") == pytest.approx(300 / (extents + 2))
+    both = ceilings(profile(machine(disk=apart)), work_for([one], shape))
+    assert _allowed(both, "n: disk d") == pytest.approx(300 / extents)
+    assert _allowed(both, "n: disk log") == pytest.approx(300 / 2)
+
+
 def test_data_that_lies_together_is_read_faster_from_a_rotating_disk() -> None:
     spinning = profile(machine(disk=(disks(kind=DiskKind.HDD, read_iops=170),)))
     one = demand("randread", primary_s=1e-6)

@@ -29,6 +29,7 @@ from cephlab.tuning.units import UNITS, Measure, parse, show
         ("5 GBps", Measure.RATE, 5e9),
         ("540k IOPS", Measure.OPS, 540e3),
         ("540kIOPS", Measure.OPS, 540e3),
+        ("540K IOPS", Measure.OPS, 540e3),
         ("1.25M iops", Measure.OPS, 1.25e6),
         ("20 µs", Measure.TIME, 20e-6),
         ("5 MB/s", Measure.RATE, 5e6),
