@@ -7,7 +7,7 @@ from html import escape
 from cephlab.tuning.trust import LoadKind, Miss
 
 _WIDTH, _LEFT, _ROW, _TOP = 900.0, 130.0, 34.0, 30.0
-_LOW, _HIGH = 0.25, 5.0
+_LOW, _HIGH = 0.25, 6.0
 _TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 _DOT = 4.0
 _LANES = 5
