@@ -116,9 +116,9 @@ class FakeHost:
         return self.arch is not host_arch()
 
     def run(self, argv: Sequence[str], **_options: Any) -> Result:
-        assert argv[0] == "python3", f"only crash records are looked for here: {argv}"
-        assert argv[-1].endswith("/crash")
-        return Result(tuple(argv), 0, b"[]", b"")
+        assert argv[0] == "find", f"only crash records are looked for here: {argv}"
+        assert argv[1].endswith("/crash")
+        return Result(tuple(argv), 0, b"", b"")
 
     def spawn(self, argv: Sequence[str], **_options: Any) -> FakeProcess:
         raise AssertionError(f"nothing is started here: {argv}")

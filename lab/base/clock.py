@@ -106,6 +106,23 @@ def spending(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
         seconds[what] = seconds.get(what, 0.0) + clock.monotonic() - began
 
 
+@contextmanager
+def phase(what: str, clock: Clock = SYSTEM) -> Iterator[None]:
+    """What the block takes goes to `what`, its waits told apart: `what: wait for ...`, and `what: the rest`."""
+    seconds, within = _ACCOUNT.seconds, dict[str, float]()
+    if seconds is None:
+        yield
+        return
+    began = clock.monotonic()
+    try:
+        with accounted(within):
+            yield
+    finally:
+        within["the rest"] = clock.monotonic() - began - sum(within.values())
+        for part, taken in within.items():
+            seconds[f"{what}: {part}"] = seconds.get(f"{what}: {part}", 0.0) + taken
+
+
 @dataclass(frozen=True)
 class TimeLimit:
     """How long something may take altogether. of: what; why: where the limit comes from, in words."""

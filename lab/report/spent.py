@@ -8,7 +8,9 @@ from cephlab.lab.archive.archive import Archive
 from cephlab.lab.history.history import Event, Recorder
 
 KIND = "spent"
-BEFORE, AROUND, REST = "a healthy cluster, raised or reused", "looking around the scenario", "its own work"
+BEFORE, AROUND, REST = "before", "around", "its own work"
+"""BEFORE: until its cluster is healthy, raised or reused. AROUND: how things stand before and after it."""
+
 _LEAST_S = 0.05
 
 
@@ -35,7 +37,7 @@ def spent_in(events: Sequence[Event], seconds: float) -> dict[str, float]:
     account = next((dict(event.data["seconds"]) for event in events if event.kind == KIND), None)
     if account is None:
         return {}
-    within = sum(taken for what, taken in account.items() if what != BEFORE)
+    within = sum(taken for what, taken in account.items() if not what.startswith(f"{BEFORE}: "))
     return {**account, REST: max(0.0, round(seconds - within, 3))}
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from cephlab.lab.base.clock import Deadline, accounted, spending
+from cephlab.lab.base.clock import Deadline, accounted, phase, spending
 from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.process import run
 from tests.fake_clock import VirtualClock
@@ -64,3 +64,15 @@ def test_nothing_is_kept_where_nobody_asks_nor_of_another_thread() -> None:
         thread.start()
         thread.join()
     assert spent == {}
+
+
+def test_a_phase_tells_its_waits_apart_and_adds_up() -> None:
+    clock, spent = VirtualClock(), new_account()
+    with accounted(spent):
+        for _ in range(2):
+            with phase("before", clock):
+                Deadline.after(5, clock).pause(2)
+                clock.sleep(1)
+        with spending("a program", clock):
+            clock.sleep(4)
+    assert spent == {"before: pauses": 4.0, "before: the rest": 2.0, "a program": 4.0}

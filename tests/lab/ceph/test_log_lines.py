@@ -215,11 +215,15 @@ def test_what_a_daemon_wrote_before_it_moved_or_was_taken_away_counts() -> None:
     assert [one.text for one in since(marks, [osd(new)])] == ["on n1"]
 
 
+@dataclass
 class PythonHost(FakeHost):
-    """Runs Python on this machine, as the lister of crash records wants it."""
+    """Runs programs on this machine, as the lister of crash records wants it. ran: their names."""
+
+    ran: list[str] = field(default_factory=list)
 
     def run(self, argv: Sequence[str], **_options: object) -> Result:
-        return process.run([sys.executable, *argv[1:]])
+        self.ran.append(argv[0])
+        return process.run([sys.executable if argv[0] == "python3" else argv[0], *argv[1:]])
 
 
 def crashed(folder: Path, **metas: str) -> Daemon:
@@ -227,6 +231,13 @@ def crashed(folder: Path, **metas: str) -> Daemon:
         (folder / "crash" / name).mkdir(parents=True)
         (folder / "crash" / name / "meta").write_text(text)
     return osd(PythonHost(directory=PurePosixPath(folder)))
+
+
+def test_where_there_is_no_crash_no_python_is_started(tmp_path: Path) -> None:
+    (tmp_path / "crash" / "posted").mkdir(parents=True)
+    host = PythonHost(directory=PurePosixPath(tmp_path))
+    assert crash_records(osd(host).host) == []
+    assert host.ran == ["find"]
 
 
 def test_crash_records_that_are_not_whole_are_told_too(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from tests.lab.archive.test_archive import FITTING, MANIFEST, add
 
 def test_the_rest_of_a_scenario_is_its_own_work() -> None:
     recorder = History().recorder("demo.a")
-    record_spent(recorder, {BEFORE: 20.0, AROUND: 1.0, "wait for health": 6.0, "run fio": 0.001})
-    assert spent_in(recorder.events(), 10.0) == {BEFORE: 20.0, "wait for health": 6.0, AROUND: 1.0, REST: 3.0}
+    before, around = f"{BEFORE}: the rest", f"{AROUND}: run ps"
+    record_spent(recorder, {before: 20.0, around: 1.0, "wait for health": 6.0, "run fio": 0.001})
+    assert spent_in(recorder.events(), 10.0) == {before: 20.0, "wait for health": 6.0, around: 1.0, REST: 3.0}
 
 
 def test_a_scenario_of_an_older_archive_has_no_account() -> None:
@@ -27,12 +28,12 @@ def test_a_run_adds_up_its_scenarios_the_longest_first(tmp_path: Path) -> None:
         add(
             writer,
             Record(name, "demo", Ending.PASS, "1 observations hold", seconds=10.0),
-            (*FITTING[Ending.PASS], ("spent", {"seconds": {BEFORE: 20.0, "wait for health": 6.0}})),
+            (*FITTING[Ending.PASS], ("spent", {"seconds": {f"{BEFORE}: the rest": 20.0, "wait for health": 6.0}})),
         )
     writer.seal(render_report)
     archive = read_archive(tmp_path / "a")
     found = [(part.what, part.seconds, part.scenarios) for part in spent(archive)]
-    assert found == [(BEFORE, 40.0, 2), ("wait for health", 12.0, 2), (REST, pytest.approx(8.0), 2)]
+    assert found == [(f"{BEFORE}: the rest", 40.0, 2), ("wait for health", 12.0, 2), (REST, pytest.approx(8.0), 2)]
     html = render_report(archive)
     assert "Where the time went</h2>" in html
     assert "wait for health 6.0 s" in html
