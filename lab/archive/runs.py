@@ -13,6 +13,8 @@ from cephlab.lab.telemetry.statistics import LEAST_OF_A_MEAN, interval, ratio_of
 
 EQUAL = 0.10
 """Two architectures are equal in a figure where the whole interval of their ratio is within this of 1."""
+POWER_UNITS = ("W", "ops/J")
+"""Nobody promised that two architectures take the same power for the same work."""
 
 _SERIES = "series"
 """Kind of the events; lab/report/series.py, which draws them, imports this folder."""
@@ -178,6 +180,8 @@ def _parity(named: Mapping[tuple[str, str, str], list[Mapping[str, Any]]], emula
         ratio = _ratio(scenario, metric, unit, events, other)
         if emulated:
             yield _judged(ratio, None, f"{', '.join(sorted(emulated))} is emulated: shown only")
+        elif unit in POWER_UNITS:
+            yield _judged(ratio, None, "power differs by architecture: shown only")
         elif ratio.exact:
             yield _judged(ratio, Outcome.INCONCLUSIVE, "one value of each has no interval")
         else:

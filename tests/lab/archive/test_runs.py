@@ -121,6 +121,16 @@ def test_emulated_machines_get_figures_and_no_verdict() -> None:
     assert found.ratio == pytest.approx(0.07)
 
 
+def test_the_power_of_architectures_is_shown_and_not_judged() -> None:
+    name = "operations of OSDs per watt by bmc"
+    figures = (
+        figure("b.w", f"x86_64: {name}", 143.0, unit="ops/J"),
+        figure("b.w", f"aarch64: {name}", 222.0, unit="ops/J"),
+    )
+    (found,) = parity(run({}, figures))
+    assert (found.outcome, round(found.ratio, 2)) == (None, 1.55)
+
+
 def test_machines_of_one_architecture_are_taken_together() -> None:
     values = {"n0": 100.0, "n1": 104.0, "n2": 51.0, "n3": 51.0}
     figures = tuple(figure("b.disk", f"{name}: sync writes", value, unit="1/s") for name, value in values.items())
