@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from tests.strangers import Strangers
 SELDOM = 200_000
 """Allocations between two collections of garbage, where Python has 700: modules and tests are made once and stay."""
 
+LIBRARIES = ("boto3", "cryptography.x509", "docker", "elftools.elf.elffile", "hypothesis", "jinja2", "jsonschema")
+LIBRARIES += ("numpy.ma", "pydantic", "pylxd", "rich.table", "scipy.optimize", "scipy.special", "typer.testing", "yaml")
+"""What every worker imports: their installation has their bytecode, which is not looked for where ours is kept."""
 BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 
 
@@ -25,6 +29,8 @@ def keep_bytecode() -> None:
     starts compiles again. Where Python may leave nothing beside the code, it is kept in pytest's own folder.
     """
     if sys.dont_write_bytecode:
+        for name in LIBRARIES if "PYTEST_XDIST_WORKER" in os.environ else ():
+            import_module(name)
         sys.dont_write_bytecode = False
         sys.pycache_prefix = str(BYTECODE)
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # none where Python was started with -B

@@ -77,8 +77,8 @@ def remember(*secrets: str) -> None:
 
 def without_secrets(content: bytes) -> bytes:
     """The same bytes without cephx keys, named S3 keys and remembered secrets."""
-    for secret in sorted(_held(content), key=len, reverse=True):
-        content = _forms(secret).sub(_REMOVED, content)
+    for pattern in _held(content):
+        content = pattern.sub(_REMOVED, content)
     content = _without(content, _BASE64_KEY, lambda text: _is_key(_from_base64(_unescaped(text))))
     content = _without(content, _HEX_KEY, lambda text: _is_key(_from_hex(text)))
     content = _without(content, _HEX_OF_BASE64, lambda text: _is_key(_from_base64(_from_hex(text))))
@@ -139,18 +139,22 @@ def _base64_parts(secret: bytes) -> list[str]:
     return parts
 
 
-def _held(content: bytes) -> list[bytes]:
-    """The known secrets that the content may hold. This quick look saves most runs of slow patterns."""
+def _held(content: bytes) -> list[re.Pattern[bytes]]:
+    """Patterns of the known secrets and encodings that the content may hold, longer secrets first.
+
+    This quick look saves most runs of slow patterns, and making them, which takes longer.
+    """
     if not _KNOWN:
         return []
     text = _plain64(content + b"\n" + _unescaped(content))
     in_hex = text.translate(None, b" :").lower()
-
-    def held(secret: bytes) -> bool:
+    patterns = []
+    for secret in sorted(_KNOWN, key=len, reverse=True):
+        if secret.hex().encode() in in_hex:
+            patterns.append(_in_hex(secret))
         forms = (secret, *(part.encode() for part in _base64_parts(secret)))
-        return secret.hex().encode() in in_hex or any(_plain64(form) in text for form in forms)
-
-    return [secret for secret in _KNOWN if held(secret)]
+        patterns += [_escaped(form) for form in forms if _plain64(form) in text]
+    return patterns
 
 
 def _plain64(text: bytes) -> bytes:
@@ -158,9 +162,12 @@ def _plain64(text: bytes) -> bytes:
 
 
 @cache
-def _forms(secret: bytes) -> re.Pattern[bytes]:
-    """A pattern for every encoding of a secret."""
+def _escaped(text: bytes) -> re.Pattern[bytes]:
+    """A pattern for a text in every escape, and in base64 of either alphabet."""
     either = {"+": "+-", "/": "/_"}
-    forms = [b"".join(_char(chr(byte)) for byte in secret), _hex(secret, "[ :]?").encode()]
-    forms += [b"".join(_char(either.get(char, char)) for char in part) for part in _base64_parts(secret)]
-    return re.compile(b"|".join(forms))
+    return re.compile(b"".join(_char(either.get(char, char)) for char in map(chr, text)))
+
+
+@cache
+def _in_hex(secret: bytes) -> re.Pattern[bytes]:
+    return re.compile(_hex(secret, "[ :]?").encode())

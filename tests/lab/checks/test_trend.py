@@ -5,7 +5,7 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from cephlab.lab.checks.trend import LEAST_SAMPLES, MOST_SAMPLES, Step, Trend, trend
 from tests.made_series import KINDS, correlated, sound
@@ -125,7 +125,7 @@ def by_the_book(times: list[float], series: list[float], cuts: list[int]) -> Tre
     spread = sum((t - means[p]) ** 2 for t, p in zip(times, part, strict=True))
     residual = sum(value * value for value in rest) / (len(times) - taken)
     error = math.sqrt(residual * factor * math.pi / 3 / spread)
-    half = float(student_t.ppf(0.99, worth - taken)) * error
+    half = float(stdtrit(worth - taken, 0.99)) * error
     steps = tuple(Step(times[cut], levels[i + 1] - levels[i]) for i, cut in enumerate(cuts))
     return Trend(slope, slope - half, slope + half, steps, worth)
 
