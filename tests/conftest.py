@@ -18,8 +18,9 @@ from tests.strangers import Strangers
 SELDOM = 200_000
 """Allocations between two collections of garbage, where Python has 700: modules and tests are made once and stay."""
 
-LIBRARIES = ("boto3", "cryptography.x509", "docker", "elftools.elf.elffile", "hypothesis", "jinja2", "jsonschema")
-LIBRARIES += ("numpy.ma", "pydantic", "pylxd", "rich.table", "scipy.optimize", "scipy.special", "typer.testing", "yaml")
+LIBRARIES: tuple[str, ...] = ("boto3", "cryptography.x509", "docker", "elftools.elf.elffile", "hypothesis", "jinja2")
+LIBRARIES += ("jsonschema", "numpy.ma", "pydantic", "pylxd", "rich.table", "scipy.optimize", "scipy.special")
+LIBRARIES += ("typer.testing", "yaml")
 """What every worker imports: their installation has their bytecode, which is not looked for where ours is kept."""
 BYTECODE = Path(__file__).resolve().parents[1] / ".pytest_cache" / "bytecode"
 
