@@ -13,7 +13,6 @@ from cephlab.lab.blockstack import devices
 from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import REPLICATED, PoolKind
-from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.statistics import interval_of
@@ -21,6 +20,7 @@ from cephlab.lab.workloads.fio import FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchJob, run_all
 from cephlab.suites.block.expected import expect
+from cephlab.suites.block.radosbench import summed
 from cephlab.suites.block.scale import SHARE, Scale, pg_num, scale_of
 from cephlab.suites.block.stand import (
     ANYWHERE,
@@ -271,6 +271,9 @@ def note_all(stage: Stage, setting: FioSetting, results: Sequence[FioResult], na
     note_bound(stage.recorder, f"{name}: all volumes", rate, "operations/s", bound)
 
 
+BENCH_BLOCK_BYTES, BENCH_DEPTH = 4 << 20, 16
+
+
 def rados_bench(stage: Stage) -> None:
     """Let three clients write 4 MiB objects with 16 in flight each, then read them in order."""
     scale = scale_of(stage)
@@ -280,17 +283,17 @@ def rados_bench(stage: Stage) -> None:
             jobs = [
                 (
                     client_node(stage.cluster, number),
-                    BenchJob(pool, mode, seconds, 16, 4 << 20, f"client{number}", most_bytes=share),
+                    BenchJob(pool, mode, seconds, BENCH_DEPTH, BENCH_BLOCK_BYTES, f"client{number}", most_bytes=share),
                 )
                 for number in range(CLIENTS)
             ]
             results = run_all(stage.cluster, jobs)
             operations = sum(result.operations for result in results)
             stage.recorder.witness(f"objects of {mode}", got=operations, least=LEAST_OPERATIONS // 2)
-            rate = sum(result.bytes_per_s for result in results)
-            stage.recorder.figure(
-                f"pve-rados-bench: {mode}", rate, "B/s", Bound(f"{_PVE}; scaled to {seconds} s", basis=Basis.PROFILE)
-            )
+            shape = Shape(mode, BENCH_BLOCK_BYTES, CLIENTS, BENCH_DEPTH)
+            bound = expect(stage, [shape]).bounds(0)[0]
+            bound = replace(bound, why=f"{_PVE}; {seconds} of 600 s; {bound.why}")
+            note_bound(stage.recorder, f"pve-rados-bench: {mode}", summed(results)[0], "operations/s", bound)
 
 
 def scenario(setting: FioSetting) -> Scenario:

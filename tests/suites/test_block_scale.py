@@ -1,6 +1,7 @@
 """Published settings at their own size where the hosts are the profile's machines, and one client beside several."""
 
 import random
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import cast
@@ -163,3 +164,23 @@ def test_rados_bench_by_several_clients_is_held_to_more_than_by_one() -> None:
         note_more(recorder, "seq", (1, 3), [one, [BenchResult(three * 10 // 3, 10.0, 1 << 20, 0.1, 2.0)] * 3])
         outcomes.append(figures(recorder.events()).outcome)
     assert outcomes == [Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.FAIL]
+
+
+@pytest.mark.parametrize(
+    ("lab", "operations", "outcome"),
+    [("ssh", 60, Outcome.FAIL), ("ssh", 600_000, Outcome.PASS), ("local", 60, Outcome.PASS)],
+)
+def test_the_published_rados_bench_is_held_to_the_model_where_the_hosts_are_the_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab: str, operations: int, outcome: Outcome
+) -> None:
+    """6,078 MB/s were published of its writes, 1,520 operations a second."""
+    recorder = History().recorder("block.paper")
+    inside = stage_in(tmp_path, lab, "pve-epyc-3n")
+    hosts = {"client": None, "client1": None, "client2": None}
+    cluster = SimpleNamespace(**vars(inside.cluster), hosts=hosts, osd_ids=lambda: list(range(12)))
+    stage = cast("Stage", SimpleNamespace(cluster=cluster, recorder=recorder, profile="pve-epyc-3n", changes=()))
+    monkeypatch.setattr("cephlab.suites.block.papers.pools.pool", lambda *_, **__: nullcontext("pve"))
+    done = BenchResult(operations, 60.0, operations << 22, 0.03, operations / 60 / 50)
+    monkeypatch.setattr(papers, "run_all", lambda _, jobs: [done for _ in jobs])
+    papers.rados_bench(stage)
+    assert figures(recorder.events()).outcome is outcome
