@@ -31,6 +31,8 @@ PROBES = 300
 """Objects of the first measurement, and of the second beyond it."""
 STEP = 150
 MOST_STEPS = 60
+MORE = 450
+"""Objects beyond the first that spilled over, so that GETs meet what has."""
 WORKERS = 8
 
 
@@ -72,11 +74,11 @@ class Levels:
         )
 
     def held_bytes(self, db_bytes: float) -> float:
-        """What of a database stays on a device for it: all levels that fit whole beside L0, which is about as L1.
+        """What of a database stays on a device for it: L0, about as large as L1, and all levels that fit whole.
 
         Source: RocksDB's LevelCompactionBuilder::GetPathId. A level that does not fit goes to the next path whole.
         """
-        return whole_levels(db_bytes - self.base_bytes, self.base_bytes, self.multiplier)
+        return self.base_bytes + whole_levels(db_bytes - self.base_bytes, self.base_bytes, self.multiplier)
 
     def spare_bytes(self, db_bytes: int, peak_bytes: int) -> int:
         """What of a device use_some_extra gives to the level that does not fit whole; 0 by the paper's policy.
@@ -114,7 +116,7 @@ def run(stage: Stage, levels: Levels) -> None:
     """Measure an object's metadata, predict, and put objects until an OSD spills over."""
     cluster = stage.cluster
     doors = opened(cluster)
-    most = 2 * PROBES + STEP * MOST_STEPS
+    most = 2 * PROBES + STEP * MOST_STEPS + MORE
     load = S3Load(
         bucket="spill",
         objects=most,
@@ -135,8 +137,8 @@ def run(stage: Stage, levels: Levels) -> None:
     compare(stage.recorder, met, levels, room, each)
     status = cluster.wait(lambda status: status.has(HEALTH), what=HEALTH, timeout_s=60)
     stage.recorder.observe(f"{HEALTH} once BlueFS uses slow disks", got=status.has(HEALTH), wanted=True)
-    final = replace(load, objects=met.by, phases=(FINAL,))
-    loaded(stage, "the last reading", near(cluster), doors, final)
+    put(stage, doors, load, met.by + 1, met.by + MORE)
+    read_cold(stage, doors, replace(load, objects=met.by + MORE, phases=(FINAL,)))
     cluster.client.mon("config set", who="osd", name="bluestore_warn_on_bluefs_spillover", value="false")
 
 
@@ -148,6 +150,21 @@ def put(stage: Stage, doors: list[Gateway], load: S3Load, first: int, last: int)
     """Put some of the objects, by their numbers."""
     part = replace(load, over={FILL: Over(objects=((first, last, 1.0),))})
     loaded(stage, f"objects {first} to {last}", near(stage.cluster), doors[:1], part)
+
+
+def read_cold(stage: Stage, doors: list[Gateway], load: S3Load) -> None:
+    """Read everything back without what OSDs have in memory, and observe that slow disks are asked for metadata."""
+    cluster = stage.cluster
+    for osd in cluster.osd_ids():
+        cluster.client.command(f"osd.{osd}", "cache drop")
+    before = [sum(bluefs(cluster, f"read_random_disk_bytes_{disk}")) for disk in ("db", "slow")]
+    loaded(stage, "the last reading", near(cluster), doors, load)
+    after = [sum(bluefs(cluster, f"read_random_disk_bytes_{disk}")) for disk in ("db", "slow")]
+    fast, slow = (later - earlier for later, earlier in zip(after, before, strict=True))
+    stage.recorder.observe("whether GETs take metadata from slow disks", got=slow > 0, wanted=True)
+    why = Bound("by how much has spilled over: recorded only", basis=Basis.CORRECTNESS)
+    stage.recorder.figure("metadata that a GET reads from slow disks", slow / load.objects, "bytes", why)
+    stage.recorder.figure("metadata that a GET reads from fast disks", fast / load.objects, "bytes", why)
 
 
 def compacted(cluster: Cluster) -> list[float]:

@@ -49,8 +49,8 @@ def test_the_papers_levels_are_its_275_gb() -> None:
 
 
 def test_a_level_that_does_not_fit_whole_is_not_held() -> None:
-    assert Levels(100, 10, "").held_bytes(1200) == 1100
-    assert Levels(100, 10, "").held_bytes(1199) == 100
+    assert Levels(100, 10, "").held_bytes(1200) == 100 + 100 + 1000
+    assert Levels(100, 10, "").held_bytes(1199) == 100 + 100
 
 
 def test_reefs_policy_leaves_what_two_of_the_next_level_do_not_need() -> None:
