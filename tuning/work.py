@@ -204,8 +204,8 @@ def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[D
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
-    for known in (exact, kin):
-        for usable in (known if shape.k else _copied(known), known):
+    for alike in (exact, kin):
+        for usable in (alike if shape.k else _copied(alike), alike):
             sizes = {demand.operation.block_bytes for demand in usable}
             if block_bytes in sizes or len(sizes) > 1:
                 return usable

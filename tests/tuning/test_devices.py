@@ -4,7 +4,7 @@ import pytest
 
 from cephlab.tuning.derivation import Derivation
 from cephlab.tuning.devices import visit
-from cephlab.tuning.profile import DiskKind, MachineClass
+from cephlab.tuning.profile import DiskKind, Disks, MachineClass
 from cephlab.tuning.work import OperationWork, Price
 from cephlab.tuning.workload import Shape
 from tests.model_parts import disks, machine
@@ -18,8 +18,8 @@ def of(shape: Shape, writes: float) -> OperationWork:
     return OperationWork(shape, Price(), price, price, None, Derivation())
 
 
-def on(disk: object = RATED) -> MachineClass:
-    return machine(disk=(disk,))  # type: ignore[arg-type]
+def on(disk: Disks = RATED) -> MachineClass:
+    return machine(disk=(disk,))
 
 
 def test_fewer_and_larger_writes_than_pieces_are_one_for_each_extent() -> None:
