@@ -94,7 +94,8 @@ def started(cluster: Cluster, zone: Zone, keys: Mapping[str, str]) -> Zone:
         timeout_s=START_S * cluster.patience,
         interval_s=0.5,
     )
-    return replace(zone, gateway=replace(zone.gateway, **keys))
+    known = replace(zone.gateway, access_key=keys["access_key"], secret_key=keys["secret_key"])
+    return replace(zone, gateway=known)
 
 
 def run(stage: Stage) -> None:
