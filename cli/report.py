@@ -14,7 +14,7 @@ from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.plan import unrun
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, SpecError
 
 if TYPE_CHECKING:
     from cephlab.lab.archive.archive import Archive
@@ -100,6 +100,11 @@ def report(
     from cephlab.lab.report.page import render_report
     from cephlab.tuning.comparison import compared, together
 
+    if page.output is not None and not page.output.absolute().parent.is_dir():
+        folder = page.output.absolute().parent
+        raise SpecError(
+            f"--output {page.output} cannot be written", f"{folder} is no folder", "make it, or name another"
+        )
     directory = named_or_newest(out, world, directory)
     archive = read_archive(directory, signers)
     if page.defect is not None:

@@ -5,7 +5,7 @@ import resource
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cephlab.lab.base.errors import Unavailable
@@ -184,13 +184,14 @@ def _sizes(machine: MachineFacts) -> Iterator[Need]:
         f"set {HOME_VARIABLE} to a folder of yours on a disk with room",
         EVERYTHING,
     )
-    yield _figure(
+    room = _figure(
         "disk space",
         f"{machine.free_bytes / GIB:.1f} GiB free",
         f"{ROOM_BYTES / GIB:.1f}",
         machine.free_bytes >= ROOM_BYTES,
         f"free some space (`cephlab prune`, `cephlab image rm`) or set {HOME_VARIABLE} to a folder on a larger disk",
     )
+    yield room if machine.free_bytes >= OSD_DISK_BYTES else replace(room, unlocks=EVERYTHING)
     yield _figure(
         "memory",
         f"{machine.memory_bytes / GIB:.1f} GiB available{machine.memory_limit}",

@@ -145,7 +145,7 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     here = memory()
     if needed > here.available_bytes:
         raise SpecError(
-            f"{spec.osd_count} OSDs do not fit into this machine's memory",
+            f"{spec.osd_count} OSD(s) do not fit into this machine's memory",
             f"needed about {needed / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
             "ask for fewer nodes or fewer --osds-per-node, or stop what else is running",
         )
@@ -153,7 +153,7 @@ def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     free = shutil.disk_usage(directory).free
     if room > free:
         raise SpecError(
-            f"{spec.osd_count} OSDs do not fit onto the disk of {directory}",
+            f"{spec.osd_count} OSD(s) do not fit onto the disk of {directory}",
             f"needed about {room / GIB:.1f} GiB, free {free / GIB:.1f} GiB",
             "ask for fewer OSDs, or set CEPHLAB_HOME to a folder on a larger disk",
         )

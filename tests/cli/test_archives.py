@@ -80,3 +80,9 @@ def test_the_report_is_opened_where_there_is_a_browser(
     assert opened == [page.as_uri()]
     assert result.exit_code == (0 if there else 3)
     assert str(page) in (result.stdout if there else result.stderr)
+
+
+def test_a_page_into_a_folder_that_is_not_there_is_refused(world: World, two: tuple[Path, Path]) -> None:
+    result = call(world, "report", "--output", str(two[0] / "nowhere" / "page.html"))
+    assert result.exit_code == 2
+    assert f"{two[0] / 'nowhere'} is no folder" in result.stderr

@@ -14,7 +14,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.cluster import doctor
-from cephlab.lab.cluster.doctor import MachineFacts, Need, look
+from cephlab.lab.cluster.doctor import MachineFacts, Need, lacking, look, machine_needs
 from cephlab.lab.providers.base import Images, Lab
 from cephlab.lab.providers.local.programs import find_emulator
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -74,6 +74,13 @@ def test_what_is_missing_is_named_with_its_remedy(change: dict[str, Any], name: 
     assert remedy in found[name].remedy
     if name not in {"mmdebstrap", "qemu-aarch64-static"}:
         assert set(found) == {name}
+
+
+@pytest.mark.parametrize(("free_bytes", "ready"), [(GIB, True), (1 << 20, False)])
+def test_a_disk_without_room_for_one_osd_makes_no_machine_ready(*, free_bytes: int, ready: bool) -> None:
+    facts = replace(complete(), free_bytes=free_bytes)
+    place = Need("provider local", present=True, detail="ready", remedy="", unlocks="--lab local")
+    assert (not lacking([*machine_needs(facts), place])) is ready
 
 
 def test_an_unlimited_number_of_open_files_is_enough() -> None:
