@@ -32,7 +32,8 @@ def test_measuring_one_block_size_takes_no_other_away(tmp_path: Path) -> None:
     found, origin = find_demands(tmp_path)
 
     assert ("randwrite", 65536) in kinds(found)
-    assert [one for one in found if one.operation.name == "randwrite" and one.operation.block_bytes == 4096] == [OWN]
+    alike = ("randwrite", 4096, OWN.operation.k)
+    assert [one for one in found if (one.operation.name, one.operation.block_bytes, one.operation.k) == alike] == [OWN]
     assert "randwrite 65536 B" in origin
     assert predict(found, profile(), Shape("randwrite", 16384, 16, 16)).ops > 0
 

@@ -65,6 +65,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, ahead_s: float, trip_s: float) -> t
         spec=SimpleNamespace(mons=[SimpleNamespace(name="n0")]),
         hosts={host.name: host for host in hosts},
         patience=2.0,
+        daemons={},
     )
     recorder = History().recorder("baseline.clocks")
     clocks.run(Stage(cast("Any", cluster), recorder, Random(7), Path("/nonexistent")))

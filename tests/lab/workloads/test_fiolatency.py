@@ -77,4 +77,8 @@ def test_where_no_window_is_known_there_was_no_operation() -> None:
     known = [Window(100.0, 102.0, 5, 0.1, 0.1, 0.1), Window(108.0, 110.0, 3, 0.1, 0.1, 0.1)]
     made = filled(known, 100.0, 114.0, 2.0)
     assert [window.operations for window in made] == [5, 0, 0, 0, 3, 0, 0]
-    assert filled([], 100.0, 104.0, 2.0) == (Window(100.0, 102.0, 0), Window(102.0, 104.0, 0))
+    # By their words: from Python 3.13 on two windows whose latency is no number differ.
+    assert list(map(repr, filled([], 100.0, 104.0, 2.0))) == [
+        repr(Window(100.0, 102.0, 0)),
+        repr(Window(102.0, 104.0, 0)),
+    ]
