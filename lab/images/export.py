@@ -132,7 +132,8 @@ def write_root(tools: Tools, image: Image, disk: Path, scratch: Path, *, offset:
 
 def _give_to_root(tools: Tools, disk: str, scratch: Path) -> None:
     """Make root own every file: mke2fs copies owners as they are, and an ordinary user's tree is all theirs."""
-    header = call(tools, scratch, "dumpe2fs", "-h", disk)
+    # Not by dumpe2fs: that of e2fsprogs 1.47.2 takes a path with an offset, because of its =, for a label.
+    header = call(tools, scratch, "debugfs", "-R", "show_super_stats -h", disk)
     counts = {name: int(number) for name, number in _INODES.findall(header.stdout)}
     used = counts["Inode count"] - counts["Free inodes"]
     # mke2fs hands inodes out in order, so those in use are the first ones; the root directory is number 2.

@@ -23,7 +23,6 @@ _PACKAGES = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
     "debugfs": "e2fsprogs",
     "depmod": "kmod",
-    "dumpe2fs": "e2fsprogs",
     "ip": "iproute2",
     "mcopy": "mtools",
     "mformat": "mtools",

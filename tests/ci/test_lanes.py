@@ -62,7 +62,9 @@ def able(lab: str, *, root: bool) -> frozenset[Capability]:
     provider: Any = PROVIDERS[lab]()
     usual = getattr(provider, "usual", None) or provider.capabilities()
     more = ROOTS_ALONE.get(lab, set())
-    return frozenset(usual | more if root else usual - more) | {Capability.FOREIGN_ARCH}
+    # Asked here, a provider leaves out what a package brings that its lane installs.
+    brought = {Capability.FOREIGN_ARCH} | ({Capability.PAGE_SIZE} if lab == "qemu" else set())
+    return frozenset(usual | more if root else usual - more) | brought
 
 
 def lanes() -> Iterator[Lane]:
