@@ -19,7 +19,9 @@ from cephlab.suites.archive.stand import SMALL_BYTES, ArchiveTopology, opened, o
 from cephlab.suites.object.stand import loaded, near
 
 OBJECTS = 800
-ROUNDS = 4
+PUT_OBJECTS = 100
+"""Of a bucket that is put into, few, so that what is scrubbed does not grow much from turn to turn."""
+ROUNDS = 3
 ROUND_S = 8.0
 WORKERS = 8
 READ_IOPS = 40
@@ -76,7 +78,7 @@ def turn_of(stage: Stage, load: S3Load, kind: str) -> S3Load:
     if kind == "get":
         return replace(load, phases=(RUN,))
     bucket = f"put-{stage.rng.randrange(1 << 31)}-"
-    return replace(load, bucket=bucket, mix={"put": 1.0}, phases=(RUN,), unfilled=True)
+    return replace(load, bucket=bucket, objects=PUT_OBJECTS, mix={"put": 1.0}, phases=(RUN,), unfilled=True)
 
 
 def beside(stage: Stage, load: S3Load, doors: Sequence[Gateway], settings: str) -> S3Result:
