@@ -8,7 +8,7 @@ from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.history.history import Basis, Bound, Recorder
-from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL
 from cephlab.lab.workloads.s3load import Over, S3Load, constant
@@ -80,26 +80,9 @@ class Levels:
         """
         return self.base_bytes + whole_levels(db_bytes - self.base_bytes, self.base_bytes, self.multiplier)
 
-    def spare_bytes(self, db_bytes: int, peak_bytes: int) -> int:
-        """What of a device use_some_extra gives to the level that does not fit whole; 0 by the paper's policy.
 
-        peak_bytes: the most that was in use on it. Source: RocksDBBlueFSVolumeSelector in Ceph's BlueStore, with its
-        bluestore_volume_selection_reserved_factor of 2.
-        """
-        if self.policy != EXTRA:
-            return 0
-        before, level, threshold = self.base_bytes, self.base_bytes, 0
-        while (following := before + level + RESERVED_FACTOR * level * self.multiplier) < db_bytes:
-            before, level, threshold = before + level, level * self.multiplier, following
-        return max(0, min(db_bytes - threshold if threshold else 0, db_bytes - peak_bytes))
-
-
-EXTRA = "use_some_extra"
-"""Reef's own."""
-RESERVED_FACTOR = 2
 PAPER = Levels(512 * KIB, 10, "rocksdb_original")
 """The paper's levels, each ten times the one before, at a five-hundredth of its size of the first."""
-REEF = replace(PAPER, policy=EXTRA)
 USABLE = 0.95
 """Of the device, which RocksDB is told of (BlueStore's OriginalVolumeSelector)."""
 
@@ -125,13 +108,12 @@ def run(stage: Stage, levels: Levels) -> None:
         seed=stage.rng.randrange(1 << 31),
         phases=(FILL,),
     )
-    used, peak = [], 0
+    used = []
     for number in range(2):
         put(stage, doors, load, number * PROBES + 1, (number + 1) * PROBES)
-        peak = max(peak, *bluefs(cluster, "db_used_bytes"))
         used.append(compacted(cluster))
     each = max((after - before) / PROBES for before, after in zip(*used, strict=True))
-    room = levels.held_bytes(USABLE * DB_BYTES) + levels.spare_bytes(DB_BYTES, peak)
+    room = levels.held_bytes(USABLE * DB_BYTES)
     stage.recorder.figure("metadata of an object on the fullest OSD", each, "bytes", recorded_only())
     met = until_spilt(stage, doors, load)
     compare(stage.recorder, met, levels, room, each)
@@ -220,18 +202,15 @@ def compare(recorder: Recorder, met: Met, levels: Levels, room: float, each: flo
     )
 
 
-def scenario(name: str, levels: Levels, tier: Tier) -> Scenario:
-    return Scenario(
-        name=f"archive.spill-over[levels={name}]",
+SCENARIOS = (
+    Scenario(
+        name="archive.spill-over[levels=paper]",
         goal="Metadata spills over to slow disks after as many objects as the levels of RocksDB say, and Ceph warns.",
         method="Measures an object's metadata, predicts, puts objects until BlueFS uses the slow disk, reads all back.",
-        run=partial(run, levels=levels),
+        run=partial(run, levels=PAPER),
         check="figures",
-        tier=tier,
-        topology=ArchiveTopology(disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=levels.options),
+        topology=ArchiveTopology(disk_bytes=SLOW_BYTES, db_bytes=DB_BYTES, options=PAPER.options),
         spoils=True,
         expects={HEALTH: "The scenario fills RocksDB until it spills over; the monitor warns, which is looked for."},
-    )
-
-
-SCENARIOS = (scenario("paper", PAPER, Tier.QUICK), scenario("reef", REEF, Tier.FULL))
+    ),
+)

@@ -53,14 +53,6 @@ def test_a_level_that_does_not_fit_whole_is_not_held() -> None:
     assert Levels(100, 10, "").held_bytes(1199) == 100 + 100
 
 
-def test_reefs_policy_leaves_what_two_of_the_next_level_do_not_need() -> None:
-    # L0 and L1 of 100, then 1000: 100 + 100 + 2 x 1000 are kept free of the level after them.
-    extra = Levels(100, 10, spill.EXTRA)
-    assert extra.spare_bytes(3000, 0) == 800
-    assert extra.spare_bytes(3000, 2500) == 500
-    assert Levels(100, 10, "rocksdb_original").spare_bytes(3000, 0) == 0
-
-
 def test_the_sum_of_rocksdbs_levels_is_read() -> None:
     assert files_bytes(LEVELS) == pytest.approx(4.70 * (1 << 20))
     with pytest.raises(LabBroken):
