@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from cephlab.lab.providers.base import Capability
 from cephlab.lab.providers.select import PROVIDERS
 from cephlab.lab.scenario.scenario import Scenario, Tier
+from cephlab.lab.spec.clusterspec import Capability
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = ROOT / ".github/workflows"
@@ -96,7 +96,7 @@ def scenarios() -> list[Scenario]:
     found: dict[str, Scenario] = {}
     for path in sorted((ROOT / "suites").glob("*/test_*.py")):
         module = importlib.import_module(f"cephlab.suites.{path.parent.name}.{path.stem}")
-        listed = getattr(module, "SCENARIOS", None) or getattr(getattr(module, "cephtests", None), "SCENARIOS", ())
+        listed: Any = getattr(module, "SCENARIOS", None) or getattr(getattr(module, "cephtests", None), "SCENARIOS", ())
         found |= {scenario.name: scenario for scenario in listed}
     return list(found.values())
 

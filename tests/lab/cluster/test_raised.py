@@ -13,6 +13,7 @@ from cephlab.fixtures import raising
 from cephlab.fixtures.raising import LabCluster
 from cephlab.lab.base.alarms import HEARD
 from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.ceph import memory
 from cephlab.lab.cluster.own import OwnCluster
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
@@ -53,6 +54,8 @@ class FakeCluster:
     run: Any = field(default_factory=lambda: SimpleNamespace(id="r0"))
     used: int = 0
     tell: Any = None
+    clean: bool = True
+    waits: int = 0
 
     @property
     def client(self) -> Any:
@@ -70,8 +73,13 @@ class FakeCluster:
         """Of `osd df`; used: KiB of osd.0."""
         return {"nodes": [{"id": 0, "kb_used": self.used}]}
 
-    def wait_healthy(self, timeout_s: float) -> Any:
-        return SimpleNamespace(ok=True, clean=True, all_up=True)
+    def wait_healthy(self, timeout_s: float = 0) -> Any:
+        self.waits += 1
+        self.clean = True
+        return self.status()
+
+    def status(self) -> Any:
+        return SimpleNamespace(ok=True, clean=self.clean, all_up=True)
 
 
 @dataclass
@@ -115,6 +123,30 @@ def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand
         assert stand.raised.aftermath(stand.raised.before(), (), settle=True)["strangers"] == said
 
 
+def test_a_cluster_that_has_just_been_seen_healthy_is_asked_once_more_and_not_waited_for(stand: Stand) -> None:
+    cluster = cast("FakeCluster", stand.raised.cluster)
+    stand.raised.wait_healthy()
+    assert (cluster.waits, stand.raised.facts["raise_s"] is not None) == (1, True)
+    stand.left()
+    stand.raised.wait_healthy()
+    assert cluster.waits == 2  # that of the look around the scenario
+    cluster.clean = False
+    stand.raised.wait_healthy()
+    assert cluster.waits == 3
+    stand.left()
+    stand.raised.before()  # the next scenario has begun
+    stand.raised.wait_healthy()
+    assert cluster.waits == 5
+
+
+def test_what_did_not_end_well_is_waited_for(stand: Stand) -> None:
+    cluster = cast("FakeCluster", stand.raised.cluster)
+    stand.raised.aftermath(stand.raised.before(), (), settle=False)
+    assert cluster.waits == 0
+    stand.raised.wait_healthy()
+    assert cluster.waits == 1
+
+
 def test_what_a_disk_took_meanwhile_is_told(stand: Stand) -> None:
     cluster, before = cast("FakeCluster", stand.raised.cluster), stand.raised.before()
     cluster.used = 3
@@ -128,7 +160,7 @@ def test_an_osd_that_grew_is_asked_for_its_caches(stand: Stand, monkeypatch: pyt
     cluster.tell = lambda *_: {"mempool": {"by_pool": {"data": {"bytes": 7}, "meta": {"bytes": 3}}}}
     for more, held in ((0, {}), (1, {"cached": [0, 10]})):
         sizes = [5, 5 + raising.CACHES_BYTES + more]
-        monkeypatch.setattr(raising.memory, "grown", lambda *_, sizes=sizes: {"osd.0": {"resident": sizes}})
+        monkeypatch.setattr(memory, "grown", lambda *_, sizes=sizes: {"osd.0": {"resident": sizes}})
         told = stand.raised.aftermath(stand.raised.before(), (), settle=True)["held"]["osd.0"]
         assert told == {"resident": sizes, **held, "stored": [0, 0]}
 
