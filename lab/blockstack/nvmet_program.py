@@ -40,7 +40,7 @@ def serve(target: Path, wanted: Wanted) -> None:
 
 def folder_of(target: Path, wanted: Wanted, namespace: Wanted) -> Path:
     """Of one namespace of the subsystem."""
-    return target / "subsystems" / wanted["nqn"] / "namespaces" / str(namespace["number"])
+    return target / "subsystems" / str(wanted["nqn"]) / "namespaces" / str(namespace["number"])
 
 
 def show(target: Path, wanted: Wanted, namespace: Wanted) -> None:

@@ -136,7 +136,7 @@ def mount_of(folder: Path) -> Any:
     source: dict[str, Any] = {"__name__": "side"}
     exec(program("mounted"), source)  # as hosts run it
 
-    class Plain(source["Side"]):  # type: ignore[misc]
+    class Plain(source["Side"]):  # type: ignore[misc, name-defined, valid-type]
         def names_in(self, path: str) -> list[str]:
             return [] if path.endswith(".snap") else list(super().names_in(path))
 
