@@ -27,8 +27,8 @@ SMALL_BYTES = 65_536
 """The paper's small objects."""
 UNIT_BYTES = 65_536
 """bluestore_min_alloc_size_hdd of the paper's release (tuning/references/rhcs-10b.toml)."""
-NEARFULL, BACKFILLFULL = 0.9, 0.92
-"""Above the paper's 80 % and our 85 %; Ceph's own are 0.85 and 0.90."""
+NEARFULL, BACKFILLFULL = 0.93, 0.94
+"""Above our 85 % and what is put once that is reached; Ceph's own are 0.85 and 0.90, and 0.95 for full."""
 
 NO_LIMITS = DiskLimits()
 
