@@ -55,7 +55,7 @@ class Course:
     asked: int
 
 
-COURSES = {Tier.QUICK: Course(3, 50), Tier.FULL: Course(12, 200)}
+COURSES = {Tier.QUICK: Course(3, 90), Tier.FULL: Course(12, 200)}
 
 
 def run(stage: Stage) -> None:
@@ -65,6 +65,7 @@ def run(stage: Stage) -> None:
     allow_fuller(cluster)
     began, fills, shares = used_ratio(cluster), [], []
     costs: dict[str, list[list[float]]] = {phase: [] for phase in PHASES}
+    seeds = {phase: stage.rng.randrange(1 << 31) for phase in PHASES}
     for number in range(course.cycles):
         fills += filled(stage, doors, number, began + (FULL - began) * (number + 1) / course.cycles)
         shares.append(share_used(cluster))
@@ -72,7 +73,8 @@ def run(stage: Stage) -> None:
         with_idle = idle_share(cluster)
         for phase, mix in PHASES.items():
             name = f"{phase}-{number}"
-            costs[phase].append([cost_s(stage, doors, mix, f"{name}-{turn}", with_idle) for turn in range(ROUNDS)])
+            load = asking(mix, seeds[phase], course.asked)
+            costs[phase].append([cost_s(stage, doors, load, f"{name}-{turn}-", with_idle) for turn in range(ROUNDS)])
     stage.recorder.witness("share used in the end", got=shares[-1], least=PAPERS_FULL)
     for phase, values in costs.items():
         judge(stage.recorder, phase, values, shares)
@@ -129,20 +131,24 @@ def idle_share(cluster: Cluster) -> float:
     return taken[Role.PRIMARY] / took_s
 
 
-def cost_s(stage: Stage, doors: Sequence[Gateway], mix: dict[str, float], bucket: str, idle: float) -> float:
-    """CPU seconds of all OSDs for an operation of a mix on small objects, beyond what they take idle."""
-    cluster = stage.cluster
-    load = S3Load(
+def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
+    """A mix on small objects. All rounds of a phase have one seed, so that they are of the same operations."""
+    return S3Load(
         mix=mix,
-        bucket=f"{bucket}-",
         objects=SMALL,
         sizes=constant(SMALL_BYTES),
         workers=WORKERS,
-        seed=stage.rng.randrange(1 << 31),
+        seed=seed,
         phases=(FILL,),
-        operations=COURSES[stage.tier].asked,
+        operations=asked,
         runtime_s=0.0,
     )
+
+
+def cost_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, bucket: str, idle: float) -> float:
+    """CPU seconds of all OSDs for an operation of a load in a bucket of its own, beyond what they take idle."""
+    cluster = stage.cluster
+    load = replace(load, bucket=bucket)
     loaded(stage, f"filling {bucket}", near(cluster), doors, load)
 
     def asked() -> S3Result:
