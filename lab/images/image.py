@@ -18,6 +18,8 @@ KEY_LABEL = "cephlab.key"
 _SHOWN = 10
 SEALED = "sealed"
 """Stands for what a user may not read; no sha256 looks like it."""
+LINK = "-> "
+"""Stands before the target of a link."""
 _HASHERS = 4
 """Threads: reading a file and summing it up both let others go on."""
 
@@ -143,7 +145,7 @@ def _paths(root: Path) -> Iterator[Path]:
 
 def _held(path: Path) -> str:
     if path.is_symlink():
-        return f"-> {path.readlink()}"
+        return f"{LINK}{path.readlink()}"
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

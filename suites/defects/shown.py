@@ -27,7 +27,8 @@ FILE_SYSTEM = {
 }
 ALONE = Topology(native=1, foreign=0)
 """What most need: a cluster of one OSD, or only the programs of its image."""
-NEEDED = {"libcephfs-rename-forgets": replace(ALONE, services=(("n0", (MDS.kind,)),))}
+WITH_FILES = replace(ALONE, services=(("n0", (MDS.kind,)),))
+NEEDED = {"libcephfs-rename-forgets": WITH_FILES, "libcephfs-rename-waits": WITH_FILES}
 """Name of a defect -> what its program needs instead."""
 
 BLIND = "its programs cannot show that defect (suites/defects/known.toml)"

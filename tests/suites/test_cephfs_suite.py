@@ -18,7 +18,7 @@ from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
 from cephlab.suites.interop.walks.live import Line
 from cephlab.suites.interop.walks.printing import program
-from cephlab.suites.interop.walks.walk import LOOK, Step, answer_of, draw, take
+from cephlab.suites.interop.walks.walk import LOOK, Step, Unfit, answer_of, draw, take
 
 SIDES = ("x86_64", "aarch64")
 
@@ -155,6 +155,22 @@ def test_a_mount_answers_as_the_model_does(name: str, tmp_path: Path) -> None:
     for side in sides.values():
         side.close()
     assert found is None
+
+
+def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
+    model = FsModel()
+    model.do_write("a", seed=1, size=2, offset=0)
+    model.do_link("a", "b")
+    model.do_symlink("a", "soft")
+    model.do_rename("a", "a")
+    for unfit in (
+        lambda: model.do_rename("a", "b"),
+        lambda: model.do_link("soft", "b"),
+        lambda: model.do_snap("a", "s1"),
+    ):
+        with pytest.raises(Unfit):
+            unfit()
+    assert set(model.do_look()) == {"a", "b", "soft"}
 
 
 def test_the_suites_scenarios_have_its_name() -> None:

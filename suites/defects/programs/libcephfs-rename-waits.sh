@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Shows that a client of CephFS whose rename was refused waits for ever for the new name, once another client made it.
+# Takes a running cluster with a file system (CEPH_CONF, or /etc/ceph/ceph.conf), and Python's cephfs module.
+set -euo pipefail
+
+python3 - <<'PYTHON'
+import multiprocessing
+import os
+
+import cephfs
+
+CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
+FOLDER = "/defect-waits-%d" % os.getpid()  # it stays: a client that is killed holds it until its session is stale
+WAITS_S = 20
+
+
+def mounted():
+    client = cephfs.LibCephFS(conffile=CONF)
+    client.mount()
+    return client
+
+
+def rename_and_look(refused):
+    client, other = mounted(), mounted()
+    client.mkdir(FOLDER, 0o755)
+    try:
+        client.rename(FOLDER + "/missing", FOLDER + "/name")
+    except cephfs.ObjectNotFound:
+        refused.set()
+    other.mkdir(FOLDER + "/name", 0o755)
+    client.stat(FOLDER + "/name")
+    for each in (client, other):
+        each.unmount()
+        each.shutdown()
+
+
+refused = multiprocessing.Event()
+clients = multiprocessing.Process(target=rename_and_look, args=(refused,))
+clients.start()
+if not refused.wait(60):
+    clients.kill()
+    raise SystemExit("the rename of a missing file was not refused, so this is something else")
+clients.join(WAITS_S)
+waits = clients.is_alive()
+clients.kill()
+clients.join()
+if not waits and clients.exitcode:
+    raise SystemExit("the clients ended with %s, so this is something else" % clients.exitcode)
+said = "a client looked at a name that its rename had been refused and another client made"
+print("%s: %s; %s" % (("seen", said, "it still waited after %d s" % WAITS_S) if waits else ("not seen", said, "it saw it")))
+PYTHON

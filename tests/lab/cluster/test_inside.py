@@ -1,0 +1,66 @@
+"""Programs inside containers and guests are held against their image: one that differs is named and breaks the lab."""
+
+import json
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.cluster.inside import require_copies, watched
+from cephlab.lab.images.image import SEALED, Image
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
+
+NODES = frozenset({Capability.OWN_NETWORK})
+
+NOTED = {
+    "usr/bin/ceph-osd": "a" * 64,
+    "usr/bin/ceph-mon": "b" * 64,
+    "usr/bin/python3": "-> python3.13",
+    "usr/lib/x86_64-linux-gnu/ceph/libceph-common.so.2": "c" * 64,
+    "usr/lib/x86_64-linux-gnu/ceph/erasure-code/libec_isa.so": "d" * 64,
+    "usr/lib/x86_64-linux-gnu/ceph/compressor/libceph_lz4.so": SEALED,
+    "usr/lib/x86_64-linux-gnu/libc.so.6": "e" * 64,
+}
+
+
+def cluster_of(folder: Path, able: frozenset[Capability] = NODES, **other: str) -> Any:
+    """One host that runs ceph-osd. other: what its files are, where not as noted; empty for one that is gone."""
+    (folder / "contents.json").write_text(json.dumps(NOTED))
+    image = Image("reef", Arch.X86_64, "k" * 64, folder / "root")
+    found = {**NOTED, **{path.replace("__", "/"): held for path, held in other.items()}}
+
+    def run(argv: list[str], **_how: Any) -> Any:
+        paths = [path.removeprefix("/") for path in argv[1:]]
+        return SimpleNamespace(stdout="".join(f"{found[path]}  /{path}\n" for path in paths if found[path]))
+
+    host = SimpleNamespace(name="n0", arch=Arch.X86_64, root=PurePosixPath("/"), run=run)
+    daemon = SimpleNamespace(argv=("ceph-osd", "-i", "0"), host=host)
+    made = {"hosts": {"n0": host}, "images": {Arch.X86_64: image}, "daemons": {"osd.0": daemon}}
+    return cast("Any", SimpleNamespace(provider=SimpleNamespace(capabilities=lambda: able), patience=1.0, **made))
+
+
+def test_what_is_looked_at_is_what_runs_and_what_it_loads(tmp_path: Path) -> None:
+    cluster = cluster_of(tmp_path)
+    assert list(watched(cluster.images[Arch.X86_64], {"/usr/bin/ceph-osd"})) == [
+        "usr/bin/ceph-osd",
+        "usr/lib/x86_64-linux-gnu/ceph/libceph-common.so.2",
+        "usr/lib/x86_64-linux-gnu/ceph/erasure-code/libec_isa.so",
+    ]
+    require_copies(cluster)
+
+
+@pytest.mark.parametrize(("held", "said"), [("f" * 64, "has changed"), ("", "is not there")])
+def test_another_program_breaks_the_lab_by_name(tmp_path: Path, held: str, said: str) -> None:
+    with pytest.raises(LabBroken, match="programs inside the nodes") as raised:
+        require_copies(cluster_of(tmp_path, **{"usr__bin__ceph-osd": held}))
+    assert raised.value.detail == f"n0: usr/bin/ceph-osd {said}"
+
+
+def test_processes_of_this_machine_and_pulled_images_are_not_compared_here(tmp_path: Path) -> None:
+    require_copies(cluster_of(tmp_path, frozenset(), **{"usr__bin__ceph-osd": "f" * 64}))
+    pulled = cluster_of(tmp_path, **{"usr__bin__ceph-osd": "f" * 64})
+    (tmp_path / "contents.json").unlink()
+    require_copies(pulled)
