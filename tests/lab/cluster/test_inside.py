@@ -1,8 +1,9 @@
 """Programs inside containers and guests are held against their image: one that differs is named and breaks the lab."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,11 +27,13 @@ NOTED = {
 }
 
 
-def cluster_of(folder: Path, able: frozenset[Capability] = NODES, **other: str) -> Any:
+def cluster_of(
+    folder: Path, able: frozenset[Capability] = NODES, other: Mapping[str, str] = MappingProxyType({})
+) -> Any:
     """One host that runs ceph-osd. other: what its files are, where not as noted; empty for one that is gone."""
     (folder / "contents.json").write_text(json.dumps(NOTED))
     image = Image("reef", Arch.X86_64, "k" * 64, folder / "root")
-    found = {**NOTED, **{path.replace("__", "/"): held for path, held in other.items()}}
+    found = {**NOTED, **other}
 
     def run(argv: list[str], **_how: Any) -> Any:
         paths = [path.removeprefix("/") for path in argv[1:]]
@@ -55,12 +58,12 @@ def test_what_is_looked_at_is_what_runs_and_what_it_loads(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("held", "said"), [("f" * 64, "has changed"), ("", "is not there")])
 def test_another_program_breaks_the_lab_by_name(tmp_path: Path, held: str, said: str) -> None:
     with pytest.raises(LabBroken, match="programs inside the nodes") as raised:
-        require_copies(cluster_of(tmp_path, **{"usr__bin__ceph-osd": held}))
+        require_copies(cluster_of(tmp_path, other={"usr/bin/ceph-osd": held}))
     assert raised.value.detail == f"n0: usr/bin/ceph-osd {said}"
 
 
 def test_processes_of_this_machine_and_pulled_images_are_not_compared_here(tmp_path: Path) -> None:
-    require_copies(cluster_of(tmp_path, frozenset(), **{"usr__bin__ceph-osd": "f" * 64}))
-    pulled = cluster_of(tmp_path, **{"usr__bin__ceph-osd": "f" * 64})
+    require_copies(cluster_of(tmp_path, frozenset(), other={"usr/bin/ceph-osd": "f" * 64}))
+    pulled = cluster_of(tmp_path, other={"usr/bin/ceph-osd": "f" * 64})
     (tmp_path / "contents.json").unlink()
     require_copies(pulled)
