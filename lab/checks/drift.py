@@ -19,6 +19,9 @@ from cephlab.lab.history.history import Event
 GAP = 3.0
 """Two samples further apart than so many of the usual distances have a gap between them."""
 
+LEAST_GAP_S = 10.0
+"""On a busy machine one look takes seconds, however short the distance that was asked for."""
+
 STILL = 3
 """So many samples in a row at or below a series' `least` are no accident."""
 
@@ -139,7 +142,7 @@ def _gap(asked_s: Sequence[float], known_s: Sequence[float]) -> str:
     ends = (asked_s[0], *known_s, asked_s[-1])
     usual = float(np.median(np.diff(asked_s))) if len(asked_s) > 1 else 0.0
     began, ended = max(pairwise(ends), key=lambda pair: pair[1] - pair[0])
-    if usual > 0 and ended - began > GAP * usual:
+    if usual > 0 and ended - began > max(GAP * usual, LEAST_GAP_S):
         return f"a gap of {ended - began:.0f} s from {began:.0f} s on"
     missing = len(asked_s) - len(known_s)
     return f"{missing} of {len(asked_s)} samples are missing" if missing > len(asked_s) // 10 else ""

@@ -16,8 +16,6 @@ NAME = "S3"
 MIX = {"get": 0.5, "put": 0.5}
 OBJECT_BYTES = 16 << 10
 WORKERS = 4
-ACCESS_LOG, QUIET = "debug_rgw_access", "0/5"
-"""A gateway logs a line with every request, by a level of its own since Quincy: a line a second would not be seen."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,6 @@ def client_of(stage: Stage) -> S3Client:
     cluster = stage.cluster
     if not isinstance(cluster, OwnCluster):
         return S3Client(cluster.hosts[cluster.load_nodes()[0]], (), 0)
-    if ACCESS_LOG in cluster.client.mon("config ls"):
-        cluster.client.mon("config set", who="client", name=ACCESS_LOG, value=QUIET)
     host = cluster.hosts[cluster.load_nodes()[0]]
     return S3Client(host, tuple(speaking_s3(cluster)), stage.rng.randrange(1 << 31))
 

@@ -42,11 +42,10 @@ SHARE = 0.25
 cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
 
 SMALL_MEMTABLES = ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576")
-SETTLING = (SMALL_MEMTABLES, ("debug_rocksdb", "1/5"), ("debug_rgw", "0/5"))
+SETTLING = (SMALL_MEMTABLES, ("debug_rocksdb", "1/5"))
 """By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
 memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
-its default level, and a gateway (before Quincy) a line with every request, by which a line a second would not be
-seen."""
+its default level, by which a line a second would not be seen."""
 LEAST_RATE = 2
 SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
 """Of the run that shows that everything can be read."""

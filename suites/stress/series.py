@@ -94,6 +94,8 @@ def of_daemons(names: Mapping[str, str], before: Readings, now: Readings, second
     for name, kind in names.items():
         reading = now.get(name)
         values |= _held(name, reading)
+        if kind == "rgw":  # a line with every request: its log follows the load, and not the time
+            del values[f"{name}: log"]
         if kind == "mon":
             values[f"{name}: store"] = reading.store_bytes / MIB if reading else None
         if kind == "osd":
