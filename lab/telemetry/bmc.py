@@ -119,7 +119,7 @@ def _redfish(bmc: Bmc, password: str) -> float:
             url,
             auth=BasicAuth(bmc.user, password),
             verify=bmc.certificate or True,
-            server_side_retries=0,
+            server_side_retries=1,  # with 0, sushy asks a machine that is not there three times, two seconds apart
             connect_timeout=_ASK_S,
             read_timeout=_ASK_S,
         )

@@ -182,7 +182,10 @@ def test_a_look_that_waits_itself_is_not_looked_at(cluster: FakeCluster) -> None
     assert len(depth) == 1
 
 
-def test_a_command_and_a_question_end_where_a_daemon_stands_still(cluster: FakeCluster) -> None:
+def test_a_command_and_a_question_end_where_a_daemon_stands_still(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "SLICE_S", 0.1)
     watch = Watch(cast("Cluster", cluster), cluster.clock, cluster.held)
     cluster.states = {1: "T"}
 
