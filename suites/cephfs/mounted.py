@@ -1,6 +1,6 @@
 """CephFS through the kernel: what a mount does the library finds, and the other way around, whoever serves it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import permutations, product
@@ -66,6 +66,7 @@ def beside_library(stage: Stage) -> None:
         sides = {**first, **second}
         steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
         asked = requests(cluster, server) - before
+        note_stale(stage, first)
     stage.recorder.witness("requests to the metadata server", got=asked, least=steps)
 
 
@@ -78,7 +79,19 @@ def across(stage: Stage, mds: Arch, primary: Arch) -> None:
         before = requests(cluster, server)
         steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
         asked = requests(cluster, server) - before
+        note_stale(stage, sides)
     stage.recorder.witness(f"requests to the {mds} metadata server", got=asked, least=steps)
+
+
+def note_stale(stage: Stage, kernels: Mapping[str, Line]) -> None:
+    """Record reads of a kernel that were wrong until it asked for the size: a defect of the client's kernel.
+
+    It is no fault of the cluster, whose content is compared by the reads after it.
+    """
+    for side, line in kernels.items():
+        for path, offset, size, before, after in line.ask("stale", {}):
+            where = f"{size} bytes at {offset} of {path}"
+            stage.recorder.record("defect", kernel=side, seen=f"{where}: {before}", done=f"size asked for: {after}")
 
 
 def wrong_answers(sides: tuple[str, ...]) -> tuple[str, ...]:

@@ -157,6 +157,24 @@ def test_a_mount_answers_as_the_model_does(name: str, tmp_path: Path) -> None:
     assert found is None
 
 
+def test_a_read_that_goes_by_an_old_size_is_told_and_not_taken_for_the_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = mount_of(tmp_path)
+    side.begin("place")
+    side.ask("write", {"path": "a", "seed": 1, "size": 6, "offset": 0})
+    whole = side.ask("read", {"path": "a", "offset": 0, "size": 6})
+    assert side.ask("stale", {}) == []
+    reads, first = side.all_from, iter([b""])
+    monkeypatch.setattr(
+        side, "all_from", lambda *words: next(first, None) if first.__length_hint__() else reads(*words)
+    )
+    assert side.ask("read", {"path": "a", "offset": 0, "size": 6}) == whole
+    [[*where, before, after]] = side.ask("stale", {})
+    assert (where, before.split(":")[0], after) == (["a", 0, 6], "0", whole)
+    side.close()
+
+
 def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
     model = FsModel()
     model.do_write("a", seed=1, size=2, offset=0)
