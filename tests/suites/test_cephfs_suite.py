@@ -13,7 +13,7 @@ from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.cephfs import SCENARIOS, ranks
-from cephlab.suites.cephfs.across import take_topics
+from cephlab.suites.cephfs.across import WalkModel, take_topics
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
 from cephlab.suites.interop.walks.live import Line
@@ -173,6 +173,15 @@ def test_a_read_that_goes_by_an_old_size_is_told_and_not_taken_for_the_content(
     [[*where, before, after]] = side.ask("stale", {})
     assert (where, before.split(":")[0], after) == (["a", 0, 6], "0", whole)
     side.close()
+
+
+def test_a_walk_draws_no_rename_that_has_to_be_refused() -> None:
+    model = WalkModel(["a"])
+    with pytest.raises(Unfit):
+        model.do_rename("missing", "a")
+    model.do_write("a", seed=1, size=2, offset=0)
+    model.do_rename("a", "b")
+    assert set(model.do_look()) == {"b"}
 
 
 def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
