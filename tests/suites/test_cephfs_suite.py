@@ -165,10 +165,8 @@ def test_a_read_that_goes_by_an_old_size_is_told_and_not_taken_for_the_content(
     side.ask("write", {"path": "a", "seed": 1, "size": 6, "offset": 0})
     whole = side.ask("read", {"path": "a", "offset": 0, "size": 6})
     assert side.ask("stale", {}) == []
-    reads, first = side.all_from, iter([b""])
-    monkeypatch.setattr(
-        side, "all_from", lambda *words: next(first, None) if first.__length_hint__() else reads(*words)
-    )
+    reads, old = side.all_from, [b""]
+    monkeypatch.setattr(side, "all_from", lambda *words: old.pop() if old else reads(*words))
     assert side.ask("read", {"path": "a", "offset": 0, "size": 6}) == whole
     [[*where, before, after]] = side.ask("stale", {})
     assert (where, before.split(":")[0], after) == (["a", 0, 6], "0", whole)
