@@ -18,6 +18,8 @@ from cephlab.lab.spec.specfile import TomlTable, load_model
 _LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+[+-]\d{4} [0-9a-f]+ +(-?\d+) (.*)$")
 _CLUSTER_LOG = re.compile(r"log_channel\((?:cluster|audit)\) log \[(ERR|WRN|SEC)\]")
 _EMULATOR = re.compile(r"^qemu: ")
+_HOLE = re.compile(r"\0+")
+"""What a file system leaves where a file had grown, and the power went before the text reached the disk."""
 _GRAVE = re.compile(
     r"_verify_csum bad|had (suicide )?timed out after|bad (data )?(crc|checksum|magic|header|digest)"
     r"|(crc|checksum|digest|hash) mismatch|[Cc]orrupt(ed|ion)\b|FAILED (ceph_)?assert|Caught signal"
@@ -86,8 +88,8 @@ def expected_lines(expects: Mapping[str, str]) -> tuple[Allowed, ...]:
 
 
 def complaints(daemon: str, text: str) -> Iterator[Complaint]:
-    """The lines of a daemon's log or output that say something is wrong."""
-    for line in text.splitlines():
+    """The lines of a daemon's log or output that say something is wrong. A hole in the file ends a line."""
+    for line in _HOLE.sub("\n", text).splitlines():
         match = _LINE.match(line)
         if match is None:
             if _EMULATOR.match(line) or next(alarms(line), None):
@@ -165,13 +167,13 @@ def since(marks: LogMarks, daemons: Iterable[Daemon]) -> list[Complaint]:
 def own_output(daemon: str, text: str, logged: Set[str]) -> Iterator[Complaint]:
     """What a daemon printed and did not log: each line is a complaint. logged: the lines of its log, which it repeats.
 
-    A sound daemon prints next to nothing; what it may is in the allow-list.
+    A sound daemon prints next to nothing; what it may is in the allow-list. Of a line with a hole, the rest is torn.
     """
     for line in text.splitlines():
         if not line.strip() or line in logged:
             continue
         seen = list(complaints(daemon, line))
-        yield from seen or ([] if _LINE.match(line) else [Complaint(daemon, "output", line)])
+        yield from seen or ([] if _LINE.match(line) or _HOLE.search(line) else [Complaint(daemon, "output", line)])
 
 
 def sort_out(

@@ -20,6 +20,7 @@ from cephlab.lab.ceph.logs import (
     complaints,
     expected_lines,
     mark,
+    own_output,
     read_allowed,
     since,
     sort_out,
@@ -49,6 +50,17 @@ def test_only_complaints_are_taken() -> None:
         ("WRN", "log_channel(cluster) log [WRN] : Health check failed: 1 osds down (OSD_DOWN)"),
         ("error", "qemu: uncaught target signal 11 (Segmentation fault) - core dumped"),
     ]
+
+
+def test_a_hole_that_a_power_cut_left_ends_a_line_and_hides_none() -> None:
+    hole = "\0" * 4096
+    falling = f"{STAMP} -1 Falling back to public interface"
+    for text in (f"{hole}{falling}\n", f"{STAMP}  0 osd.0 9 do{hole}{falling}\n"):
+        assert [one.text for one in complaints("osd.0", text)] == ["Falling back to public interface"]
+        assert [one.text for one in own_output("osd.0", text, set())] == ["Falling back to public interface"]
+    assert list(own_output("osd.0", f"starting os{hole}sd.0 at -\n", set())) == []
+    (sanitizer,) = own_output("osd.0", f"{hole}==1==ERROR: AddressSanitizer: heap-use-after-free\n", set())
+    assert sanitizer.text.startswith("==1==ERROR")
 
 
 def test_what_is_grave_counts_at_whatever_level_it_is_said() -> None:
