@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.tuning.enough import KINDS_OF, enough
+from cephlab.tuning.enough import KINDS, KINDS_OF, enough
 from cephlab.tuning.held import held
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import Requirement
@@ -42,3 +44,27 @@ def test_each_kind_of_change_grows_what_it_says() -> None:
     assert found["network"].words.startswith("altra: 50 Gb/s -> ")
     assert found["disks"].words == "altra: 3 cd8 -> 192 cd8"
     assert found["clients"].words == "load: 6 machines -> 384 machines"
+    [altra] = find(ALTRA).nodes
+    assert found["cores"].words == f"altra: {altra.cores} cores -> {altra.cores * 64} cores"
+
+
+def test_a_step_is_one_of_the_largest_there_is_and_a_node_without_disks_has_none_to_add() -> None:
+    profile = find(ALTRA)
+    [altra] = profile.nodes
+    without = replace(altra, disks=())
+    assert KINDS["network"].first(profile) == 50
+    assert KINDS["disks"].first(replace(profile, nodes=(altra, without))) == 3
+    assert not list(enough(replace(profile, nodes=(without,)), lambda _: (False, "disks"), ["disks"]))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "kinds"),
+    [("recovery", ("nodes", "disks", "network")), ("capacity", ("nodes", "disks")), ("objects", ("nodes", "disks"))],
+)
+def test_a_requirement_is_helped_by_what_it_is_made_of(requirement: str, kinds: tuple[str, ...]) -> None:
+    changes = enough(find(ALTRA), lambda _: (False, "all of it"), KINDS_OF[requirement])
+    assert tuple(change.kind for change in changes) == kinds
+
+
+def test_no_more_hardware_takes_less_power() -> None:
+    assert not list(enough(find(ALTRA), lambda _: (False, "power"), KINDS_OF["power"]))
