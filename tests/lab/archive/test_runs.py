@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cephlab.cli.main import app
 from cephlab.lab.archive.archive import Archive, Ending, Record
-from cephlab.lab.archive.runs import FigureRatio, compare_runs, parity
+from cephlab.lab.archive.runs import EndingChange, FigureRatio, compare_runs, parity
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.history.history import Event
 from tests.lab.archive.test_archive import ENDED, MANIFEST, began, saw, sealed
@@ -250,3 +250,70 @@ def test_every_condition_is_named_with_both_sides() -> None:
         "architectures: x86_64 before, aarch64 after",
         "machine: x86_64, 96 cores, Debian before, aarch64, 96 cores, Debian after",
     )
+
+
+def test_what_ended_otherwise_is_named_with_its_reason_and_the_rest_is_counted() -> None:
+    before = run({"a.same": Ending.PASS, "a.bad": Ending.FAIL, "a.lost": Ending.PASS, "a.gone": Ending.PASS})
+    after = run({"a.same": Ending.PASS, "a.bad": Ending.FAIL, "a.lost": Ending.FAIL, "a.new": Ending.PASS})
+    compared = compare_runs(before, after)
+    assert compared.same == 2
+    assert compared.endings == (
+        EndingChange("a.lost", Ending.PASS, Ending.FAIL, "why a.lost"),
+        EndingChange("a.gone", Ending.PASS, None, "why a.gone"),
+        EndingChange("a.new", None, Ending.PASS, "why a.new"),
+    )
+
+
+def test_a_pass_counts_the_scenarios_of_both_runs_alone() -> None:
+    before = run({"a.same": Ending.PASS, "a.mended": Ending.FAIL})
+    after = run({"a.same": Ending.PASS, "a.mended": Ending.PASS, "a.new": Ending.PASS})
+    verdict = compare_runs(before, after).verdict
+    assert verdict.reason == "of 2 scenarios that are in both, none that had passed does not now"
+
+
+def test_points_at_nothing_have_no_ratio_and_small_ones_do() -> None:
+    left = (curve("depth", (1, 0), (2, 5), (3, 0.5), (4, 0.5)),)
+    right = (curve("depth", (1, 5), (2, 0), (3, 0.25), (4, 0.25)),)
+    (line,) = compare_runs(run({}, left), run({}, right)).series
+    assert (line.unit, line.before, line.after, line.exact) == ("mean of 2 points", 1.5, 1.375, False)
+    assert line.ratio == pytest.approx(0.5)
+
+
+def test_a_line_with_too_few_points_hides_no_other() -> None:
+    """Many of both, as the lines come in no order."""
+    short = tuple(curve(f"short {number}", (1, 1)) for number in range(10))
+    whole = tuple(curve(f"whole {number}", (1, 1), (2, 2)) for number in range(10))
+    both = run({}, short + whole)
+    assert len(compare_runs(both, both).series) == len(whole)
+
+
+def test_a_run_without_clusters_has_no_provider_and_no_architecture() -> None:
+    assert compare_runs(run({}), run({}, clusters=[])).conditions == (
+        "provider: ssh before, none after",
+        "architectures: aarch64, x86_64 before, none after",
+    )
+
+
+@pytest.mark.parametrize(
+    ("x86_64", "aarch64", "low", "high"),
+    [
+        ((11.0, 1.0), (8.0, 1.0), 7 / 12, 0.9),
+        ((9.0, 1.0), (12.0, 1.0), 1.1, 13 / 8),
+        ((10.0, 0.0), (9.0, 1.0), 0.8, 1.0),
+    ],
+)
+def test_an_interval_that_only_reaches_the_bound_decides_nothing(
+    x86_64: tuple[float, float], aarch64: tuple[float, float], low: float, high: float
+) -> None:
+    (ratio,) = parity(run({}, (figure("b.x86_64", "rate", *x86_64), figure("b.aarch64", "rate", *aarch64))))
+    assert (ratio.low, ratio.high, ratio.outcome) == (low, high, Outcome.INCONCLUSIVE)
+
+
+def test_watts_are_not_judged() -> None:
+    (ratio,) = parity(run({}, (figure("b.x86_64", "p", 9, 1, unit="W"), figure("b.aarch64", "p", 99, 1, unit="W"))))
+    assert (ratio.outcome, ratio.why) == (None, "power differs by architecture: shown only")
+
+
+def test_a_figure_of_two_runs_is_shown_without_a_verdict() -> None:
+    ratio = ratio_of((figure("a.b", "rate", 2.0),), (figure("a.b", "rate", 3.0),))
+    assert (ratio.outcome, ratio.why) == (None, "")
