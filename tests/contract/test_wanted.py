@@ -1,5 +1,6 @@
 """Requirements measured on a real cluster: copies and an erasure code, all limits, a pass and a failure."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from cephlab.lab.history.history import History
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.wanted import KIND
 from cephlab.lab.scenario.scenario import Stage, run_scenario, seeded
+from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.suites.block.stand import MeasuredTopology
 from cephlab.suites.profile import measured
 from cephlab.suites.profile.wanted import scenarios_of
@@ -38,6 +40,17 @@ CASES = (
 )
 
 
+class Plugged:
+    """A meter that says 100 W for the machine: none of those that test this has one."""
+
+    hosts, unread = ("this machine",), frozenset[str]()
+    looking = staticmethod(nullcontext)
+
+    def energies(self, window: tuple[float, float]) -> list[Energy]:
+        seconds = window[1] - window[0]
+        return [Energy(self.hosts[0], Source.METER, Scope.MACHINE, seconds, 100.0 * seconds)]
+
+
 def run(
     folder: Path, cluster: OwnCluster, home: Home, case: tuple[str, str, str, str]
 ) -> tuple[Verdict, list[dict[str, str]]]:
@@ -58,6 +71,7 @@ def test_loads_are_measured_and_what_was_measured_decides(
     monkeypatch.setattr(measured, "SECONDS", dict.fromkeys(measured.SECONDS, 3.0))
     monkeypatch.setattr(measured, "RAMP_S", 1.0)
     monkeypatch.setattr(measured, "IMAGE_BYTES", 16 << 20)
+    monkeypatch.setattr(measured, "meter_of", lambda _cluster, _bmcs: Plugged())
     with raised(LocalProvider(), MeasuredTopology(native=3, machines=2), home) as cluster:
         found = {case[0]: run(tmp_path, cluster, home, case) for case in CASES}
     assert {name: verdict.outcome for name, (verdict, _) in found.items()} == {
