@@ -117,7 +117,7 @@ class FakeTools:
         self._note(
             "compile", parse_arch("aarch64" if FOREIGN.triplet in str(list(root.glob("usr/lib/*"))) else "x86_64")
         )
-        if self.compiles:
+        if self.compiles and not {"PYTHONPYCACHEPREFIX": "set by a user", **env}["PYTHONPYCACHEPREFIX"]:
             cache = root / "usr/lib/python3/dist-packages/__pycache__"
             cache.mkdir()
             (cache / "rados.cpython-313.pyc").write_bytes(b"code")

@@ -156,6 +156,7 @@ def compile_python(tools: Tools, root: Path, native_root: Path, native: Arch, sc
         "PYTHONPATH": str(native_root / "usr/lib/python3/dist-packages"),
         "PYTHONWARNINGS": "ignore",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": "",  # a folder of the user's would have the byte code in place of the image
         BUILD_VARIABLE: str(scratch),
     }
     arguments = ["-m", "compileall", "-q", "-s", str(root), "-p", "/", *map(str, folders)]
