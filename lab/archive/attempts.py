@@ -213,7 +213,7 @@ def page(runs: Sequence[KeptRun], quarantined: Mapping[str, str]) -> str:
 
 
 def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
-    rate = f"{row.rate:.1%}" if row.flaky else f"0, below {min(1.0, _SHOWN_BELOW / row.attempts):.0%}"
+    rate = f"{row.rate:.1%}" if row.flaky else f"below {min(1.0, _SHOWN_BELOW / row.attempts):.0%}"
     held = "yes" if row.scenario in quarantined else "**wanted**" if row.above else ""
     return f"| {row.scenario} | {row.attempts} | {row.flaky} | {rate} | {row.failed} | {held} |"
 
