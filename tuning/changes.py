@@ -44,9 +44,11 @@ def _table(raw: dict[str, Any], tables: Sequence[str], change: str) -> dict[str,
         if here is None:
             raise SpecError(f"--set: the profile has no {name!r} there", f"got {change!r}", _HINT)
     table = _only(here, change) if isinstance(here, list) else here
+    if not isinstance(table, dict):
+        raise SpecError(f"--set: {tables[-1]!r} has no keys", f"got {change!r}", _HINT)
     if "value" in table and "source" in table:
         raise SpecError("--set takes a whole figure", f"got {change!r}", 'such as nodes.bandwidth="100 Gb/s"')
-    return table if isinstance(table, dict) else {}
+    return table
 
 
 def _only(tables: list[Any], change: str) -> Any:

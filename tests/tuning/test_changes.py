@@ -1,11 +1,15 @@
 """Changes of a profile on the command line: read like its file, refused where they name no place."""
 
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.tuning.changes import sweep_of
+from cephlab.tuning.changes import changed, sweep_of
 from cephlab.tuning.profilefile import load_hardware
 from tests.tuning.test_requirements import file_with
 
@@ -18,6 +22,57 @@ def test_a_change_is_read_like_the_file(tmp_path: Path) -> None:
     assert (altra.count, altra.bandwidth.value, altra.disks[0].count, made.mtu_bytes) == (7, 12.5e9, 5, 1500)
     assert altra.bandwidth.source == "--set nodes.altra.bandwidth=100 Gb/s"
     assert made.name.startswith("ampere-altra-4n, nodes.count=7, ")
+
+
+RAW = {
+    "name": "small",
+    "deep": {"table": {"key": 1}},
+    "half": {"value": 1},
+    "figure": {"value": "1 GB", "source": "a data sheet"},
+    "nodes": [{"name": "a", "count": 1, "disks": [{"name": "d", "count": 2}]}, {"name": "b", "count": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "value"),
+    [
+        ("deep.table.key=5", ("deep", "table", "key"), 5),
+        (" deep.table.key = some words ", ("deep", "table", "key"), "some words"),
+        ("name=a=b", ("name",), "a=b"),
+        ("half.value=3", ("half", "value"), 3),
+        ("nodes.a.disks.count=4", ("nodes", 0, "disks", 0, "count"), 4),
+        ("nodes.b.bulk=true", ("nodes", 1, "bulk"), True),
+        ("nodes.b.bulk=false", ("nodes", 1, "bulk"), False),
+        ("nodes.b.speed=7 Gb/s", ("nodes", 1, "speed"), {"value": "7 Gb/s", "source": "--set nodes.b.speed=7 Gb/s"}),
+    ],
+)
+def test_a_change_is_put_where_its_place_says_and_nowhere_else(
+    change: str, where: tuple[str | int, ...], value: object
+) -> None:
+    wanted: Any = deepcopy(RAW)
+    *way, last = where
+    reduce(getitem, way, wanted)[last] = value
+    before = deepcopy(RAW)
+    assert changed(RAW, [change]) == wanted
+    assert before == RAW
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "detail"),
+    [
+        ("nodes.count=6", "--set has to say which one", "got 'nodes.count=6', wanted: the name of one of a, b"),
+        ("nodes.disks.x=6", "--set has to say which one", "got 'nodes.disks.x=6', wanted: the name of one of a, b"),
+        ("name.key=3", "--set: 'name' has no keys", "got 'name.key=3'"),
+        ("name.deeper.key=3", "--set: the profile has no 'deeper' there", "got 'name.deeper.key=3'"),
+        ("figure.value=3", "--set takes a whole figure", "got 'figure.value=3'"),
+        ("name= ", "--set needs PLACE=VALUE", "got 'name= '"),
+    ],
+)
+def test_a_place_that_is_none_is_named(change: str, what: str, detail: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        changed(RAW, [change])
+    assert (caught.value.what, caught.value.detail) == (what, detail)
+    assert caught.value.hint
 
 
 NO_CHANGES = (
@@ -48,7 +103,9 @@ def test_of_several_kinds_of_nodes_a_change_names_one(tmp_path: Path) -> None:
 
 def test_a_sweep_is_a_place_and_its_values() -> None:
     assert sweep_of("nodes.count=3..5") == ("nodes.count", range(3, 6))
+    assert sweep_of("nodes.count=3..3") == ("nodes.count", range(3, 4))
+    assert sweep_of("nodes.count=1..64") == ("nodes.count", range(1, 65))
     assert sweep_of("depth") is None
-    for wrong in ("nodes.count=5..3", "nodes.count=1..999"):
+    for wrong in ("nodes.count=5..3", "nodes.count=1..65"):
         with pytest.raises(SpecError, match="points"):
             sweep_of(wrong)

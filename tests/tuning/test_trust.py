@@ -55,6 +55,15 @@ def test_a_kind_of_few_test_beds_borrows_from_the_others() -> None:
     assert factor_for(LoadKind.SMALL_WRITE, others)[1] == 0
 
 
+def test_coverage_judges_a_figure_by_its_own_kind() -> None:
+    # Reads of the others are exact, writes are far off: a read that is off by a fifth is beyond what reads say.
+    reads = [Miss(f"bed {number}", READ, "read", 1.001) for number in range(9)]
+    writes = [Miss(f"bed {number}", LoadKind.LARGE_WRITE, "write", 2.5) for number in range(9)]
+    off = Miss("off", READ, "read", 1.9)
+    assert coverage([*reads, *writes, off]) == pytest.approx(9 / 10)
+    assert Trust(READ, 1.5, 3).outside == ()
+
+
 def test_many_figures_of_one_test_bed_weigh_as_one() -> None:
     crowd = [Miss("crowd", READ, f"figure {number}", 2.0) for number in range(50)]
     quiet = [Miss(f"bed {number}", READ, "figure", 1.01) for number in range(9)]
@@ -87,6 +96,8 @@ def test_what_was_never_validated_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert trust_in(near, Shape("randread", 4096, 10, 10)).outside == ()
     assert trust_in(near, Shape("randread", 32768, 10, 5)).outside == ()
+    [further] = trust_in(near, Shape("randread", 40960, 10, 10)).outside
+    assert further.startswith("Outside what was validated: blocks of 40,960 B")
     assert trust_in(small, Shape("randread", 65536, 1, 10, k=2, m=1)).outside == (
         "Outside what was validated: blocks of 65,536 B; small reads were validated from 4,096 to 16,384.",
         "Outside what was validated: 3 OSDs; small reads were validated from 10 to 100.",
