@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cephlab.lab.checks.drift import drift
+from cephlab.lab.checks.drift import _gap, drift, judge_series
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.history.history import Event
 
@@ -133,6 +133,59 @@ def test_without_a_witness_of_the_load_nothing_passes() -> None:
         *(Event("s.t", 30.0 * n, "reading", {"at_s": 30.0 * n, "values": {"memory": 5.0}}) for n in range(SAMPLES)),
     ]
     assert drift(events).outcome is Outcome.INCONCLUSIVE
+
+
+def test_the_order_of_the_samples_is_their_time() -> None:
+    around = noise(3)
+    declared = {"steps": False, "why": "as tried", **MEMORY}
+    samples = [
+        {"at_s": n * EVERY_S, "values": {"memory": 500 + 40 * n / SAMPLES + around(n / SAMPLES)}}
+        for n in range(SAMPLES)
+    ]
+    twice = [*samples, {"at_s": samples[-1]["at_s"], "values": {"memory": None}}]
+    assert judge_series(declared, twice[::-1]) == judge_series(declared, samples)
+
+
+def test_a_gap_is_one_of_ten_seconds_however_often_is_looked() -> None:
+    asked = [number / 2 for number in range(200)]
+    assert _gap(asked, [at for at in asked if not 5 < at < 15.5]) == "a gap of 10 s from 5 s on"
+    assert _gap(asked, [at for at in asked if not 5 < at < 15]) == ""
+    assert _gap([5.0], [5.0]) == ""
+
+
+def test_a_jump_is_told_in_the_units_of_its_series() -> None:
+    around = noise(1)
+    verdict = judged(RATE, lambda share: 200 - (50 if share > 0.5 else 0) + around(share))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert re.search(r"jumped by (4[7-9]|5[0-3])\S* /s and stayed there", verdict.reason)
+    assert any(re.search(r"steps: -(4[7-9]|5[0-3])\S* at 18\d\d s", line) for line in verdict.derivation)
+
+
+def test_a_jump_is_held_to_what_may_drift_in_the_time_of_the_series() -> None:
+    around = noise(0.5)
+    declared = {"steps": False, "why": "as tried", **MEMORY}
+    samples = [
+        {"at_s": n * EVERY_S / 2, "values": {"memory": 500 + (15 if n > 60 else 0) + around(n / SAMPLES)}}
+        for n in range(SAMPLES)
+    ]
+    assert judge_series(declared, samples).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_jump_after_it_settled_is_told() -> None:
+    around = noise(1)
+    verdict = judged(MEMORY, lambda share: 500 + 60 * (1 - 2 ** (-10 * share)) + 40 * (share > 0.75) + around(share))
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert re.search(r"jumped by (3[89]|4[0-2])\S* MiB and stayed there", verdict.reason)
+
+
+def test_a_band_is_as_wide_as_the_whole_time_allows() -> None:
+    last = (SAMPLES - 1) / SAMPLES
+    samples = [
+        {"at_s": n * EVERY_S, "values": {"memory": 500 + 19.75 * (n / SAMPLES / last) ** 0.5}} for n in range(SAMPLES)
+    ]
+    verdict = judge_series({"steps": False, "why": "as tried", **MEMORY}, samples)
+    assert verdict.outcome is Outcome.PASS
+    assert verdict.reason == verdict.derivation[0] == "memory: all of it lies between 500 and 519.75 MiB"
 
 
 # What was planted into a made series, each as an issue of the field shows itself.
