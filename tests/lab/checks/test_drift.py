@@ -151,6 +151,7 @@ def test_a_gap_is_one_of_ten_seconds_however_often_is_looked() -> None:
     assert _gap(asked, [at for at in asked if not 5 < at < 15.5]) == "a gap of 10 s from 5 s on"
     assert _gap(asked, [at for at in asked if not 5 < at < 15]) == ""
     assert _gap([5.0], [5.0]) == ""
+    assert _gap([0, 0, 0, 20], [0, 0, 0, 20]) == ""  # most looks at one time tell no usual one
 
 
 def test_a_jump_is_told_in_the_units_of_its_series() -> None:
@@ -186,6 +187,19 @@ def test_a_band_is_as_wide_as_the_whole_time_allows() -> None:
     verdict = judge_series({"steps": False, "why": "as tried", **MEMORY}, samples)
     assert verdict.outcome is Outcome.PASS
     assert verdict.reason == verdict.derivation[0] == "memory: all of it lies between 500 and 519.75 MiB"
+
+
+def test_a_band_that_is_exactly_as_wide_as_allowed_passes() -> None:
+    declared = {"steps": False, "why": "as tried", **MEMORY, "per_hour": 16.0}
+    samples = [{"at_s": n * 28.125, "values": {"memory": 512 + 16 * (n / 128) ** 0.5}} for n in range(129)]
+    assert judge_series(declared, samples).outcome is Outcome.PASS
+
+
+def test_a_jump_of_exactly_what_may_drift_passes() -> None:
+    quarters = np.random.default_rng(0).integers(-2, 3, 129) / 4
+    declared = {"steps": False, "why": "as tried", **MEMORY, "per_hour": 16.0}
+    samples = [{"at_s": n * 28.125, "values": {"memory": 512 + 16 * (n > 64) + float(quarters[n])}} for n in range(129)]
+    assert judge_series(declared, samples).outcome is Outcome.PASS
 
 
 # What was planted into a made series, each as an issue of the field shows itself.
