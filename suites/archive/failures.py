@@ -1,10 +1,9 @@
 """OSDs, machines and all the power fail under S3 load at EC 4+2: nothing that a gateway acknowledged is lost."""
 
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 
-from cephlab.lab.base import clock
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
@@ -18,12 +17,11 @@ from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3_load_program import FINAL, RUN
+from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import RunningS3Load, S3Load, S3Result
 from cephlab.suites.archive.filled import MIX
 from cephlab.suites.archive.stand import EC_4_2, SMALL_BYTES, ArchiveTopology, opened, osds_of
-from cephlab.suites.object.stand import LOAD_S, near, truthful
+from cephlab.suites.object.stand import LOAD_S, ended, near, now_s, read_back, running_load, truthful
 from cephlab.suites.powerloss.cut import check_stores
 from cephlab.suites.resilience.trial import EXPECTED
 
@@ -40,14 +38,13 @@ MACHINES, OSDS, GATEWAYS = "machines", "osds", "gateways-cut-off"
 LAST_GATEWAY = "g1"
 """Of the other architecture."""
 
-SEEN = ("errors of the load", "errors of the last reading", "PGs whose shards differ afterwards")
 
 SURVIVING = ArchiveTopology(mons=3)
 DARK = replace(SURVIVING, foreign_gateway=False)
 """Guests of this architecture boot here without KVM."""
 
 
-def begun(stage: Stage) -> RunningS3Load:
+def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
     """The paper's mix through all gateways, under way."""
     cluster = stage.cluster
     doors = opened(cluster)
@@ -64,38 +61,28 @@ def begun(stage: Stage) -> RunningS3Load:
         seed=stage.rng.randrange(1 << 31),
         timeout_s=STALL_S * cluster.patience,
     )
-    running = s3load.start(near(cluster), doors, load)
-    clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
-    Deadline.after(BEFORE_S).pause(BEFORE_S)
-    return running
+    return running_load(cluster, doors, load, BEFORE_S)
 
 
-def ended(stage: Stage, running: RunningS3Load) -> S3Result:
+def healed(stage: Stage, running: RunningS3Load) -> S3Result:
     """Let it go on for a while, end it, and let it read everything back."""
     stage.cluster.wait_healthy()
-    Deadline.after(AFTER_S).pause(AFTER_S)
-    running.stop()
-    result = running.finish(timeout_s=2 * LOAD_S * stage.cluster.patience)
+    result = ended(stage.cluster, running, AFTER_S, timeout_s=2 * LOAD_S)
     truthful(stage.recorder, "the load", result)
-    last = [each for each in result.of(FINAL) if each.code]
-    stage.recorder.observe("errors of the last reading", got=len(last), wanted=0, of=len(result.of(FINAL)))
+    read_back(stage.recorder, result)
     return result
 
 
 def failed(stage: Stage, count: int, what: str) -> None:
     """Lose OSDs or machines for a while under load; requests may wait, and none fails."""
     cluster = stage.cluster
-    running = begun(stage)
-    try:
+    with paper_mix(stage) as running:
         with ExitStack() as stack:
             for fault in faults_of(stage, count, what):
                 stack.enter_context(inflict(fault, cluster, stage.recorder))
             Deadline.after(HOLD_S).pause(HOLD_S)
-        healed_s = float(near(cluster).run(["date", "+%s.%N"]).stdout)
-        result = ended(stage, running)
-    except BaseException:
-        running.kill()
-        raise
+        healed_s = now_s(near(cluster))
+        result = healed(stage, running)
     served(stage.recorder, result, healed_s, STALL_S)
     agreed(stage)
 
@@ -138,16 +125,12 @@ def dark(stage: Stage) -> None:
     power = PowerCut.aim(layout_of(cluster), stage.rng)
     if power is None:
         raise LabBroken("no machine has a daemon", f"layout: {layout_of(cluster).nodes}")
-    running = begun(stage)
-    try:
+    with paper_mix(stage) as running:
         before = memory_targets(cluster)
         with inflict(power, cluster, stage.recorder):
             power.switch_on(cluster)
             check_stores(stage, cluster)
-        result = ended(stage, running)
-    except BaseException:
-        running.kill()
-        raise
+        result = healed(stage, running)
     stage.recorder.witness("requests", got=len(result.of(RUN)), least=LEAST_AFTER)
     # The paper's GETs were slower after its outage, because its OSDs had less memory than before.
     stage.recorder.observe("osd_memory_target of each OSD afterwards", got=memory_targets(cluster), wanted=before)
@@ -166,7 +149,6 @@ def failure(count: int, what: str, tier: Tier) -> Scenario:
         goal=f"Gateways over EC 4+2 serve without an error while {count} of six {what} are gone, and lose nothing.",
         method="Kills them under the paper's mix through gateways of both architectures; reads all back; deep-scrubs.",
         run=partial(failed, count=count, what=what),
-        sees=SEEN,
         check="figures",
         tier=tier,
         topology=SURVIVING,
@@ -181,7 +163,6 @@ SCENARIOS = (
     failure(2, OSDS, Tier.FULL),
     Scenario(
         name=f"archive.failure[{GATEWAYS}=1]",
-        sees=SEEN,
         goal="A gateway that reaches neither monitors nor OSDs lets its clients wait; the other one goes on.",
         method="Drops packets between it and the six machines under the paper's mix; reads all back; deep-scrubs.",
         run=partial(failed, count=1, what=GATEWAYS),

@@ -3,24 +3,23 @@
 from collections.abc import Mapping
 from functools import partial
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.clock import Deadline
 from cephlab.lab.faults import inflict
 from cephlab.lab.faults.daemons import KillDaemon
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3_load_program import FINAL, RUN
+from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation
 from cephlab.suites.object.stand import (
     BALANCED,
-    LOAD_S,
     balancer,
+    ended,
     gateways,
     loaded,
     near,
     now_s,
+    read_back,
+    running_load,
     statistics,
     truthful,
 )
@@ -58,19 +57,14 @@ def killed(stage: Stage) -> None:
     front = balancer(cluster)
     victim = gateways(cluster)[host_arch().other].name
     load = S3Load(mix=MIX, bucket="killed", workers=32, rate=RATE, runtime_s=0.0, seed=stage.rng.randrange(1 << 31))
-    running = s3load.start(near(cluster), [front], load)
-    clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
-    Deadline.after(BEFORE_S).pause(BEFORE_S)
-    struck_s = now_s(near(cluster))
-    with inflict(KillDaemon(victim), cluster, stage.recorder):
-        killed_s = now_s(near(cluster))
-        Deadline.after(AFTER_S).pause(AFTER_S)
-        running.stop()
-        result = running.finish(timeout_s=LOAD_S * cluster.patience)
+    with running_load(cluster, [front], load, BEFORE_S) as running:
+        struck_s = now_s(near(cluster))
+        with inflict(KillDaemon(victim), cluster, stage.recorder):
+            killed_s = now_s(near(cluster))
+            result = ended(cluster, running, AFTER_S)
     truthful(stage.recorder, "the load", result)
     cost(stage.recorder, result.of(RUN), struck_s, killed_s)
-    last = [each for each in result.of(FINAL) if each.code]
-    stage.recorder.observe("errors of the last reading", got=len(last), wanted=0, of=len(result.of(FINAL)))
+    read_back(stage.recorder, result)
     cluster.wait_healthy()
 
 

@@ -14,17 +14,18 @@ from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.haproxy import HAPROXY
 from cephlab.lab.spec.arch import host_arch
-from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3_load_program import FINAL, RUN
+from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
 from cephlab.suites.object.stand import (
     BALANCED,
     GATEWAYS,
-    LOAD_S,
     balancer,
+    ended,
     gateways,
     near,
     now_s,
+    read_back,
+    running_load,
     statistics,
     truthful,
 )
@@ -47,25 +48,16 @@ def struck(
     cluster = stage.cluster
     seed = stage.rng.randrange(1 << 31)
     load = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0, seed=seed)
-    running = s3load.start(near(cluster), doors, load)
-    try:
-        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
-        Deadline.after(BEFORE_S).pause(BEFORE_S)
+    with running_load(cluster, doors, load, BEFORE_S) as running:
         began_s = now_s(near(cluster))
         with inflict(fault(), cluster, stage.recorder):
             meanwhile()
             Deadline.after(HOLD_S).pause(HOLD_S)
         cluster.wait_healthy()
         ended_s = now_s(near(cluster))
-        Deadline.after(AFTER_S).pause(AFTER_S)
-        running.stop()
-        result = running.finish(timeout_s=LOAD_S * cluster.patience)
-    except BaseException:
-        running.kill()
-        raise
+        result = ended(cluster, running, AFTER_S)
     truthful(stage.recorder, "the load", result)
-    last = [each.code for each in result.of(FINAL) if each.code]
-    stage.recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
+    read_back(stage.recorder, result)
     later = [each for each in result.of(RUN) if each.began_s > ended_s]
     stage.recorder.witness("requests after it", got=len(later), least=LEAST_AFTER)
     return result, began_s, ended_s

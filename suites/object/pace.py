@@ -16,10 +16,19 @@ from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.rgw import NO_DELAY, RGW
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.telemetry.statistics import ratio_of_means
-from cephlab.lab.workloads import s3load
 from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Result
-from cephlab.suites.object.stand import GATEWAYS, LOAD_S, RECORDED, gateways, loaded, near, trusted, truthful
+from cephlab.suites.object.stand import (
+    GATEWAYS,
+    RECORDED,
+    ended,
+    gateways,
+    loaded,
+    near,
+    running_load,
+    trusted,
+    truthful,
+)
 
 STOPPED_S = 2.0
 AROUND_S = 2.0
@@ -65,14 +74,10 @@ def under_stop(stage: Stage, load: S3Load) -> S3Result:
     """A load during which its gateway is stopped for a while."""
     cluster = stage.cluster
     gateway = gateways(cluster)[host_arch()]
-    running = s3load.start(near(cluster), [gateway], load)
-    clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
-    Deadline.after(AROUND_S).pause(AROUND_S)
-    with inflict(PauseDaemon(gateway.name), cluster, stage.recorder):
-        Deadline.after(STOPPED_S).pause(STOPPED_S)
-    Deadline.after(AROUND_S).pause(AROUND_S)
-    running.stop()
-    return running.finish(timeout_s=LOAD_S * cluster.patience)
+    with running_load(cluster, [gateway], load, AROUND_S) as running:
+        with inflict(PauseDaemon(gateway.name), cluster, stage.recorder):
+            Deadline.after(STOPPED_S).pause(STOPPED_S)
+        return ended(cluster, running, AROUND_S)
 
 
 def delayed(stage: Stage) -> None:

@@ -1,11 +1,12 @@
 """Shared by the scenarios: the clusters, whom a client talks to, and what every load has to say of itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import Gateway, speaking_s3
 from cephlab.lab.history.history import Basis, Bound, Recorder
@@ -18,7 +19,8 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.telemetry.demand import Role
 from cephlab.lab.telemetry.meter import Meter, Metered
 from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3load import S3Load, S3Result
+from cephlab.lab.workloads.s3_load_program import FINAL
+from cephlab.lab.workloads.s3load import RunningS3Load, S3Load, S3Result
 
 T = TypeVar("T")
 
@@ -79,6 +81,34 @@ def loaded(
     truthful(stage.recorder, what, result)
     stage.recorder.observe(f"errors of {what}", got=result.errors, wanted={}, of=len(result.operations))
     return result
+
+
+@contextmanager
+def running_load(
+    cluster: Cluster, entrances: Sequence[Gateway], load: S3Load, before_s: float
+) -> Iterator[RunningS3Load]:
+    """A load of the client machine that has run for before_s seconds. It is killed where the block raises."""
+    running = s3load.start(near(cluster), entrances, load)
+    try:
+        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
+        Deadline.after(before_s).pause(before_s)
+        yield running
+    except BaseException:
+        running.kill()
+        raise
+
+
+def ended(cluster: Cluster, running: RunningS3Load, after_s: float, *, timeout_s: float = LOAD_S) -> S3Result:
+    """Let a load go on for after_s seconds, stop it, and let it read back what it does. timeout_s: before patience."""
+    Deadline.after(after_s).pause(after_s)
+    running.stop()
+    return running.finish(timeout_s=timeout_s * cluster.patience)
+
+
+def read_back(recorder: Recorder, result: S3Result) -> None:
+    """Observe that a load's last reading of everything met no error."""
+    last = [each.code for each in result.of(FINAL) if each.code]
+    recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
 
 
 def truthful(recorder: Recorder, what: str, result: S3Result) -> None:

@@ -5,17 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.clock import Deadline
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3_load_program import FINAL
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
-from cephlab.suites.object.stand import LOAD_S, gateways, near, truthful
+from cephlab.suites.object.stand import ended, gateways, read_back, running_load, truthful
 from cephlab.suites.s3.stand import Keys, entrances, owner, require_boto3
 
 MIX = {"get": 50.0, "put": 30.0, "list": 10.0, "delete": 10.0}
@@ -36,17 +33,9 @@ def under_load(stage: Stage, bucket: str, change: Callable[[], None]) -> S3Resul
     cluster = stage.cluster
     seed = stage.rng.randrange(1 << 31)
     load = S3Load(mix=MIX, bucket=bucket, objects=OBJECTS, workers=5, runtime_s=0.0, page=9, seed=seed)
-    running = s3load.start(near(cluster), list(gateways(cluster).values()), load)
-    try:
-        clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
-        Deadline.after(AROUND_S).pause(AROUND_S)
+    with running_load(cluster, list(gateways(cluster).values()), load, AROUND_S) as running:
         change()
-        Deadline.after(AROUND_S).pause(AROUND_S)
-        running.stop()
-        result = running.finish(timeout_s=LOAD_S * cluster.patience)
-    except BaseException:
-        running.kill()
-        raise
+        result = ended(cluster, running, AROUND_S)
     truthful(stage.recorder, "the load", result)
     errors(stage.recorder, result)
     return result
@@ -56,8 +45,7 @@ def errors(recorder: Recorder, result: S3Result) -> None:
     """Observe that nothing failed but by S3's word for asking again, and nothing at all in the last reading."""
     told = {code: count for code, count in result.errors.items() if code not in BUSY}
     recorder.observe("errors of the load", got=told, wanted={}, of=len(result.operations))
-    last = [each.code for each in result.of(FINAL) if each.code]
-    recorder.observe("errors of the last reading", got=last, wanted=[], of=len(result.of(FINAL)))
+    read_back(recorder, result)
 
 
 def resharded(stage: Stage) -> None:
@@ -176,7 +164,6 @@ def scenarios(topology: Topology) -> tuple[Scenario, ...]:
             goal=f"{goal}, and every answer through gateways of both architectures stays right.",
             method=f"{method}, under puts, gets, lists and deletes; reads everything back.",
             run=run,
-            sees=("errors of the load", "errors of the last reading"),
             check="witnessed",
             topology=topology,
             needs=frozenset({Capability.THIS_MACHINE}),
