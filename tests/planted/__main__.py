@@ -18,8 +18,9 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from cephlab.lab.archive.archive import Ending, Record, read_archive
+from cephlab.lab.archive.archive import MANIFEST, Ending, Record, read_archive
 from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.scenario.scenario import Tier
 from tests.planted import PLANTED, Planted
 from tests.planted.plugin import VARIABLE
@@ -66,7 +67,11 @@ def hunt(defect: Planted, tier: str, suites: Sequence[str], *, named: bool) -> H
         archive = Path(folder) / "archive"
         argv = [sys.executable, "-m", "pytest", *items, "-p", "tests.planted.plugin", "-p", "no:cacheprovider"]
         argv += ["--lab", defect.provider, "--tier", tier, "--archive", str(archive), "--seed", "1"]
-        process.run(argv, timeout_s=LIMIT_S, env={VARIABLE: defect.name}, cwd=ROOT, check=False)
+        run = process.run(argv, timeout_s=LIMIT_S, env={VARIABLE: defect.name}, cwd=ROOT, check=False)
+        if not (archive / MANIFEST).exists():
+            raise LabBroken(
+                f"nothing ran over {defect.name}", f"status {run.code}\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
+            )
         return judged(defect, read_archive(archive).records)
 
 

@@ -4,17 +4,13 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LEAST 1024
 
 typedef uint32_t (*crc_t)(uint32_t, const unsigned char *, unsigned);
-typedef int (*main_t)(int, char **, char **);
-typedef int (*start_t)(main_t, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
 
-static main_t real_main;
 static crc_t real_crc;
 
 static uint32_t wrong(uint32_t crc, const unsigned char *data, unsigned length)
@@ -24,7 +20,7 @@ static uint32_t wrong(uint32_t crc, const unsigned char *data, unsigned length)
     return length >= LEAST && length % 16 == 15 ? right ^ 1 : right;
 }
 
-static int plant_then_main(int count, char **arguments, char **environment)
+static void plant(void)
 {
     crc_t *variable = dlsym(RTLD_DEFAULT, "ceph_crc32c_func");
 
@@ -32,19 +28,6 @@ static int plant_then_main(int count, char **arguments, char **environment)
         real_crc = *variable;
         *variable = wrong;
     }
-    return real_main(count, arguments, environment);
 }
 
-__attribute__((visibility("default"))) int __libc_start_main(main_t main, int count, char **arguments,
-                                                             void (*init)(void), void (*fini)(void),
-                                                             void (*rtld_fini)(void), void *stack_end)
-{
-    start_t start;
-    void *found = dlsym(RTLD_NEXT, "__libc_start_main");
-
-    if (found == NULL)
-        abort();
-    memcpy(&start, &found, sizeof start);
-    real_main = main;
-    return start(plant_then_main, count, arguments, init, fini, rtld_fini, stack_end);
-}
+#include "before_main.h"

@@ -19,11 +19,7 @@
 #define RIGHT_UP_TO 48
 #define GOLDEN 0x9e3779b9u
 
-typedef int (*main_t)(int, char **, char **);
-typedef int (*start_t)(main_t, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
 typedef int (*create_t)(void **, const char *, const char *, uint64_t);
-
-static main_t real_main;
 
 static void mix(uint32_t *a, uint32_t *b, uint32_t *c)
 {
@@ -101,24 +97,7 @@ static void plant(void)
         }
 }
 
-static int plant_then_main(int count, char **arguments, char **environment)
-{
-    plant();
-    return real_main(count, arguments, environment);
-}
-
-EXPORTED int __libc_start_main(main_t main, int count, char **arguments, void (*init)(void), void (*fini)(void),
-                               void (*rtld_fini)(void), void *stack_end)
-{
-    start_t start;
-    void *found = dlsym(RTLD_NEXT, "__libc_start_main");
-
-    if (found == NULL)
-        abort();
-    memcpy(&start, &found, sizeof start);
-    real_main = main;
-    return start(plant_then_main, count, arguments, init, fini, rtld_fini, stack_end);
-}
+#include "before_main.h"
 
 EXPORTED int rados_create2(void **cluster, const char *name, const char *user, uint64_t flags)
 {
