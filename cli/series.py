@@ -38,7 +38,9 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
     Example: cephlab series ARCHIVE
     """
     from cephlab.lab.archive import series as kept
+    from cephlab.lab.archive.archive import read_archive
     from cephlab.lab.base.process import run_attached
+    from cephlab.lab.report.timeline import spans_of
 
     if options.dashboard is not None:
         options.dashboard.write_text(json.dumps(kept.dashboard(), indent=2) + "\n")
@@ -49,6 +51,9 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
         folder = Path(name)
         kept.unpack(archive, folder)
         server = kept.program(_image_root(world))
+        spans = list(spans_of(read_archive(archive).events))
+        if spans and not kept.add_steps(server, folder, spans):
+            out.note(f"steps and faults are not marked: {kept.TOOL} is not installed beside {server}")
         if options.export is None:
             out.note(f"http://127.0.0.1:{options.port}")
             return run_attached(kept.argv(server, folder, options.port))

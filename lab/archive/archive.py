@@ -19,7 +19,7 @@ from cephlab.lab.archive.signature import sign, signer
 from cephlab.lab.archive.sums import MODE, SIGNATURE, SUMS, altered, files, read_sums, sums_now, write_sums
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.redaction import without_secrets
-from cephlab.lab.base.runs import write_private
+from cephlab.lab.base.runs import make_empty, write_private
 from cephlab.lab.checks import Verdict
 from cephlab.lab.history.history import Event, History, current, load_events, whole_lines
 from cephlab.lab.scenario.scenario import Blame, last_blame, verdict_of
@@ -32,6 +32,7 @@ REPORT = "report.html"
 SERIES = "series"
 STORE = ".tsdb.tar.gz"
 """A folder of an archive, and how the names of its files end: what a cluster's Prometheus kept."""
+ARCHIVE_FOLDER = "the folder of an archive"
 _RUNNING = "running"
 _RAN = ("began", "raised")
 
@@ -100,9 +101,7 @@ class ArchiveWriter:
     """How many records are of that run."""
 
     def __post_init__(self) -> None:
-        if self.directory.exists() and any(self.directory.iterdir()):
-            raise SpecError(f"{self.directory} is not empty", "an archive gets a folder of its own", "name another")
-        self.directory.mkdir(parents=True, exist_ok=True)
+        make_empty(self.directory, ARCHIVE_FOLDER)
         settled = self.earlier.settled if self.earlier is not None else ()
         names = {record.scenario for record in settled}
         events = self.earlier.events if self.earlier is not None else ()

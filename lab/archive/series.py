@@ -5,18 +5,23 @@ import shutil
 import tarfile
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cephlab.lab.archive.archive import SERIES, STORE
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, NotInstalled, SpecError
-from cephlab.lab.base.process import start_detached
+from cephlab.lab.base.process import run, start_detached
+from cephlab.lab.services.prometheus import EVERY_S
 from cephlab.lab.telemetry.tsdb import QUERIES
 
 PROGRAM = "prometheus"
+TOOL = "promtool"
+STEP = "cephlab_step"
+"""Series of a scenario's steps and faults: 1 while each lasts."""
 _ALWAYS = "100y"
 _ASK_S = 60.0
 _START_S = 60.0
@@ -35,6 +40,41 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(store) as tar:
             tar.extractall(folder, filter="data")
     (folder / "prometheus.yml").write_text("{}\n")  # nothing to scrape
+
+
+@dataclass(frozen=True)
+class StepSpan:
+    """A step or a fault of a scenario: from when to when, in seconds since the epoch."""
+
+    scenario: str
+    name: str
+    began_s: float
+    ended_s: float
+
+
+def step_samples(spans: Iterable[StepSpan]) -> Iterator[str]:
+    """Spans as samples of STEP, in lines of OpenMetrics; what comes twice in a scenario is one series."""
+    yield f"# TYPE {STEP} gauge\n"
+    by_labels: dict[str, list[float]] = {}
+    for span in spans:
+        labels = _labels({"scenario": span.scenario, "step": span.name})
+        count = int((span.ended_s - span.began_s) / EVERY_S)
+        times = [*(span.began_s + EVERY_S * number for number in range(count + 1)), span.ended_s]
+        by_labels.setdefault(labels, []).extend(times)
+    for labels, times in by_labels.items():
+        yield from (f"{STEP}{labels} 1 {at_s:.3f}\n" for at_s in sorted(set(times)))
+    yield "# EOF\n"
+
+
+def add_steps(server: str, folder: Path, spans: Iterable[StepSpan]) -> bool:
+    """Put spans into an unpacked store; False where the server's promtool, which does it, is not installed."""
+    tool = shutil.which(TOOL, path=str(Path(server).parent))
+    if tool is None:
+        return False
+    samples = folder / "steps.om"
+    samples.write_text("".join(step_samples(spans)))
+    run((tool, "tsdb", "create-blocks-from", "openmetrics", str(samples), str(folder / "tsdb")), timeout_s=_ASK_S)
+    return True
 
 
 def program(root: Path | None) -> str:
@@ -118,7 +158,18 @@ def dashboard() -> dict[str, Any]:
         }
         for number, (title, targets) in enumerate(panels.items())
     ]
-    return {"title": "cephlab", "timezone": "utc", "schemaVersion": 39, "panels": drawn}
+    steps = {
+        "name": "steps and faults",
+        "datasource": {"type": PROGRAM},
+        "enable": True,
+        "iconColor": "orange",
+        "expr": STEP,
+        "step": f"{EVERY_S}s",
+        "titleFormat": "{{step}}",
+        "textFormat": "{{scenario}}",
+    }
+    marked = {"annotations": {"list": [steps]}, "panels": drawn}
+    return {"title": "cephlab", "timezone": "utc", "schemaVersion": 39, **marked}
 
 
 def _ask(url: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pwd
@@ -204,6 +205,21 @@ def remove_tree(directory: Path) -> list[str]:
 
     shutil.rmtree(directory, onerror=note)
     return errors
+
+
+def make_empty(directory: Path, what: str) -> None:
+    """Make a folder that somebody named; SpecError where it has something in it or cannot be made. what: it shall be.
+
+    LabBroken where the disk is full.
+    """
+    try:
+        if directory.exists() and any(directory.iterdir()):
+            raise SpecError(f"{directory} is not empty", f"{what} is new", "name another")
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise unwritable(directory, error) from error
+        raise SpecError(f"{directory} cannot be {what}", error.strerror or str(error), "name another") from error
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:

@@ -41,7 +41,7 @@ def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0
         osd_cache_bytes=cache,
         shards=shards,
         reason=(
-            f"{osds} OSDs ({emulated} emulated) on {cores} cores and {memory_bytes / GIB:.0f} GiB: "
+            f"{osds} OSD{'s'[: osds != 1]} ({emulated} emulated) on {cores} cores and {memory_bytes / GIB:.0f} GiB: "
             f"osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, {shards} shard(s) each"
         ),
     )

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cephlab.lab.archive.series import StepSpan
 from cephlab.lab.faults.fault import EVENT as FAULT
-from cephlab.lab.history.history import Event, Phase
+from cephlab.lab.history.history import Event, Phase, Recorder
 from cephlab.lab.history.operations import Act, Ended, Operation, operations_of
 from cephlab.lab.report.plot import TONES, Graph, Mark, Panel, Series, graph
+
+CLOCK = "clock"
+"""Kind of the event that says when the history's time began: {epoch_s}."""
 
 _BINS = 160
 _LEAST_BIN_S = 0.25
@@ -140,6 +144,19 @@ def steps_of(events: Sequence[Event], origin: float) -> tuple[TimelineStep, ...]
     """The steps and the faults of a scenario by when each began, in seconds since origin, numbered."""
     found = sorted([*_steps(events, origin), *_faults(events, origin)], key=lambda step: step[0])
     return tuple(TimelineStep(number, name, at_s, seconds) for number, (at_s, name, seconds) in enumerate(found, 1))
+
+
+def note_clock(recorder: Recorder, epoch_s: float) -> None:
+    """Record when the history's time began, in seconds since the epoch: series are kept by that clock."""
+    recorder.record(CLOCK, epoch_s=epoch_s)
+
+
+def spans_of(events: Sequence[Event]) -> Iterator[StepSpan]:
+    """The steps and the faults of every scenario that noted the clock. One that did not end lasts no time."""
+    for clock in (event for event in events if event.kind == CLOCK):
+        own = [event for event in events if event.scenario == clock.scenario]
+        for step in steps_of(own, -clock.data["epoch_s"]):
+            yield StepSpan(clock.scenario, step.name, step.at_s, step.at_s + (step.seconds or 0.0))
 
 
 def _steps(events: Sequence[Event], origin: float) -> Iterator[tuple[float, str, float | None]]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from string import ascii_lowercase
@@ -39,12 +39,16 @@ _SERVICE = re.compile(rf"{_NAME.pattern}(\.{_NAME.pattern})?")
 
 
 class Misfit(SpecError):
-    """A spec that makes no cluster. key: of the wrong value; in_file: the hint for a spec file, if it differs."""
+    """A spec that makes no cluster. key: of the wrong value; in_file: the hint for a spec file, if it differs.
+
+    others: what else does not fit.
+    """
 
     def __init__(self, what: str, detail: str, hint: str, *, key: str, in_file: str = "") -> None:
         super().__init__(what, detail, hint)
         self.key = key
         self.in_file = in_file or hint
+        self.others: tuple[Misfit, ...] = ()
 
 
 class DiskClass(StrEnum):
@@ -156,7 +160,10 @@ class ClusterSpec:
     options: Mapping[str, OptionText] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _validate(self)
+        misfits = list(_misfits(self))
+        if misfits:
+            misfits[0].others = tuple(misfits[1:])
+            raise misfits[0]
 
     @property
     def archs(self) -> tuple[Arch, ...]:
@@ -221,47 +228,49 @@ def without_daemons(node: Node) -> Node:
     return replace(node, osds=(), mon=False, mgr=False, services=())
 
 
-def _validate(spec: ClusterSpec) -> None:
+def _misfits(spec: ClusterSpec) -> Iterator[Misfit]:
+    """All that keeps a spec from making a cluster."""
     if not spec.nodes:
-        raise Misfit(
+        yield Misfit(
             "a cluster needs at least one node",
             "got 0 nodes",
             "ask for --nodes x86_64:1 or more",
             key="nodes",
             in_file="write a [[nodes]] table for each machine",
         )
+        return
     nodes = {f"nodes.{index}": node for index, node in enumerate(spec.nodes)}
     disks = {f"{key}.disks.{index}": disk for key, node in nodes.items() for index, disk in enumerate(node.disks)}
     node_names = {f"{key}.name": node.name for key, node in nodes.items()}
     disk_names = {f"{key}.name": disk.name for key, disk in disks.items()}
     for kind, names, longest in (("node", node_names, MAX_NODE_NAME), ("disk", disk_names, MAX_DISK_NAME)):
-        _refuse_odd(kind, names, longest)
-        _refuse_twice(kind, names)
+        yield from _odd_names(kind, names, longest)
+        yield from _twice(kind, names)
     for key, disk in disks.items():
         if disk.size_bytes <= 0:
-            raise Misfit(
+            yield Misfit(
                 f"disk {disk.name} has no size",
                 f"size_bytes is {disk.size_bytes}",
                 "leave it out for 10 GiB",
                 key=f"{key}.size_bytes",
             )
-        _refuse_nothing(f"disk {disk.name}", f"{key}.limits", vars(disk.limits))
+        yield from _no_room(f"disk {disk.name}", f"{key}.limits", vars(disk.limits))
     for key, node in nodes.items():
-        _refuse_nothing(f"node {node.name}", key, {"cores": node.cores, "memory_bytes": node.memory_bytes})
-        _refuse_odd_pages(key, node)
+        yield from _no_room(f"node {node.name}", key, {"cores": node.cores, "memory_bytes": node.memory_bytes})
+        yield from _odd_pages(key, node)
         services = {f"{key}.services.{index}": name for index, name in enumerate(node.services)}
-        _refuse_odd("service", services, MAX_NODE_NAME, _SERVICE)
-        _refuse_twice("service", services)
-    _refuse_counts(spec)
+        yield from _odd_names("service", services, MAX_NODE_NAME, _SERVICE)
+        yield from _twice("service", services)
+    yield from _odd_counts(spec)
     for key, node in nodes.items():
-        _refuse_osd_disks(key, node)
+        yield from _odd_osd_disks(key, node)
 
 
-def _refuse_nothing(owner: str, table: str, limits: Mapping[str, float | None]) -> None:
-    """Refuse limits that leave nothing. limits: key of the table -> figure."""
+def _no_room(owner: str, table: str, limits: Mapping[str, float | None]) -> Iterator[Misfit]:
+    """Limits that leave nothing. limits: key of the table -> figure."""
     for name, figure in limits.items():
         if figure is not None and not 0 < figure < math.inf:
-            raise Misfit(
+            yield Misfit(
                 f"{owner} cannot do with {name} = {figure}",
                 f"got {figure}, wanted: a number above 0",
                 "leave it out for no limit",
@@ -269,10 +278,10 @@ def _refuse_nothing(owner: str, table: str, limits: Mapping[str, float | None]) 
             )
 
 
-def _refuse_counts(spec: ClusterSpec) -> None:
+def _odd_counts(spec: ClusterSpec) -> Iterator[Misfit]:
     mons = len(spec.mons)
     if not 1 <= mons <= MAX_MONS:
-        raise Misfit(
+        yield Misfit(
             f"a cluster needs 1 to {MAX_MONS} monitors",
             f"got {mons}",
             "set --mons to 1, 3 or 5",
@@ -280,13 +289,13 @@ def _refuse_counts(spec: ClusterSpec) -> None:
             in_file="give 1, 3 or 5 nodes `mon = true`",
         )
     if not any(node.mgr for node in spec.nodes):
-        raise Misfit("a cluster needs a manager", "no node has one", "give one node `mgr = true`", key="nodes.*.mgr")
+        yield Misfit("a cluster needs a manager", "no node has one", "give one node `mgr = true`", key="nodes.*.mgr")
     hosts = sum(1 for node in spec.nodes if node.osds)
     # Ceph treats spaces and dashes in an option's name as underscores.
     options = {re.sub(r"[ -]", "_", key): value for key, value in spec.options.items()}
     size = options.get("osd_pool_default_size", "")
     if size.isdigit() and hosts and int(size) > hosts:
-        raise Misfit(
+        yield Misfit(
             f"{size} replicas need {size} hosts with OSDs",
             f"osd_pool_default_size is {size}, hosts with OSDs: {hosts}",
             f"set osd_pool_default_size to {hosts} or less, or ask for more nodes",
@@ -294,7 +303,7 @@ def _refuse_counts(spec: ClusterSpec) -> None:
         )
 
 
-def _refuse_osd_disks(key: str, node: Node) -> None:
+def _odd_osd_disks(key: str, node: Node) -> Iterator[Misfit]:
     known = {disk.name for disk in node.disks}
     used = {
         f"{key}.osds.{index}.{part}": name
@@ -302,10 +311,10 @@ def _refuse_osd_disks(key: str, node: Node) -> None:
         for part, name in (("block", osd.block), ("db", osd.db), ("wal", osd.wal))
         if name
     }
-    _refuse_twice(f"OSD disk on {node.name}", used)
+    yield from _twice(f"OSD disk on {node.name}", used)
     for place, name in used.items():
         if name not in known:
-            raise Misfit(
+            yield Misfit(
                 f"node {node.name}: an OSD names disk {name!r}, which the node does not have",
                 f"its disks: {', '.join(sorted(known)) or 'none'}",
                 "add the disk to the node or name another",
@@ -313,10 +322,10 @@ def _refuse_osd_disks(key: str, node: Node) -> None:
             )
 
 
-def _refuse_odd_pages(key: str, node: Node) -> None:
+def _odd_pages(key: str, node: Node) -> Iterator[Misfit]:
     if node.page_bytes is None or node.page_bytes in PAGE_BYTES[node.arch]:
         return
-    raise Misfit(
+    yield Misfit(
         f"node {node.name}: no {node.arch} kernel has pages of {node.page_bytes} bytes",
         f"got {node.page_bytes}, wanted: {' or '.join(map(str, PAGE_BYTES[node.arch]))}",
         "leave it out for what the provider gives",
@@ -324,11 +333,11 @@ def _refuse_odd_pages(key: str, node: Node) -> None:
     )
 
 
-def _refuse_odd(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> None:
-    """Refuse invalid names. They become parts of paths, socket names and container names."""
+def _odd_names(kind: str, names: Mapping[str, str], longest: int, pattern: re.Pattern[str] = _NAME) -> Iterator[Misfit]:
+    """Invalid names. They become parts of paths, socket names and container names."""
     for key, name in names.items():
         if len(name) > longest or not pattern.fullmatch(name):
-            raise Misfit(
+            yield Misfit(
                 f"{name!r} cannot name a {kind}",
                 f"wanted: 1 to {longest} letters, digits, - and _, beginning with a letter or digit",
                 "choose another name",
@@ -336,11 +345,11 @@ def _refuse_odd(kind: str, names: Mapping[str, str], longest: int, pattern: re.P
             )
 
 
-def _refuse_twice(kind: str, names: Mapping[str, str]) -> None:
+def _twice(kind: str, names: Mapping[str, str]) -> Iterator[Misfit]:
     seen = set()
     for key, name in names.items():
         if name in seen:
-            raise Misfit(
+            yield Misfit(
                 f"two things are called {name!r}", f"both are a {kind}", "give each a name of its own", key=key
             )
         seen.add(name)

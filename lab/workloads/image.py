@@ -1,9 +1,12 @@
 """RBD images for measuring: made, written twice, and refused for reading while they are not full."""
 
+import errno
 import json
 from dataclasses import dataclass
 
+from cephlab.lab.base import clock
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.ceph.client import RadosError
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
@@ -15,6 +18,8 @@ _BLOCK_BYTES = 4 << 20
 _DEPTH = 4
 _SLOWEST_BYTES_S = 2 << 20  # below that a deadline, not a measurement, ends the preconditioning
 _LEAST_S = 60.0
+_WATCHED_S = 90.0
+"""Three times what Ceph waits until a client that died watches an image no more (osd_client_watch_timeout)."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,22 @@ class BlockImage:
 def create(cluster: Cluster, node: str, image: BlockImage, *more: str) -> None:
     """Make an image of 4 MiB objects, empty. more: options of `rbd create`."""
     cluster.tool(node, "rbd", "create", "--size", f"{image.size_bytes}B", *more, image.spec)
+
+
+def remove(cluster: Cluster, image: BlockImage) -> None:
+    """Remove an image, once nobody watches it any more; NotReached where somebody still does after 90 s."""
+
+    def removed() -> bool:
+        try:
+            cluster.client.rbd_remove(image.pool, image.name)
+        except RadosError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+        return True
+
+    timeout_s = _WATCHED_S * cluster.patience
+    clock.wait(removed, bool, what=f"{image.spec} free of watchers", timeout_s=timeout_s, interval_s=1.0)
 
 
 def precondition(cluster: Cluster, node: str, image: BlockImage, *, passes: int = PASSES) -> None:

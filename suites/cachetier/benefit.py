@@ -80,7 +80,7 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
     with tiers.tier(cluster, POOL, TierSettings(), size=COPIES, pg_num=PG_NUM) as pair:
         within = measured(stage, pair.base, pattern, depth)
     recorder.record("tier_counters", what=f"{pattern} at depth {depth}", counters=dict(within.counters))
-    recorder.witness("share of operations that hit the cache", got=hit_share(within.counters), least=LEAST_HITS)
+    recorder.witness("share of operations that hit the cache", got=tiers.hit_share(within.counters), least=LEAST_HITS)
     for name, side in (("without a tier", without), ("with the tier", within)):
         recorder.witness(f"operations {name}", got=side.loaded.operations, least=LEAST_OPERATIONS)
         recorder.figure(f"throughput {name}", sum(side.rates) / len(side.rates), "operations/s", NO_LIMIT)
@@ -95,13 +95,6 @@ def run(stage: Stage, pattern: str, depth: int) -> None:
         ),
     ):
         recorder.figure(f"{what} with the tier / without", change.value, "", bound, interval=(change.low, change.high))
-
-
-def hit_share(counters: Mapping[str, float]) -> float:
-    """Hits as a share of the operations that clients sent to a cache; 0 where there were none."""
-    passed = counters["tier_proxy_read"] + counters["tier_proxy_write"]
-    hits = counters["op_cache_hit"]
-    return hits / (hits + passed) if hits else 0.0
 
 
 def measured(stage: Stage, pool: str, pattern: str, depth: int) -> MeasuredSide:

@@ -114,7 +114,12 @@ class Layers:
         done = tiers.since(self.cluster, self.before)
         moved = {"promoted": done["tier_promote"], "flushed": tiers.flushes(done), "evicted": done["tier_evict"]}
         dirty: dict[str, float] = {"dirty": held["objects_dirty"]}
-        drawn = {"objects since the tier was made": moved, "dirty objects": dirty}
+        hits = {"hits": tiers.hit_share(done)}
+        drawn = {
+            "objects since the tier was made": moved,
+            "dirty objects": dirty,
+            "hits since the tier was made, share of operations": hits,
+        }
         record_look(self.recorder, "tier", label, drawn, counters=done, **held)
 
     def measured(self, stage: Stage, label: str, wanted: Oltp) -> SysbenchResult:

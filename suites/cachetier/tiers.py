@@ -292,6 +292,13 @@ def flushes(counters: Mapping[str, float]) -> float:
     return counters["tier_flush"] + counters["tier_try_flush"]
 
 
+def hit_share(counters: Mapping[str, float]) -> float:
+    """Hits as a share of the operations that clients sent to a cache; 0 where there were none."""
+    passed = counters["tier_proxy_read"] + counters["tier_proxy_write"]
+    hits = counters["op_cache_hit"]
+    return hits / (hits + passed) if hits else 0.0
+
+
 def pool_statistics(cluster: Cluster, name: str, *, settled: bool = True) -> dict[str, int]:
     """Sums over a pool's PGs: num_objects, num_objects_dirty, num_whiteouts, num_flush ...
 

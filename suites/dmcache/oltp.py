@@ -53,10 +53,13 @@ class Elsewhere:
 
 
 def look_at(recorder: Recorder, label: str, status: CacheStatus | WritecacheStatus) -> None:
-    """Record a cache's counters; those that its kind does not have are drawn as 0."""
+    """Record a cache's counters; moves that its kind does not count are drawn as 0."""
     facts = asdict(status)
     moved = {"promoted": facts.get("promotions", 0), "evicted": facts.get("demotions", 0)}
-    drawn = {"blocks since the cache was made": moved, "dirty blocks": {"dirty": status.dirty}}
+    drawn: dict[str, dict[str, float]] = {"blocks since the cache was made": moved}
+    drawn["dirty blocks"] = {"dirty": status.dirty}
+    if isinstance(status, CacheStatus):
+        drawn["hits since the cache was made, share of requests"] = {"hits": status.hit_ratio}
     record_look(recorder, "cache", label, drawn, **facts)
 
 

@@ -166,6 +166,39 @@ def test_values_that_make_no_machine_are_refused(
     assert fake.launched == []
 
 
+def test_all_that_is_wrong_with_a_spec_file_is_told_at_once(world: World, tmp_path: Path) -> None:
+    text = """
+noodles = 3
+[[nodes]]
+name = "n0"
+arch = "sparc"
+mon = "yes"
+cores = -1
+osds = [{ block = "e" }]
+"""
+    file = tmp_path / "spec.toml"
+    file.write_text(text)
+    told = up(world, "--spec", str(file)).stderr
+    for line in (
+        "nodes.0.arch: got 'sparc', wanted: 'x86_64' or 'aarch64'",
+        "nodes.0.mon: got 'yes', wanted: true or false",
+        "noodles: unknown key",
+        "nodes.0.cores: node n0 cannot do with cores = -1.0: got -1.0, wanted: a number above 0",
+        "nodes.0.osds.0.block: node n0: an OSD names disk 'e', which the node does not have: its disks: none",
+    ):
+        assert line in told
+    assert "nodes.*" not in told, "a monitor that could not be read is no missing one"
+
+
+def test_all_that_keeps_a_spec_file_from_a_cluster_is_told_at_once(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "spec.toml"
+    file.write_text(f'[[nodes]]\nname = "n0"\narch = "{HERE}"\n' * 2)
+    told = up(world, "--spec", str(file)).stderr
+    assert "nodes.1.name: two things are called 'n0'" in told
+    assert "nodes.*.mon: a cluster needs 1 to 5 monitors" in told
+    assert "nodes.*.mgr: a cluster needs a manager" in told
+
+
 def test_a_spec_without_an_osd_is_refused(world: World, tmp_path: Path) -> None:
     file = tmp_path / "spec.toml"
     file.write_text(f'[[nodes]]\nname = "n0"\narch = "{HERE}"\nmon = true\nmgr = true\n')

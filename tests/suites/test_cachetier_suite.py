@@ -14,11 +14,10 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability, DiskClass
 from cephlab.suites.cachetier import SCENARIOS
-from cephlab.suites.cachetier.benefit import hit_share
 from cephlab.suites.cachetier.database import TOPOLOGY as DATABASE
 from cephlab.suites.cachetier.leaving import compare_headers
 from cephlab.suites.cachetier.stand import PAPER
-from cephlab.suites.cachetier.tiers import PoolPair, TierSettings
+from cephlab.suites.cachetier.tiers import PoolPair, TierSettings, hit_share
 from cephlab.suites.cachetier.tierspec import FAST, SLOW, TieredTopology, TierLayout
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())

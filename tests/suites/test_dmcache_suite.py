@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache, WritecacheStatus
+from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache, WritecacheStatus, parse_status
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.history.history import History
@@ -21,6 +21,7 @@ from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import Elsewhere, described, look_at
 from cephlab.suites.dmcache.settings import note_hits
 from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
+from tests.lab.blockstack.test_blockstack import STATUS
 from tests.tuning.test_comparison import oltp
 
 
@@ -124,6 +125,14 @@ def test_a_write_cache_is_drawn_by_the_blocks_in_use() -> None:
     drawn = [event.data["drawn"] for event in recorder.events()]
     assert [one["dirty blocks"] for one in drawn] == [{"dirty": 1}, {"dirty": 6}]
     assert drawn[0]["blocks since the cache was made"] == {"promoted": 0, "evicted": 0}
+    assert not any("hits" in panel for panel in drawn[0])
+
+
+def test_the_hits_of_a_cache_are_drawn_as_a_share_of_its_requests() -> None:
+    recorder = History().recorder("dmcache.gain")
+    look_at(recorder, "writeback", parse_status(STATUS))
+    (event,) = recorder.events()
+    assert event.data["drawn"]["hits since the cache was made, share of requests"] == {"hits": 312 / 3526}
 
 
 LOW, HIGH = (9.0, 10.0, 11.0, 10.0), (29.0, 30.0, 31.0, 30.0)

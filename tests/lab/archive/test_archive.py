@@ -251,6 +251,14 @@ def test_an_archive_gets_a_folder_of_its_own(tmp_path: Path) -> None:
         ArchiveWriter(tmp_path, MANIFEST)
 
 
+@pytest.mark.parametrize("place", ["/proc/a", "{tmp}/mine.txt", "{tmp}/mine.txt/below"])
+def test_a_place_that_takes_no_folder_is_refused_as_wrong_use(tmp_path: Path, place: str) -> None:
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(SpecError, match="cannot be the folder of an archive") as refused:
+        ArchiveWriter(Path(place.format(tmp=tmp_path)), MANIFEST)
+    assert refused.value.exit_code == 2
+
+
 SAMPLES = (  # of ceph-authtool, secrets replaced: reef's AES with 16 bytes, tentacle's AES-256 with 32
     base64.b64encode(struct.pack("<HIIH", 1, 1_700_000_000, 5, 16) + bytes(16)).decode(),
     base64.b64encode(struct.pack("<HIIH", 2, 1_700_000_000, 5, 32) + bytes(32)).decode(),

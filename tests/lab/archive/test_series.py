@@ -66,6 +66,23 @@ def test_samples_are_written_with_their_times_and_escaped_labels(monkeypatch: py
     assert written == ["# TYPE up unknown\n", 'up{job="m\\"gr"} 1 1.5\n', 'up{job="m\\"gr"} 0 6.5\n', "# EOF\n"]
 
 
+def test_a_step_is_1_from_its_begin_to_its_end() -> None:
+    once = series.StepSpan("s", 'kill "a"', 100.0, 107.5)
+    again = series.StepSpan("s", 'kill "a"', 200.0, 200.0)
+    labels = '{scenario="s",step="kill \\"a\\""}'
+    samples = [f"cephlab_step{labels} 1 {at_s}\n" for at_s in ("100.000", "105.000", "107.500", "200.000")]
+    assert list(series.step_samples([once, again])) == ["# TYPE cephlab_step gauge\n", *samples, "# EOF\n"]
+
+
+def test_without_promtool_no_step_is_put_into_a_store(tmp_path: Path) -> None:
+    assert not series.add_steps(f"{tmp_path}/prometheus", tmp_path, [series.StepSpan("s", "a", 1.0, 2.0)])
+
+
+def test_a_dashboard_marks_the_steps_and_faults() -> None:
+    (marks,) = series.dashboard()["annotations"]["list"]
+    assert (marks["expr"], marks["titleFormat"]) == (series.STEP, "{{step}}")
+
+
 def test_a_dashboard_draws_all_that_the_report_draws() -> None:
     panels = series.dashboard()["panels"]
     assert sum(len(panel["targets"]) for panel in panels) == len(QUERIES)

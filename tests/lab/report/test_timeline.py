@@ -5,10 +5,12 @@ from itertools import pairwise
 
 import pytest
 
+from cephlab.lab.archive.series import StepSpan
+from cephlab.lab.faults.fault import EVENT as FAULT
 from cephlab.lab.history.history import Event
 from cephlab.lab.history.operations import Act, Ended, Operation, pack
 from cephlab.lab.report.plot import Axis, Mark, Panel, Series, chart, short
-from cephlab.lab.report.timeline import rates, timeline
+from cephlab.lab.report.timeline import CLOCK, rates, spans_of, timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -146,3 +148,14 @@ def test_while_nothing_was_answered_the_line_of_percentiles_is_broken() -> None:
     assert {y for x, y in median["points"] if 5 < x < 55} == {None}
     assert {y for x, y in rate["points"] if 5 < x < 55} == {0.0}
     assert len(parsed(found.graph.svg).findall(f"{SVG}polyline")) == 1 + 3 * 2
+
+
+def test_steps_have_times_since_the_epoch_where_a_scenario_noted_the_clock() -> None:
+    struck = {"fault": "kill-daemon", "target": "osd.0"}
+    events = [
+        Event("a", 3.0, FAULT, {**struck, "phase": "broken"}),
+        Event("a", 5.0, FAULT, {**struck, "phase": "healed"}),
+        Event("b", 6.0, FAULT, {**struck, "phase": "broken"}),
+        Event("a", 9.0, CLOCK, {"epoch_s": 1000.0}),
+    ]
+    assert list(spans_of(events)) == [StepSpan("a", "kill-daemon of osd.0", 1003.0, 1005.0)]
