@@ -41,8 +41,9 @@ class MeasuredLoad:
     op: Annotated[
         list[str] | None,
         typer.Option(
-            help="randwrite, randread, write or read of an image, put or get of objects through a gateway, seq of "
-            "whole objects by rados bench; also as randread:16k; repeatable.",
+            help="randwrite, randread, write, read or randrw70 (70 % random reads) of an image; put, get, delete or "
+            "list (1000 names) of objects through a gateway; seq of whole objects by rados bench; also as "
+            "randread:16k; repeatable.",
             metavar="OP[:SIZE]",
         ),
     ] = None

@@ -8,11 +8,12 @@ from typing import Protocol
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import DATA_POOL as OBJECT_POOL
 from cephlab.lab.cluster.gateway import Gateway, emptied
 from cephlab.lab.providers.host import Host
 from cephlab.lab.telemetry.demand import Role
 from cephlab.lab.telemetry.meter import LoadClient, Metered
-from cephlab.lab.telemetry.plan import Plan
+from cephlab.lab.telemetry.plan import MIX, Plan
 from cephlab.lab.workloads import fio, radosbench, s3
 from cephlab.lab.workloads.fio import FioJob
 from cephlab.lab.workloads.image import BlockImage
@@ -22,6 +23,9 @@ from cephlab.lab.workloads.s3 import S3Job
 BUCKET = "measured"
 WHOLE_POOL = "measured"
 PUT = "put"
+LEFT = 0.25
+"""Share of the objects that is left when deleting ends: Ceph counts them with a delay of seconds."""
+
 FULL_PERCENT = 60.0
 """How full an OSD may become by puts: Ceph warns at 85 (mon_osd_nearfull_ratio)."""
 
@@ -70,11 +74,12 @@ class BlockClients(Clients):
 
     def _job(self, client: int, depth: int, runtime_s: float) -> FioJob:
         plan, image = self.plan, self.images[client]
+        name, mix = plan.operation.name, MIX.fullmatch(plan.operation.name)
         return FioJob(
             name="measured",
             pool=image.pool,
             target=image.name,
-            pattern=plan.operation.name,
+            pattern="randrw" if mix else name,
             block_bytes=plan.operation.block_bytes,
             depth=depth,
             size_bytes=image.size_bytes,
@@ -82,7 +87,10 @@ class BlockClients(Clients):
             seed=plan.seed + client,
             options=plan.client_options,
             timed=True,
-            more={"norandommap": "1"} if plan.operation.name.startswith("rand") else {},
+            more={
+                **({"norandommap": "1"} if name.startswith("rand") else {}),
+                **({"rwmixread": mix[1]} if mix else {}),
+            },
         )
 
 
@@ -101,9 +109,20 @@ class ObjectClients(Clients):
     def ready(self) -> None:
         if self.plan.operation.name == PUT:
             emptied(self.cluster, self.plan.gateway)
+        if self.plan.operation.name == s3.DELETE:
+            s3.fill(
+                self.cluster.hosts[self.plan.nodes[0]],
+                self.gateway,
+                job_of(self.plan),
+                patience=self.cluster.patience,
+            )
 
     def enough(self) -> str | None:
-        """New objects fill the disks, which become slower and at last refuse writes."""
+        """New objects fill the disks, which become slower and at last refuse writes. Deleted ones run out."""
+        if self.plan.operation.name == s3.DELETE:
+            known = {pool["name"]: pool["stats"] for pool in self.cluster.client.mon("df")["pools"]}
+            left = int(known[OBJECT_POOL]["objects"])
+            return f"{left} objects are left" if left < LEFT * job_of(self.plan).objects else None
         fullest = max(float(osd["utilization"]) for osd in self.cluster.client.mon("osd df")["nodes"])
         return f"an OSD is {fullest:.0f} % full" if fullest >= FULL_PERCENT else None
 
@@ -152,8 +171,10 @@ class PassClients(Clients):
 
 
 def job_of(plan: Plan) -> S3Job:
-    """The job of a plan. For gets, its bucket has as many objects as image_bytes holds, at least those in flight."""
+    """The job of a plan. Its bucket has as many objects as image_bytes holds, at least those in flight; for puts none."""
     operation = plan.operation
-    fitting = min(plan.most_objects, plan.image_bytes // operation.block_bytes)
+    fitting = plan.image_bytes // operation.block_bytes
+    if operation.name != s3.DELETE:
+        fitting = min(plan.most_objects, fitting)
     objects = 0 if operation.name == PUT else max(plan.load.in_flight, fitting)
     return S3Job(operation.name, BUCKET, objects, operation.block_bytes, operation.depth, 0.0, plan.seed)

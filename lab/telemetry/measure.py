@@ -24,7 +24,7 @@ from cephlab.lab.telemetry.instructions import Instructions, obstacle
 from cephlab.lab.telemetry.meter import Meter, accounted_by, runs_here
 from cephlab.lab.telemetry.pace import Reference, kept_awake
 from cephlab.lab.telemetry.place import ELSEWHERE, MACHINE, Say, machine_in
-from cephlab.lab.telemetry.plan import Loaded, Plan
+from cephlab.lab.telemetry.plan import MIX, Loaded, Plan
 from cephlab.lab.telemetry.readings import Spent
 from cephlab.lab.telemetry.statistics import interval, linearity
 from cephlab.lab.workloads import image, radosbench, s3
@@ -151,7 +151,8 @@ def _objects(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
     ):
         job = job_of(plan)
         say(f"making a bucket of {job.objects} objects of {job.object_bytes} bytes")
-        s3.fill(cluster.hosts[plan.nodes[0]], serving, job, patience=cluster.patience)
+        if plan.operation.name != s3.DELETE:  # what is deleted is put anew before each load
+            s3.fill(cluster.hosts[plan.nodes[0]], serving, job, patience=cluster.patience)
         yield ObjectClients(cluster, plan, serving)
 
 
@@ -173,7 +174,7 @@ def _images(cluster: Cluster, plan: Plan, say: Say) -> Iterator[Clients]:
             image.create(cluster, node, target, *more)
             say(f"writing an image of {plan.image_bytes >> 20} MiB {image.PASSES} times over")
             image.precondition(cluster, node, target)
-            if "read" in operation.name:
+            if "read" in operation.name or MIX.fullmatch(operation.name):
                 image.require_written(cluster, node, target)
         yield BlockClients(cluster, plan, images)
 

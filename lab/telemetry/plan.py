@@ -1,5 +1,6 @@
 """What to measure, and the results of one load."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,10 @@ from cephlab.lab.workloads import s3
 from cephlab.lab.workloads.fio import FioResult
 
 LEAST_OBJECTS = 200
-BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read")
+MIX = re.compile(r"randrw([1-9][0-9])")
+"""Random reads and writes of an image; the number is the share of reads in per cent."""
+
+BLOCK_OPERATIONS = ("randwrite", "randread", "write", "read", "randrw70")
 SEQ = "seq"
 """Whole objects, each read once by rados bench."""
 
@@ -41,7 +45,8 @@ class Plan:
     """What to measure. operation.depth: requests in flight of each client; low: a second, lower load.
 
     nodes: one for each client; image_bytes: of a client's image, of the objects that a client reads in passes, or of
-    all objects behind a gateway, of which there are at most most_objects; gateway: the gateway's node. batch_s, ramp_s,
+    all objects behind a gateway, of which there are at most most_objects, but for those that are to be deleted;
+    gateway: the gateway's node. batch_s, ramp_s,
     idle_s: length of a batch, of the load before the first batch, and of the rest before all; client_options: ceph
     options of the clients.
     """
@@ -60,7 +65,7 @@ class Plan:
     client_options: Mapping[str, str] = field(default_factory=lambda: {"rbd_cache": "false"})
 
     def __post_init__(self) -> None:
-        if self.operation.name not in OPERATIONS:
+        if self.operation.name not in OPERATIONS and not MIX.fullmatch(self.operation.name):
             raise SpecError(
                 f"unknown operation {self.operation.name!r}", f"known: {', '.join(OPERATIONS)}", "choose one of these"
             )
@@ -69,7 +74,17 @@ class Plan:
                 f"{self.operation.clients} clients on {len(self.nodes)} nodes", "each has a node of its own"
             )
         if self.objects != bool(self.gateway):
-            raise SpecError(f"{self.operation.name} and the node {self.gateway!r}", "put and get take a gateway's node")
+            raise SpecError(
+                f"{self.operation.name} and the node {self.gateway!r}", "those of objects take a gateway's node"
+            )
+        if self.operation.name == s3.DELETE and len(self.nodes) > 1:
+            raise SpecError(f"{len(self.nodes)} clients that delete", "each would delete what another one has deleted")
+        if self.operation.name == s3.LIST and self.image_bytes // self.operation.block_bytes < s3.PAGE_KEYS:
+            raise SpecError(
+                f"{self.image_bytes} bytes are too few objects of {self.operation.block_bytes} bytes for a page",
+                f"at least {s3.PAGE_KEYS} wanted",
+                "measure with a larger --size",
+            )
         if self.passes and self.image_bytes // self.operation.block_bytes < LEAST_OBJECTS:
             raise SpecError(
                 f"{self.image_bytes} bytes are too few objects of {self.operation.block_bytes} bytes for a batch",
@@ -81,7 +96,7 @@ class Plan:
 
     @property
     def objects(self) -> bool:
-        """Whether objects are put or got, through a gateway."""
+        """Whether it is an operation on objects, through a gateway."""
         return self.operation.name in s3.OPERATIONS
 
     @property
@@ -114,10 +129,8 @@ class Loaded:
     @property
     def latency_mean_s(self) -> float:
         """Over all operations of all clients."""
-        done = [result.main for result in self.results]
-        return sum(result.latency_mean_s * result.operations for result in done) / max(
-            1, sum(result.operations for result in done)
-        )
+        waited_s = sum(result.latency_mean_s * result.operations for result in self.results)
+        return waited_s / max(1, sum(result.operations for result in self.results))
 
     def main_costs(self) -> list[float]:
         """`main_cost` of each batch."""

@@ -1,4 +1,4 @@
-"""S3 load on a host, against a gateway of the lab: objects of one size put or got with many requests in flight."""
+"""S3 load on a host, against a gateway of the lab: one operation on objects of one size, many requests in flight."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,7 +11,11 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, folder
 
 PROGRAM = Path(__file__).with_name("s3_program.py")
-OPERATIONS = ("put", "get")
+DELETE, LIST = "delete", "list"
+OPERATIONS = ("put", "get", DELETE, LIST)
+PAGE_KEYS = 1000
+"""Keys that one LIST asks for: the most that S3 gives."""
+
 _END_S = 60.0
 _ANSWER_S = 60.0
 _SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the filling
@@ -19,7 +23,10 @@ _SLOWEST_BYTES_S = 1 << 20  # below that a deadline, not the load, ends the fill
 
 @dataclass(frozen=True)
 class S3Job:
-    """operation: put new objects, or get existing ones; objects: how many exist before; depth: requests in flight."""
+    """operation: put new objects, get or delete existing ones, or list a page of their names.
+
+    objects: how many exist before; depth: requests in flight.
+    """
 
     operation: str
     bucket: str
@@ -64,7 +71,7 @@ def parse(text: bytes, job: S3Job) -> FioResult:
         iops=operations / seconds,
         latency_mean_s=float(report["waited_s"]) / max(1, operations),
     )
-    return FioResult(NOTHING, done) if job.operation == "put" else FioResult(done, NOTHING)
+    return FioResult(NOTHING, done) if job.operation in ("put", DELETE) else FioResult(done, NOTHING)
 
 
 def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:
@@ -91,6 +98,7 @@ def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PureP
     config = {
         **asdict(job),
         "operation": operation,
+        "page": PAGE_KEYS,
         "address": gateway.address,
         "access_key": gateway.access_key,
         "secret_key": gateway.secret_key,

@@ -1,4 +1,4 @@
-"""An S3 client on a host: puts or gets objects with many requests in flight, and notes when each of them ended.
+"""An S3 client on a host: one operation on objects with many requests in flight; it notes when each of them ended.
 
 It is copied to the host and runs there, so it needs nothing but Python. Requests are signed by AWS Signature Version 4
 (docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file.
@@ -115,11 +115,15 @@ class Work:
         self.words = ""
 
     def one(self, connection: S3Connection, name: str, content: bytes) -> None:
-        """Put or get one object, and note it."""
+        """Do it to one object, or list a page of all; and note it."""
         path = f"/{self.config['bucket']}/{name}"
         began = time.monotonic()
         if self.config["operation"] == "put":
             connection.ask("PUT", path, content)
+        elif self.config["operation"] == "delete":
+            connection.ask("DELETE", path)
+        elif self.config["operation"] == "list":
+            self.list_page(connection)
         elif len(connection.ask("GET", path)) != len(content):
             raise OSError(f"GET {path}: another size than was put")
         took = time.monotonic() - began
@@ -129,6 +133,14 @@ class Work:
             if self.operations == 1:
                 print("the first request was answered", flush=True)
             self.waited_s += took
+
+    def list_page(self, connection: S3Connection) -> None:
+        """The first page of the bucket; OSError where it has another number of keys than are there."""
+        keys = self.config["page"]
+        answer = connection.send("GET", f"/{self.config['bucket']}", {"list-type": "2", "max-keys": str(keys)})
+        given, wanted = answer.body.count(b"<Key>"), min(keys, self.config["objects"])
+        if answer.code or given != wanted:
+            raise OSError(f"LIST: {answer.status}, {given} keys, wanted {wanted}: {answer.body[:300]!r}")
 
     def loop(self, number: int, content: bytes) -> None:
         """One request after the other, until told to stop."""
@@ -144,10 +156,13 @@ class Work:
                 STOP.set()
 
     def names(self, number: int) -> Iterator[str]:
-        """What a thread asks for: a new object to put, or any existing one.
+        """What a thread asks for: a new object to put, its own ones to delete until none is left, or any existing one.
 
         A put of an existing object would reach its OSD twice: the gateway first tries to create it.
         """
+        if self.config["operation"] == "delete":
+            yield from (f"o{own}" for own in range(number, self.config["objects"], self.config["depth"]))
+            return
         rng = random.Random(f"{self.config['seed']} {number}")
         if self.config["operation"] == "put":
             yield from (f"{os.getpid()}-{number}-{turn}" for turn in itertools.count())
@@ -168,7 +183,7 @@ class Work:
 
 
 def main() -> int:
-    """Fill, put or get, as the configuration says; 1 when a request failed."""
+    """Fill, or do the operation that the configuration names; 1 when a request failed."""
     config = json.loads(Path(sys.argv[1]).read_text())
     content = random.Random(config["seed"]).randbytes(config["object_bytes"])
     work = Work(config)

@@ -4,19 +4,23 @@ import math
 import os
 import random
 import time
+from typing import cast
 
 import psutil
 import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.telemetry import account_program, accounting, counters, describe
 from cephlab.lab.telemetry.bench import operations_of, per_operation
+from cephlab.lab.telemetry.clients import BlockClients
 from cephlab.lab.telemetry.demand import Interval, Operation, Resource, Role
 from cephlab.lab.telemetry.pace import kept_awake
-from cephlab.lab.telemetry.plan import Load, Plan
+from cephlab.lab.telemetry.plan import Load, Loaded, Plan
 from cephlab.lab.telemetry.readings import Spent
 from cephlab.lab.telemetry.statistics import Stop, interval, linearity, ratio_of_means, width
-from cephlab.lab.workloads.fio import Progress
+from cephlab.lab.workloads.fio import Done, FioResult, Progress
+from cephlab.lab.workloads.image import BlockImage
 
 STAT = (
     "18253 (ceph-osd (x)) S 1 1 1 0 -1 4194304 68138 0 1 0 200 100 0 0 20 0 53 0 1261740 787161088 1000 1 " + "0 " * 27
@@ -168,6 +172,26 @@ def test_idle_cost_is_taken_off_and_each_counter_has_its_own_time() -> None:
 def test_an_unknown_operation_is_refused() -> None:
     with pytest.raises(SpecError, match="'trim'"):
         Plan(Operation("trim", 4096), ("client",))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("randrw70", ("randrw", {"norandommap": "1", "rwmixread": "70"})),
+        ("randread", ("randread", {"norandommap": "1"})),
+        ("write", ("write", {})),
+    ],
+)
+def test_a_mix_tells_fio_its_share_of_reads(name: str, wanted: tuple[str, dict[str, str]]) -> None:
+    plan = Plan(Operation(name, 4096, depth=8), ("client",))
+    job = BlockClients(cast("Cluster", None), plan, (BlockImage("p", "i", 1 << 20),))._job(0, 8, 1.0)
+    assert (job.pattern, dict(job.more)) == wanted
+
+
+def test_the_latency_of_a_mix_is_of_both_directions() -> None:
+    read, write = Done(70, 0, 1.0, 70.0, 0.001), Done(30, 0, 1.0, 30.0, 0.011)
+    loaded = Loaded((), cast("Spent", None), 100.0, {}, 0.0, (FioResult(read, write),), "")
+    assert loaded.latency_mean_s == pytest.approx(0.004)
 
 
 def test_figures_carry_their_units() -> None:
