@@ -84,6 +84,10 @@ class DiskOptions:
     seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
     kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.")] = "ssd"
     destroy: Annotated[bool, typer.Option("--destroy-data", help="The disk is a device: overwrite it.")] = False
+    precondition: Annotated[
+        bool,
+        typer.Option("--precondition", help="Write all of it twice, then 4 KiB blocks until their rate is steady."),
+    ] = False
 
     @property
     def size_bytes(self) -> int:
@@ -213,8 +217,9 @@ def _machine(program: str, bandwidth: Figure, own: Rates | None, say: Progress) 
 
 
 def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
-    speeds = measure.disk(path, wanted.size_bytes, wanted.seconds, say)
+    speeds = measure.disk(path, measure.DiskRun(wanted.size_bytes, wanted.seconds, wanted.precondition), say)
     how = f"measured: fio on {wanted.disk}, {wanted.seconds:g} s"
+    before = f", {speeds.before}" if speeds.before else ""
     return Disks(
         name="disk",
         kind=DiskKind(wanted.kind),
@@ -223,7 +228,7 @@ def _disks(path: Path, wanted: DiskOptions, say: Progress) -> Disks:
         size=Figure(wanted.size_bytes, Measure.BYTES, "the part that was measured"),
         osds_per_disk=_OSDS,
         read_iops=Figure(speeds.read_iops, Measure.OPS, f"{how}, 4 KiB randread, depth 64"),
-        write_iops=Figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64"),
+        write_iops=Figure(speeds.write_iops, Measure.OPS, f"{how}, 4 KiB randwrite, depth 64{before}"),
         seq_read=Figure(speeds.seq_read, Measure.RATE, f"{how}, 1 MiB read, depth 16"),
         seq_write=Figure(speeds.seq_write, Measure.RATE, f"{how}, 1 MiB write, depth 16"),
         sync_latency=Figure(speeds.sync_latency_s, Measure.TIME, f"{how}, 4 KiB write with --sync=1, depth 1"),

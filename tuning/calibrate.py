@@ -106,7 +106,7 @@ def _newness(disks: Disks, constants: Constants) -> float:
 
 def loaded(work: OperationWork, constants: Constants, release: str = "") -> OperationWork:
     """The price of an operation while the cluster is full. release: of Ceph there; empty: of the demands."""
-    size = work.shape.block_bytes
+    size = work.shape.payload_bytes
     osd = constants.osd_cpu * constants.byte_cpu ** (size / (size + LARGE_BYTES))
     osd *= constants.release_step ** steps(work.release, release)
     return replace(

@@ -57,7 +57,7 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
     known += _clients_on_nodes(profile, work) if profile.clients_on_nodes else _clients(profile, work)
     if profile.uplink:
         # The measured bytes beyond the payload are those of both directions together: half of them go one way.
-        amount = work.shape.block_bytes + work.client.wire / 2
+        amount = work.shape.payload_bytes + work.client.wire / 2
         bandwidth = profile.uplink.value * goodput(profile.mtu_bytes)
         how = f"{profile.uplink} x {goodput(profile.mtu_bytes):.3f} / {show(amount, Measure.BYTES)} per operation"
         known += _made("uplink between clients and cluster", amount / bandwidth, how)
@@ -304,15 +304,16 @@ def askers(profile: Profile, work: OperationWork) -> tuple[Asker, ...]:
 
 def _most(profile: Profile, machine: MachineClass, work: OperationWork, used: float, processes: float) -> float:
     """Operations a second of one client machine, `used` of it on average."""
-    amount = work.shape.block_bytes + work.client.wire / 2
-    limits = [used * machine.bandwidth.value * goodput(profile.mtu_bytes) / amount]
+    amount = work.shape.payload_bytes + work.client.wire / 2
+    limits = [used * machine.bandwidth.value * goodput(profile.mtu_bytes) / amount] if amount else []
     if work.client.cpu:
         limits.append(used * machine.points / work.client.cpu)
-    return min(limits + [processes * pool.ceiling for pool in daemons.client_pools(machine, work)])
+    # Where nothing is known to limit them, all are alike.
+    return min([*limits, *(processes * pool.ceiling for pool in daemons.client_pools(machine, work))], default=1.0)
 
 
 def _clients(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
-    amount = work.shape.block_bytes + work.client.wire / 2
+    amount = work.shape.payload_bytes + work.client.wire / 2
     for asker in askers(profile, work):
         whose, machine = _named(profile.clients, asker.machine), asker.machine
         each = asker.part / asker.machines

@@ -41,7 +41,7 @@ class Visit:
 def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     """One shard on one of `disks`, of data or metadata. A missing rated figure is no limit."""
     if work.shape.flow is Flow.READ:
-        return _read(disks, work)
+        return _read(disks, machine, work)
     written = _write(disks, machine, work)
     if not work.shape.reads_first or disks.role is not DiskRole.DATA:
         return written
@@ -56,10 +56,13 @@ def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     )
 
 
-def _read(disks: Disks, work: OperationWork) -> Visit:
+def _read(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     shape, missed = work.shape, 1 - work.shape.hit_ratio
     if disks.role is DiskRole.METADATA:
         count = missed * work.metadata_reads
+        return _part(disks, work, count, count * SMALL_BYTES)
+    if shape.bare:  # an index is in RocksDB, which lies on the data device where there is no other
+        count = 0.0 if machine.metadata_disks else missed * work.metadata_reads
         return _part(disks, work, count, count * SMALL_BYTES)
     count = missed * max(1.0, shape.shard_bytes / EXTENT_BYTES)
     return _part(disks, work, count, missed * shape.shard_bytes)
@@ -104,8 +107,8 @@ def _writes(work: OperationWork, *, data: bool, alone: bool) -> tuple[float, flo
     copies = shape.copies
     count = max(1.0, (work.primary.writes + (copies - 1) * work.replica.writes) / copies)
     size = max(shape.shard_bytes, (work.primary.write_bytes + (copies - 1) * work.replica.write_bytes) / copies)
-    extents = max(1.0, shape.shard_bytes / EXTENT_BYTES)
-    others = max(0.0, count - max(1.0, shape.shard_bytes / PIECE_BYTES))
+    extents = 0.0 if shape.bare else max(1.0, shape.shard_bytes / EXTENT_BYTES)
+    others = count if shape.bare else max(0.0, count - max(1.0, shape.shard_bytes / PIECE_BYTES))
     if alone:
         return extents + others, size
     return (extents, shape.shard_bytes) if data else (others, max(0.0, size - shape.shard_bytes))

@@ -39,7 +39,7 @@ class Prediction:
     @property
     def bytes_s(self) -> float:
         """Payload a second."""
-        return self.ops * self.shape.block_bytes
+        return self.ops * self.shape.payload_bytes
 
     @property
     def ceiling(self) -> float:

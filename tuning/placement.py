@@ -116,8 +116,8 @@ def doubts(profile: Profile, shape: Shape) -> list[str]:
 
 
 def shards_read(shape: Shape) -> int:
-    """Number of OSDs that a read asks: one copy, or k shards."""
-    return shape.k or 1
+    """Number of OSDs that a read asks: one copy, or k shards. The index of a bucket has copies."""
+    return 1 if shape.bare else shape.k or 1
 
 
 def replica_share(load: MachineLoad, shape: Shape) -> float:
@@ -150,7 +150,7 @@ class Wire:
 def wire(load: MachineLoad, work: OperationWork) -> Wire:
     """Traffic of one operation: each hop between machines carries the payload once, plus the measured extra bytes."""
     shape = work.shape
-    payload, extra = float(shape.block_bytes), work.client.wire
+    payload, extra = float(shape.payload_bytes), work.client.wire
     lead = load.primary
     asks = load.gateway if shape.through_gateway else load.client
     # The asker of the primary is a gateway, a client on a node, or a client elsewhere (asks = 0).

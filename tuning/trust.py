@@ -144,8 +144,8 @@ def trust_in(profile: Profile, shape: Shape) -> Trust:
     kind = kind_of(shape)
     factor, beds = _factors(kind)
     known = ranges.get(kind)
-    if known is None:
-        return Trust(kind, factor, beds, (f"Never validated: {kind}.",))
+    if known is None or shape.bare:
+        return Trust(kind, factor, beds, (f"Never validated: {shape.operation if shape.bare else kind}.",))
     return Trust(kind, factor, beds, tuple(_outside(kind, known, profile, shape)))
 
 

@@ -90,12 +90,12 @@ def _front_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) ->
     shape, share = work.shape, goodput(profile.mtu_bytes)
     node = min(load.machine.bandwidth.value for load in loads)
     local = sum(load.count * load.primary * (load.gateway if shape.through_gateway else load.client) for load in loads)
-    hop = shape.block_bytes / (node * share) * max(0.0, 1 - local)
+    hop = shape.payload_bytes / (node * share) * max(0.0, 1 - local)
     if profile.clients_on_nodes and not shape.through_gateway:
         return hop
     ends = [machine.bandwidth.value for machine in profile.clients] or [node]
     links = [min(node, *ends), *([profile.uplink.value] if profile.uplink else [])]
-    outside = shape.block_bytes / (min(links) * share)
+    outside = shape.payload_bytes / (min(links) * share)
     return outside + hop if shape.through_gateway else outside
 
 

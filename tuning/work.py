@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.telemetry.demand import Demand, Operation, Resource, Role
 from cephlab.tuning.derivation import Derivation, DerivationStep
-from cephlab.tuning.workload import FLOWS, STRIPE_UNIT, Flow, Shape
+from cephlab.tuning.workload import BARE, FLOWS, STRIPE_UNIT, Flow, Shape
 
 MEASURE = "`cephlab measure` makes it"
 _FAR = 4
@@ -89,7 +89,9 @@ def work_for(demands: Sequence[Demand], shape: Shape) -> OperationWork:
     merged = _line([(demand.operation.block_bytes, _protected(demands, demand, shape)) for demand in chosen], shape)
     derivation = _explain(chosen, merged, shape)
     doubts = _doubts(chosen, shape, shape.block_bytes)
-    if shape.k and not all(demand.operation.k for demand in chosen):
+    if shape.bare and bool(shape.k) != bool(chosen[0].operation.k):
+        doubts += (f"{shape.operation} was measured on {chosen[0].operation.protection} only.",)
+    elif shape.k and not all(demand.operation.k for demand in chosen):
         size = int(shape.shard_bytes)
         first = f"Erasure coding was not measured: a shard is at the price of a copy of {size} B."
         doubts += (first, *_doubts(_choose(_copied(demands), shape, size), shape, size))
@@ -123,6 +125,8 @@ def _protected(demands: Sequence[Demand], demand: Demand, shape: Shape) -> Price
     code that was not measured is one of copies of a shard's size.
     """
     prices = _prices(demand)
+    if shape.bare:
+        return prices
     if shape.k and not demand.operation.k:
         return {**prices, Role.REPLICA: _shard(demands, replace(shape, block_bytes=demand.operation.block_bytes))}
     others = [other for other in demands if shape.k and _differs_in_code(demand, other)]
@@ -156,6 +160,8 @@ def _shard(demands: Sequence[Demand], shape: Shape) -> Price:
 
 
 def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[str, ...]:
+    if shape.bare:
+        return ()
     sizes = [demand.operation.block_bytes for demand in chosen]
     doubts = []
     if block_bytes > _FAR * max(sizes) or block_bytes * _FAR < min(sizes):
@@ -218,6 +224,8 @@ def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[D
 def _kin(demand: Demand, shape: Shape) -> bool:
     if demand.operation.name not in FLOWS:
         return False
+    if shape.bare or demand.operation.name in BARE:
+        return demand.operation.name == shape.operation
     other = Shape(demand.operation.name, demand.operation.block_bytes, 1, 1)
     return other.flow is shape.flow and other.through_gateway == shape.through_gateway
 
@@ -226,6 +234,8 @@ def _around(sizes: Sequence[int], wanted: int, shape: Shape) -> list[int]:
     """The block sizes to draw a line through: the wanted one, its neighbours, or the two largest or smallest."""
     if wanted in sizes:
         return [wanted]
+    if shape.bare:  # how large the objects are does not matter to their names
+        return [min(sizes, key=lambda size: abs(size - wanted))]
     if len(sizes) < 2:
         raise SpecError(
             f"{shape.operation} was measured at one block size only",
@@ -254,9 +264,16 @@ def _closest(usable: Sequence[Demand], size: int, shape: Shape) -> Demand:
 
 
 def _prices(demand: Demand) -> dict[Role, Price]:
-    """Prices by role. The replicas' cost is divided by the number of those that take part."""
-    others = max(1, _asked(demand.operation, _shape(demand)))
+    """Prices by role. The replicas' cost is divided by the number of those that take part.
+
+    The shards of an index have leaders of their own on all OSDs: a page of it costs no leader of objects and its
+    replicas, but leaders alone.
+    """
+    shape = _shape(demand)
+    others = max(1, _asked(demand.operation, shape))
     prices = {role: _price(demand, role) for role in (Role.CLIENT, Role.PRIMARY, Role.REPLICA, Role.GATEWAY)}
+    if shape.bare and shape.flow is Flow.READ:
+        return {**prices, Role.PRIMARY: prices[Role.PRIMARY].plus(prices[Role.REPLICA]), Role.REPLICA: Price()}
     return {**prices, Role.REPLICA: prices[Role.REPLICA].times(1 / others)}
 
 

@@ -22,15 +22,23 @@ FLOWS = {
     "seqread": Flow.READ,
     "seq": Flow.READ,
     "get": Flow.READ,
+    "list": Flow.READ,
     "write": Flow.WRITE,
     "randwrite": Flow.WRITE,
     "seqwrite": Flow.WRITE,
     "put": Flow.WRITE,
+    "delete": Flow.WRITE,
 }
-_OBJECT = {"get", "put"}
+BARE = {"delete", "list"}
+"""Operations on objects that move none of their content."""
+
+_OBJECT = {"get", "put", *BARE}
 _MIX = re.compile(r"randrw([1-9][0-9])")
 OPERATIONS = (*FLOWS, "randrw70")
 """What can be asked for; the number of a mix is its share of reads in per cent."""
+
+PAGE_BYTES = 0
+"""XML of one page of LIST with 1000 names, as measured."""
 
 STRIPE_UNIT = 4096
 """osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""
@@ -41,9 +49,9 @@ class Shape:
     """One kind of operation under a steady load; SpecError for an operation that is not in OPERATIONS.
 
     operation: of FLOWS, or `randrw70`: a mix of 70 % random reads and 30 % random writes, see `parts`. block_bytes: of
-    one operation. replicas, or k and m of an erasure code. clients: load generators (processes), each with `depth`
-    operations in flight. hit_ratio: share of reads that an OSD answers from its own memory. span: share of each disk
-    that holds the data in use.
+    one operation, or of the objects that are deleted or listed. replicas, or k and m of an erasure code. clients: load
+    generators (processes), each with `depth` operations in flight. hit_ratio: share of reads that an OSD answers from
+    its own memory. span: share of each disk that holds the data in use.
     """
 
     operation: str
@@ -82,6 +90,18 @@ class Shape:
         return self.operation in _OBJECT
 
     @property
+    def bare(self) -> bool:
+        """Whether none of the objects' content is moved."""
+        return self.operation in BARE
+
+    @property
+    def payload_bytes(self) -> int:
+        """What one operation moves between client and cluster: the block, a page of LIST, or nothing of note."""
+        if self.bare:
+            return PAGE_BYTES if self.flow is Flow.READ else 0
+        return self.block_bytes
+
+    @property
     def in_flight(self) -> int:
         return self.clients * self.depth
 
@@ -93,6 +113,8 @@ class Shape:
     @property
     def shard_bytes(self) -> float:
         """What one of these OSDs stores: the whole block, or its chunk of each stripe that the block touches."""
+        if self.bare:
+            return 0.0
         if not self.k:
             return float(self.block_bytes)
         return float(-(-self.block_bytes // (self.k * STRIPE_UNIT)) * STRIPE_UNIT)
@@ -113,7 +135,9 @@ class Shape:
     @property
     def awaited(self) -> int:
         """Shards that work on one operation in parallel and are all waited for."""
-        return self.copies if self.flow is Flow.WRITE else self.k or 1
+        if self.flow is Flow.WRITE:
+            return self.copies
+        return 1 if self.bare else self.k or 1
 
     def as_operation(self) -> Operation:
         return Operation(self.operation, self.block_bytes, self.depth, self.replicas, self.k, self.m)

@@ -18,6 +18,9 @@ POWER_UNITS = ("W", "ops/J")
 
 _SERIES = "series"
 """Kind of the events; lab/report/series.py, which draws them, imports this folder."""
+_TIME = "s"
+"""Axis of a chart over a scenario's time."""
+TENTHS = 10
 _WORSE = (Ending.FAIL, Ending.ERROR)
 _SWAPPED = {Arch.X86_64.value: Arch.AARCH64.value, Arch.AARCH64.value: Arch.X86_64.value}
 _ARCH = re.compile("|".join(_SWAPPED))
@@ -57,7 +60,8 @@ class FigureRatio:
 class RunsCompared:
     """conditions: what the runs do not share, in words; same: scenarios that ended alike.
 
-    series: lines that both have drawn, as the ratio of their points at the same places of the axis.
+    series: lines that both have drawn, as the ratio of their points at the same places of the axis; of a chart over
+    time, of their means in the same tenths of the scenario: no two runs were looked at in the same seconds.
     """
 
     conditions: tuple[str, ...]
@@ -97,10 +101,23 @@ def _lines(run: Archive) -> dict[tuple[str, str], dict[float, float]]:
     """(scenario, chart with panel and label) -> points of a line, as `record_series` puts them into a history."""
     found: dict[tuple[str, str], dict[float, float]] = {}
     for event in run.events:
-        for line in event.data["lines"] if event.kind == _SERIES else ():
+        if event.kind != _SERIES:
+            continue
+        drawn = event.data["lines"]
+        end = max((float(x) for line in drawn for x, _ in line["points"]), default=0.0)
+        for line in drawn:
             name = f"{event.data['title']}: {line['panel']}, {line['label']}"
-            found[event.scenario, name] = {float(x): float(y) for x, y in line["points"]}
+            points = [(float(x), float(y)) for x, y in line["points"]]
+            found[event.scenario, name] = _tenths(points, end) if event.data["axis"] == _TIME else dict(points)
     return found
+
+
+def _tenths(points: Sequence[tuple[float, float]], end: float) -> dict[float, float]:
+    """Number of a tenth of the time until `end` -> mean of the points in it."""
+    held: dict[float, list[float]] = {}
+    for at_s, value in points:
+        held.setdefault(float(min(TENTHS - 1, int(TENTHS * at_s / end))) if end else 0.0, []).append(value)
+    return {tenth: sum(values) / len(values) for tenth, values in held.items()}
 
 
 def _endings(before: Archive, after: Archive) -> Iterator[EndingChange]:

@@ -171,7 +171,7 @@ class PassClients(Clients):
 
 
 def job_of(plan: Plan) -> S3Job:
-    """The job of a plan. Its bucket has as many objects as image_bytes holds, at least those in flight; for puts none."""
+    """The job of a plan. Its bucket has as many objects as image_bytes holds, at least those in flight; puts: none."""
     operation = plan.operation
     fitting = plan.image_bytes // operation.block_bytes
     if operation.name != s3.DELETE:

@@ -61,9 +61,9 @@ def test_what_the_runs_do_not_share_is_said() -> None:
     assert compared.conditions == ("release: reef before, tentacle after", "seed: 7 before, 8 after")
 
 
-def curve(title: str, *points: tuple[float, float], label: str = "measured") -> Event:
+def curve(title: str, *points: tuple[float, float], label: str = "measured", axis: str = "depth") -> Event:
     lines = [{"panel": "rate", "label": label, "points": [list(point) for point in points]}]
-    return Event("a.b", 1.0, "series", {"title": title, "axis": "depth", "lines": lines, "marks": {}, "words": ""})
+    return Event("a.b", 1.0, "series", {"title": title, "axis": axis, "lines": lines, "marks": {}, "words": ""})
 
 
 def test_lines_of_both_runs_are_compared_point_by_point() -> None:
@@ -78,6 +78,18 @@ def test_lines_of_both_runs_are_compared_point_by_point() -> None:
     (line,) = compare_runs(run({}, left), run({}, noisy)).series
     assert line.low < line.ratio < 1 < line.high
     assert compare_runs(run({}, left), run({}, (curve("depth", (1, 50)),))).series == ()
+
+
+def test_series_over_time_are_compared_by_tenths_of_their_scenario() -> None:
+    """Two runs were looked at in other seconds, and one of them took twice as long."""
+    left = curve("series of the cluster", *((5.0 * n, 100.0 + n // 2) for n in range(21)), axis="s")
+    right = curve("series of the cluster", *((10.0 * n + 0.003, 50.0 + n // 4) for n in range(21)), axis="s")
+    (line,) = compare_runs(run({}, (left,)), run({}, (right,))).series
+    assert (line.unit, line.ratio) == ("mean of 10 points", pytest.approx(0.49, abs=0.02))
+    assert line.low <= line.ratio <= line.high
+    gap = curve("series of the cluster", (0.0, 50.0), (10.0, 50.0), (100.0, 50.0), axis="s")
+    (line,) = compare_runs(run({}, (left,)), run({}, (gap,))).series
+    assert line.unit == "mean of 3 points"
 
 
 def test_figures_of_both_runs_have_a_ratio_with_an_interval() -> None:

@@ -1,0 +1,36 @@
+"""When a disk is steady: what new flash does first must not be taken for what it does later."""
+
+from itertools import chain, repeat
+
+import pytest
+
+from cephlab.lab.base.precondition import MOST_ROUNDS, WINDOW, steady, until_steady
+
+
+@pytest.mark.parametrize(
+    ("rates", "wanted"),
+    [
+        ([100.0] * WINDOW, True),
+        ([100.0] * (WINDOW - 1), False),
+        ([300.0, 200.0, 100.0, 101.0, 99.0, 100.0, 102.0], True),
+        ([110.0, 105.0, 100.0, 95.0, 89.0], False),  # best and worst are 21 % of the mean apart
+        ([108.0, 104.0, 100.0, 96.0, 92.0], False),  # they are 16 % apart, but fall all the time
+        ([100.0, 109.0, 100.0, 91.0, 100.0], True),  # 18 % apart, around a level
+    ],
+)
+def test_a_disk_is_steady_when_it_neither_scatters_nor_falls(rates: list[float], wanted: bool) -> None:
+    assert steady(rates) is wanted
+
+
+def test_it_is_written_until_its_rate_stays() -> None:
+    rates = chain([500.0, 400.0, 300.0, 200.0], repeat(100.0))
+    found = until_steady(lambda: next(rates))
+    assert (found.rate, found.rounds, found.reached) == (100.0, 4 + WINDOW, True)
+    assert found.words == "after 9 rounds until it was steady"
+
+
+def test_a_disk_that_never_becomes_steady_is_said_to() -> None:
+    rates = chain.from_iterable(repeat((50.0, 150.0)))
+    found = until_steady(lambda: next(rates))
+    assert (found.rounds, found.reached) == (MOST_ROUNDS, False)
+    assert "without becoming steady" in found.words
