@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cephlab.lab.telemetry.demand import Demand
-from cephlab.tuning import calibrate, devices, imbalance, mva, placement
+from cephlab.tuning import calibrate, devices, imbalance, memory, mva, placement
 from cephlab.tuning.ceilings import Ceiling, ceilings, mixed
 from cephlab.tuning.constants import Constants, current
 from cephlab.tuning.derivation import Derivation, DerivationStep
@@ -186,7 +186,7 @@ def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
 
 def _unknown(profile: Profile, work: OperationWork) -> tuple[str, ...]:
     """Sentences on what the figures leave out."""
-    sentences = [*work.doubts, *placement.doubts(profile, work.shape), *profile.missing]
+    sentences = [*work.doubts, *placement.doubts(profile, work.shape), *memory.doubts(profile), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
         sentences.append("CPU of the gateways: not measured, so it is no limit here.")
     return tuple(sentences)

@@ -37,8 +37,8 @@ _MIX = re.compile(r"randrw([1-9][0-9])")
 OPERATIONS = (*FLOWS, "randrw70")
 """What can be asked for; the number of a mix is its share of reads in per cent."""
 
-PAGE_BYTES = 0
-"""XML of one page of LIST with 1000 names, as measured."""
+PAGE_BYTES = 288_000
+"""One page of LIST with 1000 names, as measured from an OSD to the gateway. Its XML is taken as as large."""
 
 STRIPE_UNIT = 4096
 """osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""

@@ -13,6 +13,7 @@ from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.workloads import radosbench
 from cephlab.lab.workloads.radosbench import BenchJob
+from cephlab.suites.baseline.rated import osd_memory
 
 POOL = "growth"
 PG_NUM = 8
@@ -75,6 +76,10 @@ def growth(stage: Stage) -> None:
     first, last = looks[0], looks[-1]
     for name in sorted(first.keys() & last.keys()):
         judge(stage.recorder, name, first[name], last[name])
+    for osd in sorted(name for name in last if name.startswith("osd.")):
+        resident = last[osd].footprint.resident / MIB
+        bound = osd_memory(stage, cluster.daemon(osd).host)
+        stage.recorder.figure(f"{osd}: resident memory", resident, "MiB", bound)
     for name, share in busy.items():
         bound = Bound("no client asks for anything", most=MOST_BUSY, basis=Basis.CORRECTNESS)
         stage.recorder.figure(f"{name}: busiest thread without a load", share, "of the time", bound)

@@ -8,6 +8,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.machines import are_machines_of, profile_of
+from cephlab.tuning import memory
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
 
 SLACK = 2.0
@@ -61,6 +62,22 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
         return Bound(f"{profile.name} says nothing of it for {host.arch}", basis=Basis.PROFILE)
     least = min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
     return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider, profile))
+
+
+def osd_memory(stage: Stage, host: Host) -> Bound:
+    """The bound of an OSD's resident memory, in MiB: its share of a machine by the profile, with Ceph's room above."""
+    profile = profile_of(stage)
+    if host.emulated or profile is None:
+        why = "an emulator's own memory is in it" if host.emulated else "no profile to be held to"
+        return Bound(f"{host.name}: {why}", basis=Basis.PROFILE)
+    alike = [memory.osd_bytes(machine) for machine in profile.nodes if machine.arch is host.arch and machine.osds]
+    if not alike:
+        return Bound(f"{profile.name} has no OSDs on {host.arch}", basis=Basis.PROFILE)
+    most = max(alike) * memory.OVER / MIB
+    source = f"{profile.name}: {max(alike) / MIB:.6g} MiB [{memory.SOURCE}], times {memory.OVER:g}"
+    if not are_machines_of(stage.cluster.provider, profile):
+        return Bound(f"{source}; the host is not one of its machines", basis=Basis.PROFILE)
+    return Bound(source, most=most, basis=Basis.PROFILE)
 
 
 def bound(profile: Profile, rating: Rating, figure: Figure, *, judged: bool) -> Bound:

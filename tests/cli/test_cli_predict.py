@@ -81,7 +81,7 @@ def test_the_newest_measured_demand_comes_first(world: World) -> None:
     demandfile.save(world.home.demands / "mine.json", [demand(primary_s=0.01, replicas_s=0.02, core_speed=4.0)])
     found = _json(world, "predict", *ALTRA, "--op", "randwrite")
 
-    assert found["demands"].startswith("measured here less than a minute ago: mine.json; get, put, randread")
+    assert found["demands"].startswith("measured here less than a minute ago: mine.json; delete, get, list, put, randread")
     # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points, by the model's constants for speed and cost.
     known = current()
     ceiling = 4 * 64 * speed(3.56, known) / (0.03 * speed(4.0, known))
@@ -312,23 +312,6 @@ def test_the_disk_is_measured_through_a_file_that_goes_away(tmp_path: Path) -> N
     assert found.sync_latency_s == pytest.approx(0.001)
     # The command by which the Proxmox paper chooses disks.
     assert any("--rw=write --bs=4K --iodepth=1 --numjobs=1" in one and "--sync=1" in one for one in asked)
-
-
-def test_a_preconditioned_disk_is_rated_by_what_it_writes_in_the_end(tmp_path: Path) -> None:
-    rates = iter([900.0, 500.0, 300.0, *[200.0] * 5])
-    asked: list[str] = []
-
-    def run(argv: Sequence[str], _timeout_s: float) -> str:
-        asked.append(" ".join(argv))
-        side = {"iops": next(rates) if "--rw=randwrite" in argv else 1.0, "bw_bytes": 1, "lat_ns": {"mean": 1e6}}
-        return json.dumps({"jobs": [{"read": side, "write": side}]})
-
-    found = probe.disk(tmp_path, probe.DiskRun(1 << 20, 1.0, precondition=True), lambda _: None, run)
-    assert (found.write_iops, found.before) == (200.0, "after 8 rounds until it was steady")
-    assert sum("--rw=write --bs=1M" in each and "--time_based" not in each for each in asked) == 2
-    assert next(n for n, each in enumerate(asked) if "=randread" in each) < min(
-        n for n, each in enumerate(asked) if "=randwrite" in each
-    )
 
 
 def test_what_is_no_disk_is_refused(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from cephlab.suites.baseline.atomics import Atomics, count, is_lse
 from cephlab.suites.baseline.clocks import ClockReading
 from cephlab.suites.baseline.disk import REFERENCES, place
 from cephlab.suites.baseline.hardware import Module, modules
-from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, speed
+from cephlab.suites.baseline.rated import CHECKSUM, SYNC_LATENCY, SYNC_WRITES, osd_memory, speed
 from cephlab.suites.machines import are_machines_of
 from cephlab.tuning.profilefile import THIS_MACHINE, find_profile
 
@@ -305,6 +305,17 @@ def test_a_lab_is_shown_beside_a_profile_and_machines_are_held_against_it(tmp_pa
     slow = speed(stage("ssh", tmp_path, "ampere-altra-4n"), host(), SYNC_LATENCY)
     assert slow.least is None
     assert slow.most == pytest.approx(0.04)
+
+
+def test_an_osds_memory_is_held_to_its_share_of_a_profiles_machine(tmp_path: Path) -> None:
+    """128 GiB, three OSDs: 0.7 of a third, and a fifth more."""
+    real = osd_memory(stage("ssh", tmp_path, "ampere-altra-4n"), host())
+    assert real.most == pytest.approx(128 * 1024 * 0.7 / 3 * 1.2, rel=0.01)
+    lab = osd_memory(stage("local", tmp_path, "ampere-altra-4n"), host())
+    assert (lab.most, "not one of its machines" in lab.why) == (None, True)
+    assert osd_memory(stage("ssh", tmp_path), host()).most is None
+    assert osd_memory(stage("ssh", tmp_path, "ampere-altra-4n"), host(emulated=True)).most is None
+    assert "has no OSDs on" in osd_memory(stage("ssh", tmp_path, "ampere-altra-4n"), host(Arch.X86_64)).why
 
 
 def test_this_machine_is_held_against_its_own_profile_only_where_the_lab_shares_it(tmp_path: Path) -> None:

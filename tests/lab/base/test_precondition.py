@@ -1,9 +1,13 @@
 """When a disk is steady: what new flash does first must not be taken for what it does later."""
 
+import json
+from collections.abc import Sequence
 from itertools import chain, repeat
+from pathlib import Path
 
 import pytest
 
+from cephlab.lab.base import probe
 from cephlab.lab.base.precondition import MOST_ROUNDS, WINDOW, steady, until_steady
 
 
@@ -34,3 +38,20 @@ def test_a_disk_that_never_becomes_steady_is_said_to() -> None:
     found = until_steady(lambda: next(rates))
     assert (found.rounds, found.reached) == (MOST_ROUNDS, False)
     assert "without becoming steady" in found.words
+
+
+def test_a_preconditioned_disk_is_rated_by_what_it_writes_in_the_end(tmp_path: Path) -> None:
+    rates = iter([900.0, 500.0, 300.0, *[200.0] * 5])
+    asked: list[str] = []
+
+    def run(argv: Sequence[str], _timeout_s: float) -> str:
+        asked.append(" ".join(argv))
+        side = {"iops": next(rates) if "--rw=randwrite" in argv else 1.0, "bw_bytes": 1, "lat_ns": {"mean": 1e6}}
+        return json.dumps({"jobs": [{"read": side, "write": side}]})
+
+    found = probe.disk(tmp_path, probe.DiskRun(1 << 20, 1.0, precondition=True), lambda _: None, run)
+    assert (found.write_iops, found.before) == (200.0, "after 8 rounds until it was steady")
+    assert sum("--rw=write --bs=1M" in each and "--time_based" not in each for each in asked) == 2
+    assert next(n for n, each in enumerate(asked) if "=randread" in each) < min(
+        n for n, each in enumerate(asked) if "=randwrite" in each
+    )
