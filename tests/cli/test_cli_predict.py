@@ -81,7 +81,8 @@ def test_the_newest_measured_demand_comes_first(world: World) -> None:
     demandfile.save(world.home.demands / "mine.json", [demand(primary_s=0.01, replicas_s=0.02, core_speed=4.0)])
     found = _json(world, "predict", *ALTRA, "--op", "randwrite")
 
-    assert found["demands"].startswith("measured here less than a minute ago: mine.json; delete, get, list, put, randread")
+    origin = "measured here less than a minute ago: mine.json; delete, get, list, put, randread"
+    assert found["demands"].startswith(origin)
     # 4 nodes x 64 cores x 3.56 points; 30 ms on CPUs of 4 points, by the model's constants for speed and cost.
     known = current()
     ceiling = 4 * 64 * speed(3.56, known) / (0.03 * speed(4.0, known))
