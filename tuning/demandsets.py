@@ -37,7 +37,7 @@ def find_every_demand(own: Path, chosen: Path | None = None) -> tuple[tuple[Dema
 def of_release(demands: Sequence[Demand], release: str) -> tuple[Demand, ...]:
     """Demands of the nearest release, for each kind (operation, block size, protection); of two as near, the newer.
 
-    Releases differ: a client of Nautilus or Octopus pays twice for a large read, see docs/model.md. Emulated
+    Releases differ: a client of Nautilus or Octopus pays twice for a large read, see docs/measured/model.md. Emulated
     measurements are kept and replace no others.
     """
     wanted = number_of(release) or _DEFAULT

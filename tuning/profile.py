@@ -105,7 +105,7 @@ class Disks:
 
 @dataclass(frozen=True)
 class MachineClass:
-    """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model.md).
+    """One class of equal machines. core_speed: points of one core with all its threads busy (docs/model-steps.md).
 
     thread_speed: points of one thread while the others rest; None: derived from core_speed (tuning/daemons.py).
     bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;

@@ -21,7 +21,7 @@ LINEAR = "service demand is linear in bytes: fixed cost per operation and cost p
 
 @dataclass(frozen=True)
 class Price:
-    """What one operation costs one role. cpu: points x seconds, on the scale of docs/model.md.
+    """What one operation costs one role. cpu: points x seconds, on the scale of docs/model-steps.md.
 
     reads, writes: of devices, counts. threads: the part of `cpu` by thread name. wire: bytes beyond the payload.
     """

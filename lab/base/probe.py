@@ -26,7 +26,7 @@ Run = Callable[[Sequence[str], float], str]
 
 SEVEN_ZIP = ("7z", "7zz", "7za")
 MIPS_PER_POINT = 816.0
-"""7-Zip's total rating per core for one point of SPECrate2017_int_base per core; docs/model.md derives it."""
+"""7-Zip's total rating per core for one point of SPECrate2017_int_base per core; docs/model-steps.md derives it."""
 
 _FIO_OVERHEAD_S = 120.0
 _SLOWEST_BYTES_S = 10e6

@@ -241,7 +241,7 @@ def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     assert f"{len(firm)} of the {len(found.of(RATES))} rest on no assumption: geometric mean error" in page
     assert f"mean error {found.error_without(RATES):.2f}." in page
     assert [line for line in assumption_lines(found) if line not in page] == []
-    assert (DOCS / "model.md").read_text().count("**Scalability law.**") == 1
+    assert (DOCS / "model-steps.md").read_text().count("**Scalability law.**") == 1
 
 
 def test_a_user_without_demands_is_sent_to_measure(tmp_path: Path) -> None:
