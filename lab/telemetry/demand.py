@@ -83,9 +83,9 @@ class Demand:
     arch: of the OSDs, all of one architecture; emulated: processors, or a kernel by User-Mode Linux, which say nothing
     of real hardware. memory_bytes: resident, per role and daemon. image: key or digest. core_speed: of the machine, on
     the scale of docs/model-steps.md; 0: unknown. counters: Ceph's own per operation (`bluestore.write_big` ...), to
-    explain costs only. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`) -> CPU
-    seconds per operation in all threads of that name, from which the model derives the limits of thread pools; where
-    primary and replica cannot be measured apart, it is split between them as their CPU is.
+    explain costs only. threads: role -> thread name without its number (`tp_osd_tp`, `msgr-worker`, `bstore_kv_sync`)
+    -> CPU seconds per operation in all threads of that name, from which the model derives the limits of thread pools;
+    where primary and replica cannot be measured apart, it is split between them as their CPU is.
     """
 
     operation: Operation
