@@ -20,6 +20,9 @@ ANCHOR = 6.43
 _FIRST = 15
 """Octopus: the first release whose costs are taken to fall step by step. Older ones store data in other ways."""
 
+READ_STEP = 0.25
+"""How much of a release's step reads take. Measured, Pacific over Reef, two steps: writes +21 %, reads +4.6 %."""
+
 LARGE_BYTES = 64 * 1024
 """A block of this size costs half for being an operation and half for its bytes: 4 KiB and 4 MiB of the shipped set."""
 
@@ -108,7 +111,8 @@ def loaded(work: OperationWork, constants: Constants, release: str = "") -> Oper
     """The price of an operation while the cluster is full. release: of Ceph there; empty: of the demands."""
     size = work.shape.payload_bytes
     osd = constants.osd_cpu * constants.byte_cpu ** (size / (size + LARGE_BYTES))
-    osd *= constants.release_step ** steps(work.release, release)
+    part = READ_STEP if work.shape.flow is Flow.READ else 1.0
+    osd *= constants.release_step ** (part * steps(work.release, release))
     return replace(
         work,
         primary=_osd(work.primary, osd, constants),

@@ -62,7 +62,11 @@ class Constants:
         "measured: with 512 instead of 8 in flight kv, messenger and aio threads of an OSD cost half an operation",
     )
     release_step: float = _free(
-        1.08, 0.06, 0.9, 1.3, "CPU of an image's operation over that of the next release, Octopus to Tentacle"
+        1.1,
+        0.03,
+        0.9,
+        1.3,
+        "CPU of an image's write over that of the next release, Octopus to Tentacle; measured: Pacific 1.21 times Reef",
     )
     one_connection: float = _free(
         0.7,

@@ -161,6 +161,13 @@ def test_an_older_release_costs_more() -> None:
     assert calibrate.loaded(work, known, "pacific").primary.cpu == pytest.approx(0.001 * 1.21)
 
 
+def test_reads_of_an_older_release_cost_little_more() -> None:
+    reads = work_for([demand("randread", primary_s=0.001)], replace(LOAD, operation="randread"))
+    known = replace(NEUTRAL, release_step=1.1)
+
+    assert calibrate.loaded(reads, known, "pacific").primary.cpu == pytest.approx(0.001 * 1.1**0.5)
+
+
 def test_the_file_says_what_made_it() -> None:
     held = json.loads(FITTED.read_text())
 
