@@ -6,7 +6,8 @@ from cephlab.lab.services.service import Service
 
 FILE_SYSTEM = "lab"
 META_POOL, DATA_POOL = "cephfs.lab.meta", "cephfs.lab.data"
-_SERVING = ("up:active", "up:standby", "up:standby-replay")
+ACTIVE = "up:active"
+_SERVING = (ACTIVE, "up:standby", "up:standby-replay")
 
 
 class Mds(Service):

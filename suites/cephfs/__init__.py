@@ -1,6 +1,6 @@
 """CephFS across architectures: what two clients see of each other, dying metadata servers, scrub, Ceph's own tests."""
 
-from cephlab.suites.cephfs import across, failover, mixed, mounted, moved, ranks, scrub
+from cephlab.suites.cephfs import across, failover, mixed, mounted, moved, ranks, scrub, upgraded
 
 SCENARIOS = (
     *across.SCENARIOS,
@@ -10,4 +10,5 @@ SCENARIOS = (
     *mounted.SCENARIOS,
     *mixed.SCENARIOS,
     *moved.SCENARIOS,
+    *upgraded.SCENARIOS,
 )

@@ -6,13 +6,12 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.services.mds import FILE_SYSTEM, MDS, states
+from cephlab.lab.services.mds import ACTIVE, FILE_SYSTEM, MDS, states
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import HEALTH_TOLD
 
 PAIR = Topology(native=2, foreign=1, services=(("n0", (MDS.kind,)), ("n2", (MDS.kind,))))
 """A metadata server of each architecture: one is active, the other stands by."""
-ACTIVE = "up:active"
 TAKE_OVER_S = 60.0
 """Of a stopped server's standby, before patience. Measured: 1 to 3 s."""
 EXPECTED = {

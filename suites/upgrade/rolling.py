@@ -22,6 +22,7 @@ from cephlab.lab.providers.base import HoldsImages, Images
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.services.mds import ACTIVE, states
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
@@ -33,8 +34,8 @@ from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
 from cephlab.suites.migration.trial import client_nodes
 
-ORDER = ("mon", "mgr", "osd")
-"""From https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; MDSs and gateways come later."""
+ORDER = ("mon", "mgr", "osd", "mds")
+"""From https://docs.ceph.com/en/reef/releases/reef/#upgrading-non-cephadm-clusters; gateways come later."""
 
 _RESTART_S = 120.0
 
@@ -61,7 +62,7 @@ def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
 
 
 def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
-    """Restart one daemon with the programs of another image, and wait until it serves.
+    """Restart one daemon with the programs of another image, or start one that is stopped; wait until it serves.
 
     An OSD stops only when the cluster says that all data stays available. NotReached where it never says so.
     """
@@ -72,7 +73,8 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     new = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
-    cluster.stop(name)
+    if old.alive():
+        cluster.stop(name)
     own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
@@ -96,6 +98,8 @@ def _serving(cluster: Cluster, name: str) -> str:
         return f"monitors in quorum: {', '.join(status.quorum)}"
     if kind == "mgr" and not status.mgr_available:
         return "no manager is available"
+    if kind == "mds" and ACTIVE not in states(cluster.client).values():
+        return "no metadata server is active"
     reported: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
     entry = next((entry for entry in reported if str(entry.get("name", entry.get("id"))) == ident), {})
     return str(entry.get("ceph_version", "no metadata"))
@@ -118,16 +122,29 @@ def mix(cluster: Cluster) -> dict[str, int]:
 def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Step], None]) -> None:
     """Upgrade every daemon. It calls `after` when each of them serves again."""
     targets = hosts_of(cluster, images)
-    in_order = sorted(cluster.daemons.values(), key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
+    core = [daemon for daemon in cluster.daemons.values() if daemon.kind != "mds"]
+    in_order = sorted(core, key=lambda daemon: (ORDER.index(daemon.kind), daemon.name))
     # OSDs that are down stay in: the documentation asks for it during an upgrade.
     cluster.client.mon("osd set", key="noout")
     try:
         for daemon in in_order:
             after(upgrade_daemon(cluster, daemon.name, targets[daemon.host.name]))
+        for name in alone_first(cluster):
+            after(upgrade_daemon(cluster, name, targets[cluster.host_of(name).name]))
         # Forbids OSDs of older releases, and so enables the features of the newer one.
         cluster.client.mon("osd require-osd-release", release=release)
     finally:
         cluster.client.mon("osd unset", key="noout")
+
+
+def alone_first(cluster: Cluster) -> list[str]:
+    """Stop the metadata servers that stand by, as documented. Returns the active one, then those."""
+    servers = sorted(name for name, daemon in cluster.daemons.items() if daemon.kind == "mds")
+    serving = [f"mds.{ident}" for ident, state in states(cluster.client).items() if state == ACTIVE] if servers else []
+    idle = [name for name in servers if name not in serving]
+    for name in idle:
+        cluster.stop(name)
+    return serving + idle
 
 
 PG_NUM = 8
