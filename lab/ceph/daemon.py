@@ -15,7 +15,8 @@ from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
 from cephlab.lab.ceph.offline import TAIL_LINES, last_lines
 from cephlab.lab.providers.host import Host, HostProcess, preloading
 
-_STOP_PATIENCE_S = 30.0
+STOP_S = 30.0
+"""Until a daemon has ended on SIGTERM, before patience."""
 
 
 class Wanted(StrEnum):
@@ -70,7 +71,7 @@ class Daemon:
         process.signal(signal.SIGTERM)
         if paused:
             process.signal(signal.SIGCONT)
-        if not process.wait(_STOP_PATIENCE_S * patience):
+        if not process.wait(STOP_S * patience):
             raise LabBroken(f"{self.name} did not stop on SIGTERM", self.log_tail())
 
     def kill(self) -> None:
@@ -78,7 +79,7 @@ class Daemon:
         self.wanted = Wanted.STOPPED
         process = self.started()
         process.signal(signal.SIGKILL)
-        process.wait(_STOP_PATIENCE_S)
+        process.wait(STOP_S)
 
     def pause(self) -> None:
         """SIGSTOP: it keeps its connections and answers nothing."""

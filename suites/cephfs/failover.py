@@ -39,12 +39,16 @@ def load_of(stage: Stage, name: str, on: tuple[str, ...] = ()) -> RecordedLoad:
     return RecordedLoad(cluster, stage.recorder, load)
 
 
-def limit_gap(recorder: Recorder, cluster: Cluster) -> None:
-    """Limit how long nobody is served: until the monitors miss the server, and the standby has taken over."""
+def limit_gap(recorder: Recorder, cluster: Cluster, *, stop_s: float = 0.0) -> None:
+    """Limit how long nobody is served: until the monitors miss the server, and the standby has taken over.
+
+    stop_s: what a server may take to stop before that.
+    """
     mon = next(name for name in cluster.daemons if name.startswith("mon."))
     grace, tick = (float(told(cluster, mon, name)) for name in ("mds_beacon_grace", "mon_tick_interval"))
     why = f"mds_beacon_grace {grace:g} s, mon_tick_interval {tick:g} s, then {REPLAY_S:g} s times {cluster.patience:g}"
-    recorder.limit("longest_gap_s", grace + tick + REPLAY_S * cluster.patience, "s", why)
+    why = f"{stop_s:g} s to stop, {why}" if stop_s else why
+    recorder.limit("longest_gap_s", stop_s + grace + tick + REPLAY_S * cluster.patience, "s", why)
 
 
 def told(cluster: Cluster, daemon: str, setting: str) -> str:

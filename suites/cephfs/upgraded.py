@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
@@ -33,7 +34,7 @@ def upgraded(stage: Stage, release: str) -> None:
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "an upgrade must not make CephFS refuse a client")
     wait_until_noticed(recorder, cluster, rolling.PEERING_S)
-    limit_gap(recorder, cluster)
+    limit_gap(recorder, cluster, stop_s=STOP_S)
     wait_active(cluster)
     trees = made(stage)
     load = load_of(stage, "upgrade", client_nodes(cluster))

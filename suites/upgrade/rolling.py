@@ -12,6 +12,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.ceph.status import Status
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster, insist
@@ -45,11 +46,12 @@ _MAY_NOT_STOP = (errno.EBUSY, errno.EAGAIN)
 
 @dataclass(frozen=True)
 class Step:
-    """One daemon after its restart. mix: release -> number of daemons that run it."""
+    """One daemon after its restart. mix: release -> daemons that run it; killed: it did not stop by itself."""
 
     daemon: str
     node: str
     mix: Mapping[str, int]
+    killed: bool = False
 
 
 def hosts_of(cluster: Cluster, images: Images) -> dict[str, Host]:
@@ -73,8 +75,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     new = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
-    if old.alive():
-        cluster.stop(name)
+    killed = not ended(cluster, name) if old.alive() else False
     own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
@@ -86,7 +87,25 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     )
     if old.kind == "osd":
         pools.wait_clean(cluster)
-    return Step(name, target.name, mix(cluster))
+    return Step(name, target.name, mix(cluster), killed)
+
+
+def ended(cluster: Cluster, name: str) -> bool:
+    """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
+
+    One of pacific held `mds_lock` while it waited for the finisher of its purge queue, which waited for that lock.
+    """
+    daemon = cluster.daemon(name)
+    if daemon.kind != "mds":
+        cluster.stop(name)
+        return True
+    try:
+        daemon.stop()
+    except LabBroken:
+        cluster.kill(name)
+        return False
+    cluster.daemons_changed()
+    return True
 
 
 def _serving(cluster: Cluster, name: str) -> str:
@@ -231,6 +250,8 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
         arch = cluster.hosts[step.node].arch
         recorder.step(f"{step.daemon} ({arch}) to {release}")
         recorder.record("mix", mix=dict(step.mix))
+        if step.killed:
+            recorder.record("defect", daemon=step.daemon, seen=f"it did not stop in {STOP_S:g} s", done="killed")
         before = load.completed()
         cluster.wait(
             lambda _status: load.completed() >= before + LEAST_A_MIX,
