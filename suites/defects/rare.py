@@ -6,6 +6,7 @@ from functools import partial
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import DaemonDied, NotReached, SpecError
+from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.checks.survival import survival
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.cluster import pools
@@ -13,13 +14,17 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.report.defects import SUITE, Defect
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import PLAIN, Topology
-from cephlab.suites.defects.shown import KNOWN, SEES, meet, tried
+from cephlab.suites.cephfs.failover import load_of
+from cephlab.suites.cephfs.stand import EXPECTED as FILES_EXPECTED
+from cephlab.suites.cephfs.stand import wait_active
+from cephlab.suites.defects.shown import FILE_SYSTEM, KNOWN, SEES, WITH_FILES, meet, tried
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, MON_TERMINATED, PEERS_MISSED
 from cephlab.suites.interop import monitors
 from cephlab.suites.interop.messenger import COMPRESSED, await_option
 from cephlab.suites.resilience.crash import crashes
 from cephlab.suites.resilience.monitors import rebuild_from_osds
 from cephlab.suites.resilience.trial import EXPECTED, LEAST_OPERATIONS, RETURN_S, THREE, new_load, under_way
+from cephlab.suites.upgrade import rolling
 
 TRIES_VARIABLE = "CEPHLAB_DEFECT_TRIES"
 """Environment variable with the number of tries of each scenario here, instead of 3."""
@@ -138,6 +143,20 @@ def late_deferred(stage: Stage) -> tuple[bool | None, str]:
     return told.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
+def server_that_stays(stage: Stage) -> tuple[bool, str]:
+    """Stop the metadata server under files that are replaced all the time, and ask whether it ends."""
+    cluster = stage.cluster
+    [name] = wait_active(cluster)
+    load = load_of(stage, f"stop{stage.rng.randrange(1 << 31)}", (cluster.client.host.name,))
+    load.prepare()
+    with load.running():
+        under_way(load)
+        stays = not rolling.ended(cluster, name)
+        cluster.start(name)
+        cluster.wait_healthy(RETURN_S)
+    return stays, f"{name} {'had not ended' if stays else 'ended'} {STOP_S:g} s after SIGTERM at most"
+
+
 def scenario(name: str, once: Try, topology: Topology, expects: dict[str, str]) -> Scenario:
     defect = KNOWN[name]
     return Scenario(
@@ -163,5 +182,6 @@ SCENARIOS = (
     ),
     scenario("compressors-at-once", compressors_at_once, PLAIN, {**HEALTH_TOLD, **DEAD_COUNT, **PEERS_MISSED}),
     scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),
+    scenario("mds-stop-hangs", server_that_stays, WITH_FILES, {**FILE_SYSTEM, **FILES_EXPECTED}),
     scenario("clients-hang-on-rebuild", rebuilt_under_clients, THREE, {**EXPECTED, **REFUSED}),
 )
