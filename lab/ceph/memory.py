@@ -1,7 +1,7 @@
 """How much a daemon holds, memory above all: by its kernel, and by its own accounts."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -9,14 +9,14 @@ from typing import Any
 
 import psutil
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.marks import TOKEN_VARIABLE
 
-_RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 _HELD = ("resident", "threads", "files")
 _BLOCKS = re.compile(r"^voluntary_ctxt_switches:\s+(\d+)$", re.MULTILINE)
-_THREADS = re.compile(r"^Threads:\s+(\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,69 @@ def memory_use(client: RadosClient, daemon: Daemon) -> MemoryUse:
 def footprint(daemon: Daemon) -> Footprint:
     """Of a running daemon; an emulated program's is its emulator's. LabBroken where no kernel can be asked for it."""
     process = daemon.started()
-    if process.pid:  # on this machine, whatever its host is; some are started by a shell, which stays
-        try:
-            started = psutil.Process(process.pid)
-            family = [started, *started.children(recursive=True)]
-            return Footprint(
-                resident=sum(member.memory_info().rss for member in family),
-                threads=sum(member.num_threads() for member in family),
-                files=sum(member.num_fds() for member in family),
-            )
-        except psutil.Error as error:
-            raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
-    pid = int(process.ref["pid"])
-    said = daemon.host.run(["sh", "-c", f"ls /proc/{pid}/fd | wc -l; cat /proc/{pid}/status"]).stdout
-    files, _, status = said.partition("\n")
-    threads = _THREADS.search(status)
-    return Footprint(resident_bytes(status), int(threads[1]) if threads else 0, int(files))
+    if process.pid:
+        return _footprint_here(daemon)
+    looked = _footprints_there(daemon.host, [daemon])
+    if daemon.name not in looked:
+        raise LabBroken(f"what {daemon.name} holds cannot be read", f"it does not run on {daemon.host.name}")
+    return looked[daemon.name]
+
+
+def _footprint_here(daemon: Daemon) -> Footprint:
+    """Of a process of this machine, whatever its host is. Some are started by a shell, which stays."""
+    try:
+        started = psutil.Process(daemon.started().pid)
+        family = [started, *started.children(recursive=True)]
+        return Footprint(
+            resident=sum(member.memory_info().rss for member in family),
+            threads=sum(member.num_threads() for member in family),
+            files=sum(member.num_fds() for member in family),
+        )
+    except psutil.Error as error:
+        raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
+
+
+# For each argument, `pid:NUMBER` or `token:MARK`, a line with it, and after it what each of its processes holds.
+_LOOK = r"""
+for asked; do
+  echo "$asked"
+  case $asked in
+    token:*) pids=$(grep -lszx -- "$TOKEN_NAME=${asked#token:}" /proc/[0-9]*/environ | cut -d/ -f3) ;;
+    *) pids=${asked#pid:} ;;
+  esac
+  for pid in $pids; do
+    grep -sE '^(VmRSS|Threads):' "/proc/$pid/status" && echo "Files: $(ls "/proc/$pid/fd" | wc -l)"
+  done
+done
+"""
+_FIELD = re.compile(r"(VmRSS|Threads|Files):\s+(\d+)")
+
+
+def _footprints_there(host: Host, daemons: Iterable[Daemon]) -> dict[str, Footprint]:
+    """By daemon, in one call, of those that run on a host whose processes are not this machine's."""
+    asked = {name_on_host(daemon.started().ref): daemon.name for daemon in daemons}
+    said = host.run(["sh", "-c", _LOOK, "sh", *asked], env={"TOKEN_NAME": TOKEN_VARIABLE}).stdout
+    return {asked[word]: held for word, held in parsed_footprints(said).items()}
+
+
+def name_on_host(ref: Mapping[str, Any]) -> str:
+    """`pid:NUMBER`, or `token:MARK` where a process has no number that its host knows; see `HostProcess.ref`."""
+    return f"pid:{ref['pid']}" if ref["pid"] else f"token:{ref['token']}"
+
+
+def parsed_footprints(said: str) -> dict[str, Footprint]:
+    """By `pid:NUMBER` or `token:MARK`; what has no process with memory has ended, and is left out."""
+    sums: dict[str, dict[str, int]] = {}
+    asked = ""
+    for line in said.splitlines():
+        if field := _FIELD.match(line):
+            own = sums.setdefault(asked, {"VmRSS": 0, "Threads": 0, "Files": 0})
+            own[field[1]] += int(field[2])
+        else:
+            asked = line
+    return {
+        word: Footprint(own["VmRSS"] << 10, own["Threads"], own["Files"]) for word, own in sums.items() if own["VmRSS"]
+    }
 
 
 @dataclass(frozen=True)
@@ -79,14 +126,26 @@ class Held:
     footprint: Footprint
 
 
-def held_here(daemons: Iterable[Daemon]) -> dict[str, Held]:
-    """Of each daemon that runs as a process of this machine: one elsewhere costs a program for each look."""
-    holds = {}
-    for daemon in daemons:
-        if daemon.process is not None and daemon.process.pid:
+def holdings(daemons: Iterable[Daemon]) -> dict[str, Held]:
+    """Of each daemon that runs and can be asked for. Those elsewhere cost one program for each host."""
+    begun = [daemon for daemon in daemons if daemon.process is not None]
+    found: dict[str, Footprint] = {}
+    for daemon in begun:
+        if daemon.started().pid:
             with suppress(LabBroken):  # it has ended
-                holds[daemon.name] = Held(daemon.process.ref, footprint(daemon))
-    return holds
+                found[daemon.name] = _footprint_here(daemon)
+    for there in _by_host(daemon for daemon in begun if not daemon.started().pid):
+        with suppress(LabError):  # its host went down, which is for other checks to tell
+            found |= _footprints_there(there[0].host, there)
+    return {daemon.name: Held(daemon.started().ref, found[daemon.name]) for daemon in begun if daemon.name in found}
+
+
+def _by_host(daemons: Iterable[Daemon]) -> Iterator[list[Daemon]]:
+    """Only of hosts that are up."""
+    hosts: dict[str, list[Daemon]] = {}
+    for daemon in daemons:
+        hosts.setdefault(daemon.host.name, []).append(daemon)
+    return (there for there in hosts.values() if there[0].host.up())
 
 
 @dataclass(frozen=True)
@@ -111,14 +170,16 @@ def threads_here(daemon: Daemon) -> dict[int, ThreadTime]:
     return threads
 
 
-def stored_here(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:
-    """Bytes on disks by daemon: of an OSD as the manager heard last, of others that run here the folder."""
-    stored = {f"osd.{entry['id']}": int(entry["kb_used"]) << 10 for entry in client.mgr("osd df")["nodes"]}
-    for daemon in daemons:
-        if daemon.kind != "osd" and daemon.process is not None and daemon.process.pid:
-            size = size_of(daemon, daemon.host.directory / daemon.name)
-            stored |= {daemon.name: size} if size is not None else {}
-    return stored
+def disk_use(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:
+    """Bytes on disks by daemon: an OSD's as the manager heard last, of others the folder, a program for each host."""
+    sizes = {f"osd.{entry['id']}": int(entry["kb_used"]) << 10 for entry in client.mgr("osd df")["nodes"]}
+    for there in _by_host(daemon for daemon in daemons if daemon.kind != "osd" and daemon.process is not None):
+        folders = {str(daemon.host.directory / daemon.name): daemon.name for daemon in there}
+        with suppress(LabError):  # its host went down
+            said = there[0].host.run(["du", "-sb", *folders], check=False).stdout
+            told = [line.partition("\t")[::2] for line in said.splitlines()]
+            sizes |= {folders[folder]: int(size) for size, folder in told if folder in folders}
+    return sizes
 
 
 def size_of(daemon: Daemon, *paths: PurePosixPath) -> int | None:
@@ -135,14 +196,6 @@ def grown(before: Mapping[str, Held], now: Mapping[str, Held]) -> dict[str, dict
         for name, (was, held) in sorted(pairs.items())
         if was.process == held.process
     }
-
-
-def resident_bytes(status: str) -> int:
-    """From /proc/PID/status, see proc(5); LabBroken if it is not there."""
-    match = _RESIDENT.search(status)
-    if match is None:
-        raise LabBroken("the kernel does not say how much memory a process holds", status[:500])
-    return int(match[1]) << 10
 
 
 def pools_of(dump: Mapping[str, Any]) -> dict[str, int]:

@@ -12,19 +12,23 @@ from cephlab.lab.images.image import LINK, SEALED, Image
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.clusterspec import Capability
 
-_LIBRARIES = re.compile(
+_COMPARED = re.compile(
     r"usr/lib/[^/]+/(ceph/(erasure-code|compressor)/|ceph/libceph-common\.so|rados-classes/|lib(rados|rbd|cephfs)\.so)"
+    r"|usr/lib/[^/]+/(ld-linux[^/]*|lib(c|m|stdc\+\+|gcc_s|tcmalloc|aio|crypto|ssl|z|lz4|snappy|zstd))\.so"
+    r"|usr/lib/python3/dist-packages/(rados|rbd|cephfs|rgw)\.[^/]*so$"
+    r"|usr/bin/python3\.\d+$"
 )
 _SHOWN = 5
 _SUM_S = 120.0
-"""For a host, before patience: about 80 MiB, which an emulated one sums up in some seconds."""
+"""For a host, before patience: about 110 MiB, which an emulated one sums up in some seconds."""
 
 
 def require_copies(cluster: OwnCluster) -> None:
     """LabBroken, with the first files, where a host would run another program or library than its image has.
 
-    Looked at are the programs of its daemons and Ceph's libraries. Processes of this machine run from the cache's own
-    tree, which is compared itself; of a pulled image nobody noted what it held.
+    Looked at are the programs of its daemons, Ceph's libraries, the C and C++ runtime, compressors and ciphers, and
+    Python. Processes of this machine run from the cache's own tree, which is compared itself; of a pulled image nobody
+    noted what it held.
     """
     # Nodes without a network of their own are processes of this machine, with its files.
     if Capability.OWN_NETWORK not in cluster.provider.capabilities():
@@ -51,14 +55,14 @@ def _others(cluster: OwnCluster, host: Host) -> list[str]:
 
 
 def watched(image: Image, programs: set[str]) -> dict[str, str]:
-    """Path below the root -> sha256, of programs and of Ceph's libraries in an image."""
+    """Path below the root -> sha256, of programs and of the libraries that they load, in an image."""
     names = {PurePosixPath(program).name for program in programs}
     noted: Mapping[str, str] = json.loads(image.contents.read_text())
     return {
         path: held
         for path, held in noted.items()
         if not held.startswith((LINK, SEALED))
-        and (_LIBRARIES.match(path) or (path.startswith("usr/bin/") and PurePosixPath(path).name in names))
+        and (_COMPARED.match(path) or (path.startswith("usr/bin/") and PurePosixPath(path).name in names))
     }
 
 

@@ -98,11 +98,14 @@ def test_a_process_of_this_machine_is_measured_with_what_it_started() -> None:
 
 
 def test_a_process_elsewhere_is_asked_for_on_its_host() -> None:
-    said = "12\nName:\tceph-mon\nVmRSS:\t    2048 kB\nThreads:\t7\n"
-    host = SimpleNamespace(run=lambda _argv: SimpleNamespace(stdout=said))
+    answer = "pid:77\nVmRSS:\t    2048 kB\nThreads:\t7\nFiles: 12\n"
+    host = SimpleNamespace(name="n0", run=lambda _argv, env: SimpleNamespace(stdout=answer))
     process = SimpleNamespace(pid=0, ref={"pid": 77})
     daemon = cast("Daemon", SimpleNamespace(name="mon.a", host=host, started=lambda: process))
     assert footprint(daemon) == Footprint(2 * MIB, threads=7, files=12)
+    answer = "pid:77\n"
+    with pytest.raises(LabBroken, match=r"mon\.a holds cannot"):
+        footprint(daemon)
 
 
 def test_a_thread_that_spins_is_told_from_one_that_waits_for_a_processor() -> None:

@@ -1,19 +1,23 @@
 """What daemons hold more than before, and what they wrote, by daemon; only those that ran all the time are compared."""
 
 import os
+import subprocess
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import logs
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.ceph.logs import LogFile, LogMarks
-from cephlab.lab.ceph.memory import Footprint, Held, grown, held_here, stored_here
+from cephlab.lab.ceph.memory import Footprint, Held, disk_use, footprint, grown, holdings, parsed_footprints
 from cephlab.lab.checks.aftermath import MOST_GROWN, aftermath, largest_growth
 from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.history.history import History
+from cephlab.lab.providers.marks import TOKEN_VARIABLE
 
 
 def held(pid: int, resident: int = 10, threads: int = 2, files: int = 3) -> Held:
@@ -26,14 +30,67 @@ def test_only_a_daemon_that_ran_all_the_time_is_compared() -> None:
     assert grown(before, now) == {"osd.0": {"resident": [10, 12], "threads": [2, 2], "files": [3, 9]}}
 
 
-def test_daemons_of_this_machine_are_looked_at_and_no_others() -> None:
-    def daemon(name: str, pid: int) -> Daemon:
-        process = SimpleNamespace(pid=pid, ref={"pid": pid}) if pid >= 0 else None
-        return cast("Daemon", SimpleNamespace(name=name, process=process, started=lambda: process))
+class ThisMachine:
+    """A host whose processes have a number there and none here, so that it is asked by a program."""
 
-    looked = held_here([daemon("mon.a", os.getpid()), daemon("a", 0), daemon("b", -1), daemon("c", 4_194_305)])
+    name = "guest"
+    directory = PurePosixPath("/n0")
+
+    def __init__(self, *, is_up: bool = True, answers: bool = True) -> None:
+        self.is_up, self.answers, self.calls = is_up, answers, 0
+
+    def up(self) -> bool:
+        return self.is_up
+
+    def run(self, argv: list[str], env: Mapping[str, str] | None = None) -> Any:
+        self.calls += 1
+        if not self.answers:
+            raise LabBroken("it went away")
+        made = subprocess.run(argv, env={**os.environ, **(env or {})}, check=True, capture_output=True, text=True)
+        return SimpleNamespace(stdout=made.stdout)
+
+
+def daemon(name: str, pid: int, ref: Mapping[str, Any] | None = None, host: ThisMachine | None = None) -> Daemon:
+    """pid: on this machine, 0 for none there, -1 for a daemon that was never started."""
+    process = SimpleNamespace(pid=pid, ref=ref or {"pid": pid}) if pid >= 0 else None
+    return cast("Daemon", SimpleNamespace(name=name, process=process, started=lambda: process, host=host))
+
+
+def test_daemons_of_this_machine_are_looked_at() -> None:
+    looked = holdings([daemon("mon.a", os.getpid()), daemon("b", -1), daemon("c", 4_194_305)])
     assert list(looked) == ["mon.a"]
     assert looked["mon.a"].footprint.resident > 1 << 20
+
+
+def test_daemons_elsewhere_are_asked_for_by_one_program_for_each_host() -> None:
+    host = ThisMachine()
+    with subprocess.Popen(["sleep", "60"], env={TOKEN_VARIABLE: "0a1b"}) as marked:
+        try:
+            looked = holdings(
+                [
+                    daemon("mon.a", 0, {"pid": os.getpid()}, host),
+                    daemon("osd.0", 0, {"pid": 0, "token": "0a1b"}, host),
+                    daemon("osd.1", 0, {"pid": 4_194_305}, host),
+                    daemon("osd.2", 0, {"pid": 0, "token": "0a1c"}, host),
+                ]
+            )
+            here = footprint(daemon("osd.0", marked.pid))
+        finally:
+            marked.kill()
+    assert (list(looked), host.calls) == (["mon.a", "osd.0"], 1)
+    assert looked["mon.a"].process == {"pid": os.getpid()}
+    assert looked["osd.0"].footprint == here
+
+
+def test_a_host_that_is_down_or_goes_away_shows_nothing() -> None:
+    for host in (ThisMachine(is_up=False), ThisMachine(answers=False)):
+        assert holdings([daemon("mon.a", 0, {"pid": os.getpid()}, host)]) == {}
+
+
+def test_what_a_daemon_holds_is_the_sum_of_its_processes_and_one_that_ended_holds_nothing() -> None:
+    said = "token:ab\nVmRSS:\t 4 kB\nThreads:\t1\nFiles: 3\nVmRSS:\t 8 kB\nThreads:\t2\nFiles: 4\n"
+    zombie = "pid:7\nThreads:\t1\nFiles: 0\npid:8\n"
+    assert parsed_footprints(said + zombie) == {"token:ab": Footprint(12 << 10, threads=3, files=7)}
 
 
 def test_what_was_written_is_counted_by_daemon() -> None:
@@ -106,18 +163,26 @@ def test_the_largest_growth_is_by_kind_of_daemon() -> None:
     }
 
 
-def test_disks_are_told_by_the_manager_and_by_folders_here() -> None:
-    def daemon(name: str, pid: int, said: str, code: int = 0) -> Daemon:
-        answer = SimpleNamespace(code=code, stdout=said)
-        host = SimpleNamespace(directory=PurePosixPath("/n0"), run=lambda *_, **__: answer)
-        process = SimpleNamespace(pid=pid)
+def test_disks_are_told_by_the_manager_and_by_folders() -> None:
+    asked: list[list[str]] = []
+
+    def run(argv: list[str], *, check: bool) -> Any:
+        asked.append(argv)
+        assert not check  # of a folder that is not there only du's code tells
+        return SimpleNamespace(stdout="50\t/n0/mon.a\n60\t/n0/mgr.x\n")
+
+    host = SimpleNamespace(name="n0", directory=PurePosixPath("/n0"), run=run, up=lambda: True)
+    down = SimpleNamespace(name="n1", directory=PurePosixPath("/n1"), up=lambda: False)
+
+    def of(name: str, host: Any, pid: int | None = 7) -> Daemon:
+        process = None if pid is None else SimpleNamespace(pid=pid)
         return cast("Daemon", SimpleNamespace(name=name, kind=name[:3], host=host, process=process))
 
     client = SimpleNamespace(mgr=lambda _: {"nodes": [{"id": 0, "kb_used": 3}]})
-    daemons = [
-        daemon("osd.0", 7, "9 /n0/osd.0"),
-        daemon("mon.a", 7, "50 /n0/mon.a\n50 total"),
-        daemon("mon.b", 7, "", code=1),
-        daemon("mgr.x", 0, "50 /n0/mgr.x\n50 total"),
-    ]
-    assert stored_here(cast("Any", client), daemons) == {"osd.0": 3072, "mon.a": 50}
+    daemons = [of("osd.0", host), of("mon.a", host), of("mgr.x", host, 0), of("mon.b", host), of("mon.c", down)]
+    assert disk_use(cast("Any", client), [*daemons, of("mon.d", host, None)]) == {
+        "osd.0": 3072,
+        "mon.a": 50,
+        "mgr.x": 60,
+    }
+    assert asked == [["du", "-sb", "/n0/mon.a", "/n0/mgr.x", "/n0/mon.b"]]

@@ -68,9 +68,10 @@ def test_what_never_changes_has_an_exact_slope() -> None:
 
 
 def test_too_few_samples_say_nothing() -> None:
-    few = trend(list(range(LEAST_SAMPLES - 1)), list(range(LEAST_SAMPLES - 1)))
-    assert few.low == -np.inf
-    assert few.high == np.inf
+    few = trend(list(range(29)), list(range(29)))
+    assert math.isnan(few.slope)
+    assert (few.low, few.high, few.steps, few.independent) == (-math.inf, math.inf, (), 0)
+    assert math.isfinite(trend(list(range(30)), list(range(30))).high)
 
 
 def test_a_long_series_is_averaged_first() -> None:
@@ -131,7 +132,8 @@ def by_the_book(times: list[float], series: list[float], cuts: list[int]) -> Tre
 
 
 @pytest.mark.parametrize(
-    ("kind", "count", "jump"), [("ar0", 60, 0), ("ar0.8", 90, 0), ("ar0.4", 80, 30), ("ar0", 80, 12)]
+    ("kind", "count", "jump"),
+    [("ar0", 60, 0), ("ar0.8", 90, 0), ("ar0.4", 80, 30), ("ar0", 80, 12), ("ar0.99", 270, 0), ("compaction", 120, 0)],
 )
 def test_the_interval_is_that_of_the_books(kind: str, count: int, jump: float) -> None:
     rng = np.random.default_rng(11)
@@ -150,6 +152,28 @@ def test_the_interval_is_that_of_the_books(kind: str, count: int, jump: float) -
 def test_a_perfect_line_has_an_exact_slope_and_all_its_samples_count() -> None:
     line = trend([place / 4 for place in range(LEAST_SAMPLES)], [2.0 * place for place in range(LEAST_SAMPLES)])
     assert (line.slope, line.low, line.high, line.independent) == (8, 8, 8, LEAST_SAMPLES)
+
+
+def test_more_than_400_samples_are_averaged() -> None:
+    for count, worth in ((400, 400), (401, 200)):
+        assert trend(list(range(count)), list(range(count))).independent == worth
+
+
+def test_a_series_is_computed_in_double_precision_whatever_it_comes_in() -> None:
+    times = np.asarray([place / 7 for place in range(60)], dtype=np.float32)
+    series = sound("ar0.4", np.random.default_rng(3), 60).astype(np.float32)
+    assert trend(list(times), list(series)) == trend([float(at) for at in times], [float(value) for value in series])
+
+
+def test_the_slope_is_the_median_by_weight_where_one_distance_outweighs_the_others() -> None:
+    times = [*map(float, range(29)), 1000.0]
+    series = [-float(place) for place in range(29)] + [3.0]
+    assert trend(times, series).slope == by_the_book(times, series, []).slope
+
+
+def test_outliers_are_left_where_most_samples_are_alike() -> None:
+    made = trend([float(place) for place in range(60)], [7.0 + (place % 5 == 0) for place in range(60)])
+    assert made.low < 0 < made.high
 
 
 def test_two_steps_that_come_back_are_both_told() -> None:
@@ -188,5 +212,85 @@ def test_a_series_that_is_worth_too_few_samples_has_a_slope_and_no_interval() ->
     times = [place / 30 for place in range(LEAST_SAMPLES)]
     wave = trend(times, [math.sin(at_h * 2) for at_h in times])
     assert math.isfinite(wave.slope)
-    assert (wave.low, wave.high) == (-math.inf, math.inf)
-    assert wave.independent < 3
+    assert (wave.low, wave.high, wave.steps) == (-math.inf, math.inf, ())
+    assert 0 < wave.independent < 3
+
+
+@pytest.mark.parametrize(
+    ("began", "sizes", "seed", "drift"),
+    [
+        ([40], [-30], 0, 200),
+        ([30, 60], [-20, -20], 0, 100),
+        ([27, 28], [-30, 30], 270, -60),
+        ([17, 23, 48], [20, 20, -20], 57, -60),
+        ([3], [30], 0, 0),
+    ],
+    ids=["beside a drift", "two beside a drift", "one sample", "three beside a drift", "at the edge"],
+)
+def test_steps_are_told_where_they_are(began: list[int], sizes: list[int], seed: int, drift: float) -> None:
+    """Each was made so that a search that forgets the line, or does not move its first guesses, misses it."""
+    count = 100 if began[-1] in (40, 60) else 60
+    series = np.random.default_rng(seed).standard_normal(count) + drift * np.arange(count) / count
+    for place, size in zip(began, sizes, strict=True):
+        series[place:] += size
+    made = trend([float(place) for place in range(count)], list(series))
+    assert [step.at_h for step in made.steps] == began
+
+
+def test_four_steps_are_no_steps_but_a_series_that_moves() -> None:
+    series = np.random.default_rng(0).standard_normal(100)
+    series[20:40] += 20
+    series[60:80] += 20
+    assert trend([place / 100 for place in range(100)], list(series)).steps == ()
+
+
+def clipped_around_the_running_median(values: list[float]) -> list[float]:
+    """As wide as a tenth of the series, an odd number and at least 5; the ends are held on."""
+    width = max(5, len(values) // 10 + (len(values) // 10 + 1) % 2)
+    around = [
+        statistics.median(
+            [values[min(max(place + shift, 0), len(values) - 1)] for shift in range(-(width // 2), width // 2 + 1)]
+        )
+        for place in range(len(values))
+    ]
+    rest = [value - middle for value, middle in zip(values, around, strict=True)]
+    middle = statistics.median(rest)
+    bound = 3 * 1.4826 * statistics.median([abs(value - middle) for value in rest])
+    return [m + max(-bound, min(bound, value)) for m, value in zip(around, rest, strict=True)]
+
+
+def stands_by_the_book(values: list[float], began: int) -> bool:
+    """One jump beside a line, by least squares: above four standard deviations, and 30 variances of its mean."""
+    series = np.asarray(clipped_around_the_running_median(values))
+    count = len(series)
+    design = np.column_stack([np.ones(count), np.arange(count), np.arange(count) >= began])
+    inverse = np.linalg.inv(design.T @ design)
+    fitted = inverse @ design.T @ series
+    rest = series - design @ fitted
+    middle = float(np.median(rest))
+    bound = 3 * 1.4826 * float(np.median(np.abs(rest - middle)))
+    rest = np.clip(rest, -bound, bound)
+    variance = float(rest @ rest) / (count - 3)
+    factor = variance_factor_by_the_book(list(map(float, rest)))
+    size = float(fitted[2])
+    return abs(size) > 4 * math.sqrt(variance) and size**2 / inverse[2, 2] > 30 * variance * factor
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "began", "seed"),
+    [("ar0", 1e-3, 30, 1), ("ar0", 1e3, 30, 2), ("ar0.8", 1e-3, 45, 3), ("ar0.8", 1e3, 45, 4), ("skewed", 1.0, 25, 5)],
+)
+def test_from_which_size_on_a_jump_is_told_is_that_of_the_books(kind: str, unit: float, began: int, seed: int) -> None:
+    rng, count = np.random.default_rng(seed), 90
+    noise = rng.exponential(size=count) if kind == "skewed" else sound(kind, rng, count)
+    noise[[7, 60]] += 12, -12  # outliers, which are drawn in
+
+    def series(size: float) -> list[float]:
+        return [float(value) * unit for value in noise + size * (np.arange(count) >= began)]
+
+    low, high = 0.0, 40.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if stands_by_the_book(series(middle), began) else (middle, high)
+    for size, told in ((high * 0.9999, []), (high * 1.0001, [began])):
+        assert [step.at_h for step in trend(list(range(count)), series(size)).steps] == told

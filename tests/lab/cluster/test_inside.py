@@ -24,6 +24,13 @@ NOTED = {
     "usr/lib/x86_64-linux-gnu/ceph/erasure-code/libec_isa.so": "d" * 64,
     "usr/lib/x86_64-linux-gnu/ceph/compressor/libceph_lz4.so": SEALED,
     "usr/lib/x86_64-linux-gnu/libc.so.6": "e" * 64,
+    "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2": "f" * 64,
+    "usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.33": "0" * 64,
+    "usr/lib/x86_64-linux-gnu/libcurl.so.4.8.0": "1" * 64,
+    "usr/lib/python3/dist-packages/rados.cpython-313-x86_64-linux-gnu.so": "2" * 64,
+    "usr/lib/python3/dist-packages/ceph_argparse.py": "3" * 64,
+    "usr/bin/python3.13": "4" * 64,
+    "usr/bin/python3.13-config": "5" * 64,
 }
 
 
@@ -51,15 +58,21 @@ def test_what_is_looked_at_is_what_runs_and_what_it_loads(tmp_path: Path) -> Non
         "usr/bin/ceph-osd",
         "usr/lib/x86_64-linux-gnu/ceph/libceph-common.so.2",
         "usr/lib/x86_64-linux-gnu/ceph/erasure-code/libec_isa.so",
+        "usr/lib/x86_64-linux-gnu/libc.so.6",
+        "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+        "usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.33",
+        "usr/lib/python3/dist-packages/rados.cpython-313-x86_64-linux-gnu.so",
+        "usr/bin/python3.13",
     ]
     require_copies(cluster)
 
 
-@pytest.mark.parametrize(("held", "said"), [("f" * 64, "has changed"), ("", "is not there")])
-def test_another_program_breaks_the_lab_by_name(tmp_path: Path, held: str, said: str) -> None:
+@pytest.mark.parametrize("program", ["usr/bin/ceph-osd", "usr/bin/python3.13", "usr/lib/x86_64-linux-gnu/libc.so.6"])
+@pytest.mark.parametrize(("held", "said"), [("9" * 64, "has changed"), ("", "is not there")])
+def test_another_program_breaks_the_lab_by_name(tmp_path: Path, program: str, held: str, said: str) -> None:
     with pytest.raises(LabBroken, match="programs inside the nodes") as raised:
-        require_copies(cluster_of(tmp_path, other={"usr/bin/ceph-osd": held}))
-    assert raised.value.detail == f"n0: usr/bin/ceph-osd {said}"
+        require_copies(cluster_of(tmp_path, other={program: held}))
+    assert raised.value.detail == f"n0: {program} {said}"
 
 
 def test_processes_of_this_machine_and_pulled_images_are_not_compared_here(tmp_path: Path) -> None:
