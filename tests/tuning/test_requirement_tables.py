@@ -139,13 +139,15 @@ def test_what_is_beyond_the_edge_is_refused(table: dict[str, Any], changes: dict
 
 def test_no_kind_of_its_own_is_neither_a_table_nor_a_requirement() -> None:
     for raw in (7, "load", object()):
-        with pytest.raises(ValidationError, match="kind: one of load"):
+        with pytest.raises(ValidationError, match="kind: one of load") as refused:
             READ.validate_python(raw)
+        assert [error["type"] for error in refused.value.errors()] == ["requirement"]
 
 
 def test_a_load_has_the_shape_of_each_operation() -> None:
     load = read(LOAD, op=None, mix={"randread": 0.75, "randwrite": 0.25}, hit_ratio=0.5, span=0.1)
     assert isinstance(load, LoadRequirement)
+    assert load.op == ""
     assert load.shapes == (
         (0.75, Shape("randread", 4096, 2, 3, 3, 4, 2, 0.5, 0.1)),
         (0.25, Shape("randwrite", 4096, 2, 3, 3, 4, 2, 0.5, 0.1)),
@@ -170,6 +172,9 @@ def test_words_say_what_a_requirement_is_about() -> None:
     assert words_of(read(LOAD)) == shape
     mix = read(LOAD, op=None, mix={"randread": 0.75, "randwrite": 0.25})
     assert words_of(mix) == shape.replace("randread", "75% randread, 25% randwrite")
+    cached = words_of(read(LOAD, op=None, mix={"read": 0.75, "write": 0.25}, hit_ratio=0.5))
+    assert cached.startswith("75% read, 25% write of 4")
+    assert cached.endswith("0.5 of reads from memory")
     assert words_of(read(RECOVERY)) == "recovery of 1 node(s), 50% full, replicated:3"
     held = read(RECOVERY, fill=None, bytes="4500 GB", nodes_lost=2)
     assert words_of(held) == "recovery of 2 node(s), 4.5 TB, replicated:3"
