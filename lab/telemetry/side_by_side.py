@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
-from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.clusterspec import Capability, number_of
 from cephlab.lab.telemetry.bench import LOG_LAG_S, Bench, Rates
 from cephlab.lab.telemetry.demandfile import CALIBRATED, PAIR, Batch, Measurement
 from cephlab.lab.telemetry.measure import conditions_of, demand_of, metering, prepared, steady
@@ -80,9 +80,7 @@ def measure_beside(
                 ]
                 benches = [
                     Bench(side.cluster, meter, reference, plan, own.lent(lenders), say, SYSTEM)
-                    for side, meter, own, lenders in zip(
-                        sides, meters, clients, (None, lent(before, after)), strict=True
-                    )
+                    for side, meter, own, lenders in zip(sides, meters, clients, lent(before, after), strict=True)
                 ]
                 rest = rest or [bench.idle() for bench in benches]
                 loads = load_both(benches, plan, starts.load_s, rest)
@@ -98,16 +96,24 @@ def measure_beside(
 
 def calibrated(before: Side, after: Side) -> bool:
     """Whether the clients of both sides run the same programs, so that a difference in their cost is the machine's."""
-    return before.image_key == after.image_key or lent(before, after) is not None
+    return before.image_key == after.image_key or lent(before, after) != NOTHING_LENT
 
 
-def lent(before: Side, after: Side) -> Mapping[str, Host] | None:
-    """Hosts whose programs the new side's clients run: the old side's, where images differ and they can be reached."""
+Lenders = Mapping[str, Host] | None
+NOTHING_LENT: tuple[Lenders, Lenders] = (None, None)
+
+
+def lent(before: Side, after: Side) -> tuple[Lenders, Lenders]:
+    """For each side the hosts whose programs its clients run, where images differ and the others can be reached.
+
+    Both run those of the later release, or else of the old side: Reef's programs do not read Tentacle's keys.
+    """
     if before.image_key == after.image_key:
-        return None
+        return NOTHING_LENT
     if Capability.SHARED_NETWORK not in before.cluster.provider.capabilities():
-        return None
-    return before.cluster.hosts
+        return NOTHING_LENT
+    old, new = (number_of(side.cluster.spec.release) or 0 for side in (before, after))
+    return (after.cluster.hosts, None) if new > old else (None, before.cluster.hosts)
 
 
 def start_anew(clusters: Sequence[Cluster]) -> None:

@@ -15,14 +15,16 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph import conf
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry import demandfile
 from cephlab.lab.telemetry.demand import Demand, Operation
 from cephlab.lab.telemetry.demandfile import Measurement
-from cephlab.lab.telemetry.side_by_side import Starts, enough
+from cephlab.lab.telemetry.side_by_side import Side, Starts, calibrated, enough, lent
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
 
@@ -115,6 +117,37 @@ class Files:
 
     def spawn(self, argv: list[str], *, log: PurePosixPath, env: dict[str, str]) -> None:
         self.ran.append((argv, env))
+
+
+def side(name: str, release: str, *capabilities: Capability) -> Side:
+    provider = SimpleNamespace(capabilities=lambda: frozenset(capabilities))
+    spec = SimpleNamespace(release=release)
+    return Side(cast("Cluster", SimpleNamespace(provider=provider, spec=spec, hosts={"client": name})), name)
+
+
+@pytest.mark.parametrize(
+    ("releases", "runs"),
+    [
+        (("reef", "tentacle"), ({"client": "new"}, None)),  # Reef's programs do not read Tentacle's keys
+        (("reef", "pacific"), (None, {"client": "old"})),
+        (("reef", "reef"), (None, {"client": "old"})),
+    ],
+)
+def test_both_clients_run_the_later_release(releases: tuple[str, str], runs: tuple[object, object]) -> None:
+    old, new = (
+        side(name, release, Capability.SHARED_NETWORK) for name, release in zip(("old", "new"), releases, strict=True)
+    )
+    assert lent(old, new) == runs
+    assert calibrated(old, new)
+
+
+def test_clients_that_reach_one_cluster_alone_run_its_programs() -> None:
+    apart = side("old", "reef"), side("new", "tentacle")
+    assert lent(*apart) == (None, None)
+    assert not calibrated(*apart)
+    same = side("one", "reef", Capability.SHARED_NETWORK)
+    assert lent(same, same) == (None, None)
+    assert calibrated(same, same)
 
 
 def test_a_client_loads_another_cluster_with_its_own_programs_and_the_others_key() -> None:
