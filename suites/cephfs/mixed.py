@@ -1,7 +1,5 @@
 """CephFS beside the rest of the cluster: files through a power cut of all machines, and through fault after fault."""
 
-import os
-
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.faults import inflict, layout_of, plan, thrash
 from cephlab.lab.faults.power import PowerCut
@@ -49,7 +47,7 @@ def thrashed(stage: Stage) -> None:
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "clients wait for whoever serves next")
     menu = [kind for kind in soak.menu_for(cluster.provider, 1) if kind.name in MENU]
-    seconds = 60 * soak.minutes(os.environ.get(soak.MINUTES_VARIABLE), stage.tier)
+    seconds = soak.lasts_s(stage.tier)
     load = load_of(stage, "soak")
     load.prepare()
     with load.running():
@@ -89,5 +87,6 @@ SCENARIOS = (
         topology=PAIR,
         expects=EXPECTS,
         spoils=True,
+        lasts_s=soak.lasts_s,
     ),
 )

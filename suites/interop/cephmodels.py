@@ -1,11 +1,15 @@
 """Ceph's own model workloads: checked random operations, with client and primaries on different architectures."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
-from cephlab.lab.base.errors import CommandTimedOut
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
 from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.faults.scrub import deep_scrub, rados_json
+from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.interop.cephtests import environment, require_programs
@@ -13,11 +17,20 @@ from cephlab.suites.interop.matrix import counted_operations, observe_client
 
 MODEL = "ceph_test_rados"
 FSX = "ceph_test_librbd_fsx"
+SEQUENCE = "ceph_test_rados_io_sequence"
 MODEL_OPERATIONS = 300
 FSX_OPERATIONS = 300
 LIMIT_S = 180.0  # each takes ten seconds natively; more is a hang
 IMAGE_BYTES = 10_000_000
 TAIL_LINES = 20
+SAYING = {"CEPH_ARGS": "--log_to_stderr=true"}
+"""What it does it says in its log alone."""
+SHORT, LONG = "1,1", "1,6"
+"""Smallest and largest object of a sequence, in blocks of 2 KiB: 45 operations, and about 1,260."""
+LEAST_SEQUENCE = 1000
+CODE = ("--plugin", "jerasure", "--technique", "reed_sol_van", "--km", "2,1", "--chunksize", "4096")
+MOST_NAMES = 200
+"""Tried until one's PG is led by the wanted architecture, which one in three PGs is or more."""
 
 WEIGHTS = {
     "read": 100,
@@ -36,6 +49,7 @@ WEIGHTS = {
 """From Ceph's own suite for snapshots on replicated pools (qa/suites/rados/thrash/workloads/snaps-few-objects)."""
 
 _DONE = re.compile(r"^\d+: done \(\d+ left\)$", re.MULTILINE)
+_TOTAL = re.compile(r"Total number of IOs = (\d+)$", re.MULTILINE)
 _STEP = re.compile(r"^\d+ (read|write|trunc|punch|clone|flatten|writesame|compare)", re.MULTILINE)
 
 
@@ -65,21 +79,84 @@ def fsx(stage: Stage, client: Arch) -> None:
     stage.recorder.witness("operations on the image", got=len(_STEP.findall(output)), least=FSX_OPERATIONS / 2)
 
 
+def io_sequence(stage: Stage, client: Arch, *, fast: bool) -> None:
+    """Run ceph_test_rados_io_sequence, which permutes offsets and lengths of an object and compares what it reads.
+
+    Of a pool that exists already 20.2.4 asks `osd pool get` for the profile, and aborts. So the program makes its own,
+    by a first short run, and then is told an object that the wanted architecture leads.
+    """
+    cluster, primary = stage.cluster, client.other
+    host = cluster.host_with(client)
+    require_programs(cluster, host, [SEQUENCE])
+    observe_client(stage, client)
+    argv = [SEQUENCE, *CODE]
+    # Without these it turns off for the whole cluster what it might meet.
+    argv += [f"--allow_pool_{what}" for what in ("autoscaling", "balancer", "deep_scrubbing", "scrubbing")]
+    if not fast:
+        argv.append("--disable_pool_ec_optimizations")
+    with pools.none_left(cluster):
+        before = set(cluster.client.mon("osd pool ls"))
+        run_to_end(stage, host, [*argv, "--objectsize", SHORT])
+        [pool] = set(cluster.client.mon("osd pool ls")) - before
+        pools.wait_clean(cluster)
+        name = led_name(cluster, pool, primary)
+        with counted_operations(stage, primary):
+            seed = str(stage.rng.randrange(1 << 31))
+            output = run_to_end(stage, host, [*argv, "--objectsize", LONG, "--object", name, "--seed", seed], SAYING)
+        scrubbed = deep_scrub(cluster, pool)
+        damaged = rados_json(cluster, "list-inconsistent-pg", pool)
+    total = sum(int(number) for number in _TOTAL.findall(output))
+    stage.recorder.witness("operations of all sequences", got=total, least=LEAST_SEQUENCE)
+    stage.recorder.observe("PGs whose shards differ afterwards", got=damaged, wanted=[], of=len(scrubbed))
+
+
+def led_name(cluster: Cluster, pool: str, primary: Arch) -> str:
+    """The name of an object that an OSD of this architecture leads.
+
+    With fast erasure coding not every shard may lead, so that no affinity moves all primaries.
+    """
+    wanted = cluster.osd_ids(primary)
+    for number in range(MOST_NAMES):
+        name = f"sequence{number}"
+        if pools.locate(cluster, pool, name)["acting_primary"] in wanted:
+            return name
+    raise LabBroken(f"no PG of {pool} is led by {primary}", f"{MOST_NAMES} names were tried")
+
+
 def run_model(stage: Stage, client: Arch, program: str, arguments: Callable[[str], Sequence[str]]) -> str:
     """Run a program on a pool led by the other architecture. Returns its output. arguments: from the pool's name."""
     cluster, host, primary = stage.cluster, stage.cluster.host_with(client), client.other
     require_programs(cluster, host, [program])
     observe_client(stage, client)
     with pools.pool(cluster, "model") as pool, pools.led_by(cluster, primary), counted_operations(stage, primary):
-        argv = [program, *arguments(pool)]
-        try:
-            ended = host.run(argv, env=environment(host), timeout_s=LIMIT_S * cluster.patience, check=False)
-            output, ending = ended.stdout + ended.stderr, f"status {ended.code}"
-        except CommandTimedOut as error:
-            output, ending = error.stdout + error.stderr, "killed at its time limit"
+        return run_to_end(stage, host, [program, *arguments(pool)])
+
+
+def run_to_end(stage: Stage, host: Host, argv: Sequence[str], more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Run a program, and observe that it ended well. Returns its output. more: variables that it reads."""
+    try:
+        timeout_s = LIMIT_S * stage.cluster.patience
+        ended = host.run(argv, env={**environment(host), **more}, timeout_s=timeout_s, check=False)
+        output, ending = ended.stdout + ended.stderr, f"status {ended.code}"
+    except CommandTimedOut as error:
+        output, ending = error.stdout + error.stderr, "killed at its time limit"
     tail = output.splitlines()[-TAIL_LINES:]
-    stage.recorder.observe(f"how {program} ended", got=ending, wanted="status 0", tail=tail)
+    stage.recorder.observe(f"how {argv[0]} ended", got=ending, wanted="status 0", tail=tail)
     return output
+
+
+def sequence(client: Arch, *, fast: bool) -> Scenario:
+    ways = "with" if fast else "without"
+    variant = f"client={client},primary={client.other},code={'fast' if fast else 'plain'}"
+    return Scenario(
+        name=f"interop.cephmodels-io-sequence[{variant}]",
+        goal=f"Reads and writes of an erasure-coded object at every offset pass the checks of {SEQUENCE}.",
+        method=f"Runs it on {client} for an object led by {client.other}, {ways} allow_ec_optimizations; deep-scrubs.",
+        run=partial(io_sequence, client=client, fast=fast),
+        check="witnessed",
+        tier=Tier.FULL,
+        only_releases={"tentacle": f"reef and pacific have no {SEQUENCE}"},
+    )
 
 
 SCENARIOS: tuple[Scenario, ...] = tuple(
@@ -93,4 +170,4 @@ SCENARIOS: tuple[Scenario, ...] = tuple(
     )
     for program, run in ((MODEL, model), (FSX, fsx))
     for client in Arch
-)
+) + tuple(sequence(client, fast=fast) for fast in (False, True) for client in Arch)

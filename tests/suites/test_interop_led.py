@@ -1,20 +1,25 @@
 """Scenarios that steer who leads: each does what its own tier says, and reads from the OSD that it is about."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
+from cephlab.lab.base.errors import CommandTimedOut, LabBroken
+from cephlab.lab.base.process import Result
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import REPLICATED
 from cephlab.lab.history.history import History
+from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop import objects, placement, recovery
+from cephlab.suites.interop import cephmodels, objects, placement, recovery
 from cephlab.suites.interop.matrix import led_by_one
 from cephlab.suites.interop.objects import SIZES
 from tests.fake_osds import OSDS, FakeOsds
@@ -111,3 +116,36 @@ def test_a_restart_that_nothing_was_recovered_after_shows_nothing(tmp_path: Path
 
 def test_a_restarted_osd_that_was_not_asked_shows_nothing(tmp_path: Path) -> None:
     assert restarted(FakeOsds(elsewhere=1), tmp_path).outcome is Outcome.INCONCLUSIVE
+
+
+class Ran:
+    """A host whose programs end with a status, or do not end."""
+
+    directory = Path("/x")
+
+    def __init__(self, code: int | None) -> None:
+        self.code = code
+
+    def run(self, argv: Sequence[str], **_: object) -> Result:
+        if self.code is None:
+            raise CommandTimedOut(argv, 1.0, "half of it", "", "n0")
+        return Result(tuple(argv), self.code, b"Total number of IOs = 7", b"")
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(0, Outcome.PASS), (-6, Outcome.FAIL), (None, Outcome.FAIL)], ids=["well", "aborted", "hung"]
+)
+def test_a_program_of_ceph_that_aborts_or_hangs_is_red(code: int | None, outcome: Outcome, tmp_path: Path) -> None:
+    stage = stage_of(FakeOsds(), tmp_path)
+    cephmodels.run_to_end(stage, cast("Host", Ran(code)), ["model"])
+    assert CHECKS["observations"](stage.recorder.events()).outcome is outcome
+
+
+def test_an_object_is_named_that_the_wanted_architecture_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaders = {f"sequence{number}": {"acting_primary": 0 if number < 5 else 2} for number in range(200)}
+    monkeypatch.setattr(pools, "locate", lambda _cluster, _pool, name: leaders[name])
+    osds = SimpleNamespace(osd_ids=lambda arch: [2] if arch is Arch.AARCH64 else [0, 1])
+    assert cephmodels.led_name(cast("Cluster", osds), "p", Arch.AARCH64) == "sequence5"
+    monkeypatch.setattr(pools, "locate", lambda *_: {"acting_primary": 0})
+    with pytest.raises(LabBroken, match="led by aarch64"):
+        cephmodels.led_name(cast("Cluster", osds), "p", Arch.AARCH64)
