@@ -100,7 +100,8 @@ def _quick_options(patience: float) -> dict[str, str]:
         "mon_mgr_digest_period": "1",
         # Under an emulator these are Ceph's own defaults.
         "mon_election_timeout": "5" if patience > 1 else "2",
-        "osd_heartbeat_interval": "2",
+        # OSDs without work learn of a new map with their peers' heartbeats.
+        "osd_heartbeat_interval": "1",
         "osd_heartbeat_grace": "20" if patience > 1 else "10",
         # Milliseconds; 0 means a twentieth of the grace. An emulated daemon may answer slowly and be healthy.
         "mon_warn_on_slow_ping_time": "20000" if patience > 1 else "0",

@@ -4,6 +4,7 @@ import errno
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -162,9 +163,14 @@ class Cluster(ABC):
         return sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
 
     def wait_map(self, osds: Sequence[int], timeout_s: float = _HEALTHY_S) -> None:
-        """Wait until these OSDs have the map that is newest at this call."""
+        """Wait until these OSDs have the map that is newest at this call.
+
+        An OSD without work learns of a map with a heartbeat, seconds later, so each is told to fetch it.
+        """
         epoch = int(self.client.mon("osd dump")["epoch"])
         for osd in osds:
+            if newest_map(self, osd) < epoch:
+                _fetch_map(self, osd)
             _wait_for(self, partial(newest_map, self, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
 
     def up_osds(self) -> list[int]:
@@ -241,6 +247,12 @@ def newest_map(cluster: Cluster, osd: int) -> int:
         if error.code != -errno.ENXIO:
             raise
         return 0
+
+
+def _fetch_map(cluster: Cluster, osd: int) -> None:
+    """Have an OSD ask the monitors for the newest map, if it takes that command."""
+    with suppress(CephCommandFailed):  # one that is down has no map, which is waited for
+        cluster.client.tell(f"osd.{osd}", "get_latest_osdmap")
 
 
 def _number(client: RadosClient, target: str, prefix: str, **arguments: Any) -> int:

@@ -83,6 +83,7 @@ _DAEMON_READS = (
     "dump_ops_in_flight",
     "dump_watchers",
     "flush_pg_stats",
+    "get_latest_osdmap",
     "get_mapped_pools",
     "list_unfound",
     "log dump",
@@ -95,7 +96,8 @@ _DAEMON_READS = (
     "status",
     "version",
 )
-"""Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier."""
+"""Commands to one daemon, or to a PG's primary, that change nothing. `flush_pg_stats` only sends statistics earlier,
+and `get_latest_osdmap` only fetches a map earlier."""
 
 _POOL_COMMANDS = {
     "osd pool application enable",

@@ -54,6 +54,7 @@ READS = [
         for asked in ("perf dump", "flush_pg_stats", "dump_mempools", "get_mapped_pools", "version")
     ),
     *(tell("osd.0", asked) for asked in ("status", "dump_historic_ops", "dump_ops_in_flight", "dump_watchers")),
+    tell("osd.0", "get_latest_osdmap"),
     *(tell("mon:mon.a", asked) for asked in ("mon_status", "quorum_status")),
     *(tell("pg:1.0", asked) for asked in ("query", "list_unfound")),
 ]

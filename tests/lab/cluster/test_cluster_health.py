@@ -1,11 +1,13 @@
 """When a cluster counts as healthy."""
 
+import errno
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.ceph.client import CephCommandFailed
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.spec.arch import Arch
@@ -66,6 +68,35 @@ class Growing(OwnCluster):
 
 def test_a_pool_that_comes_while_it_is_waited_for_is_counted() -> None:
     Growing().settle(timeout_s=5)
+
+
+class Idle(OwnCluster):
+    """A cluster whose OSDs have an old map until they are told to fetch the newest. refusal: what they say to that."""
+
+    def __init__(self, refusal: int | None = None) -> None:
+        self.refusal = refusal
+        self.told: list[str] = []
+        self.deployment = cast("Any", SimpleNamespace(daemons={}, patience=1.0))
+
+    @property
+    def client(self) -> Any:
+        return SimpleNamespace(mon=lambda _prefix: {"epoch": 7}, tell=self.tell)
+
+    def tell(self, target: str, prefix: str) -> Any:
+        if prefix == "status":
+            return {"newest_map": 7 if target in self.told or target == "osd.1" else 6}
+        assert prefix == "get_latest_osdmap"
+        self.told.append(target)
+        if self.refusal is not None:
+            raise CephCommandFailed(target, {"prefix": prefix}, self.refusal, "no")
+        return None
+
+
+@pytest.mark.parametrize("refusal", [None, -errno.EINVAL])
+def test_an_osd_without_work_is_told_to_fetch_the_newest_map(refusal: int | None) -> None:
+    cluster = Idle(refusal)
+    cluster.wait_map([0, 1, 2], timeout_s=5)
+    assert cluster.told == ["osd.0", "osd.2"]
 
 
 @pytest.mark.parametrize(("release", "without_pools"), [("nautilus", True), ("octopus", False), ("reef", False)])
