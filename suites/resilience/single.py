@@ -1,17 +1,21 @@
 """Every kind of fault, one at a time, under a load: it happens, it heals, and no acknowledged write is lost."""
 
+from collections.abc import Mapping
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.faults import FAULTS, Fault, inflict, layout_of
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, linger, loaded, scenario_under_load
+from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, linger, loaded, scenario_under_load
 
 QUICK = ("kill-daemon", "partition", "read-errors", "clock-skew")
 """One of each sort. The others are as quick, but all together would take too long."""
 
-DAMAGING = ("bit-rot", "missing-object", "read-errors")
-"""Faults after which BlueStore reports a bad block."""
+SAID: Mapping[str, Mapping[str, str]] = {
+    **dict.fromkeys(("bit-rot", "missing-object", "read-errors"), DAMAGED),
+    "pause-daemon": PAUSED,
+}
+"""What daemons log of some faults beside what they log of all."""
 
 HOLD_S = (1.0, 3.0)
 
@@ -36,7 +40,7 @@ def scenario(kind: type[Fault]) -> Scenario:
         sees=(f"{kind.name} of .*", "operations since the load was under way"),
         tier=Tier.QUICK if kind.name in QUICK else Tier.FULL,
         needs=kind.needs,
-        expects={**EXPECTED, **DAMAGED} if kind.name in DAMAGING else EXPECTED,
+        expects={**EXPECTED, **SAID.get(kind.name, {})},
     )
 
 

@@ -7,7 +7,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.faults import FAULTS, Fault, layout_of, obstacle, plan, thrash
 from cephlab.lab.providers.base import Provider
 from cephlab.lab.scenario.scenario import Stage, Tier
-from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, loaded, scenario_under_load
+from cephlab.suites.resilience.trial import DAMAGED, EXPECTED, PAUSED, loaded, scenario_under_load
 
 MINUTES_VARIABLE = "CEPHLAB_SOAK_MINUTES"
 """Environment variable with the length of a soak in minutes, instead of the tier's."""
@@ -63,7 +63,7 @@ SCENARIOS = (
         method=f"Follows a schedule by the seed under a recorded load for {MINUTES_VARIABLE} minutes; reads all back.",
         run=partial(soak, domains=1),
         lasts_s=lasts_s,
-        expects={**EXPECTED, **DAMAGED},
+        expects={**EXPECTED, **PAUSED, **DAMAGED},
     ),
     scenario_under_load(
         name="resilience.thrash-beyond",
@@ -72,5 +72,6 @@ SCENARIOS = (
         run=partial(soak, domains=DOMAINS_WITHOUT_SERVICE),
         lasts_s=lasts_s,
         tier=Tier.FULL,
+        expects={**EXPECTED, **PAUSED},
     ),
 )

@@ -54,6 +54,13 @@ EXPECTED = {
     "so is any in the first 30 s of its monitor's machine (await_age in lab/cluster/deploy/packages.py).",
 }
 
+PAUSED = {
+    r"heartbeat_map (is_healthy|reset_timeout) 'OSD::osd_op_tp thread \w+' had timed out after": (
+        "The scenario paused the OSD in the middle of an operation."
+    ),
+}
+"""Only for scenarios that pause OSDs: a disk that hangs looks the same."""
+
 DAMAGED = {
     r" INJECT EIO$": "BlueStore fails a read, as the scenario told it to.",
     r"_verify_csum bad .* checksum": "BlueStore finds the block that the scenario damaged.",

@@ -1,5 +1,5 @@
 """Hours of load on a mixed cluster: what drifts, what grows, what stops, and what is logged meanwhile."""
 
-from cephlab.suites.stress import mixed
+from cephlab.suites.stress import mixed, struck
 
-SCENARIOS = mixed.SCENARIOS
+SCENARIOS = (*mixed.SCENARIOS, *struck.SCENARIOS)

@@ -1,7 +1,7 @@
 """Blocks, objects and S3 for a while at a part of what the cluster can do, and what every daemon does meanwhile."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,7 +42,10 @@ SHARE = 0.25
 cost 28 % more at the end of five minutes (docs/measured/stress.md)."""
 
 SMALL_MEMTABLES = ("bluestore_rocksdb_options_annex", "max_total_wal_size=16777216,write_buffer_size=1048576")
-SETTLING = (SMALL_MEMTABLES, ("debug_rocksdb", "1/5"))
+SMALL_MON_CACHE = (("mon_memory_autotune", "false"), ("rocksdb_cache_size", "16777216"))
+"""By Ceph's default the cache of a monitor's database fills up to 512 MiB, with what it writes: its memory
+grows for many hours of a small load, in good health (docs/measured/stress.md)."""
+SETTLING = (SMALL_MEMTABLES, *SMALL_MON_CACHE, ("debug_rocksdb", "1/5"))
 """By its defaults an OSD fills a log of 1 GiB and as many memtables before it flushes the first: its database and its
 memory grow for the first quarter of an hour of a small load, in good health. With every flush RocksDB logs 35 KiB at
 its default level, by which a line a second would not be seen."""
@@ -51,7 +54,7 @@ SHORT_S, SHORT_CALIBRATE_S = 4.0, 1.0
 """Of the run that shows that everything can be read."""
 LEAST_SHARE = 0.9
 """Of the readings that were to be taken."""
-_MARGIN_S = 60.0
+MARGIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,21 @@ def readable(stage: Stage) -> None:
         stage.recorder.observe(f"{name}: looks without a value", got=missing, wanted=0, of=len(got))
 
 
-def run(stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S) -> series.Values:
-    """The load with its readings in the history; returns the last values of every series."""
+Meanwhile = Callable[[Stage, Sequence[RunningProgram], Length], series.Values]
+"""What is done until a load is over; returns the last values of the series that it read."""
+
+
+def run(
+    stage: Stage, length: Length, calibrate_s: float = CALIBRATE_S, meanwhile: Meanwhile | None = None
+) -> series.Values:
+    """The load with its readings in the history; returns the last values of every series. meanwhile: else `sampled`."""
     s3 = buckets.client_of(stage)
     with loaded(stage) as clients:
         rates, s3_rate = calibrated(stage, clients, s3, calibrate_s)
         began_s = time.time()
         running = [start(client, rate, length) for client, rate in zip(clients, rates, strict=True)]
         objects = s3.start(s3_rate, length) if s3.gateways else None
-        values = sampled(stage, [*running, *([objects] if objects else [])], length)
+        values = (meanwhile or sampled)(stage, [*running, *([objects] if objects else [])], length)
         for client, each in zip(clients, running, strict=True):
             values |= finished(stage, client, each, length, began_s)
         if objects:
@@ -112,7 +121,7 @@ def loaded(stage: Stage) -> Iterator[list[Client]]:
         node = cluster.load_nodes()[0]
         blocks = BlockImage(POOL, "blocks", IMAGE_BYTES)
         image.create(cluster, node, blocks)
-        undo.callback(cluster.client.rbd_remove, POOL, blocks.name)
+        undo.callback(image.remove, cluster, blocks)
         image.precondition(cluster, node, blocks, passes=1)
         nodes = cluster.load_nodes()
         yield [
@@ -144,7 +153,7 @@ def calibrated(stage: Stage, clients: Sequence[Client], s3: buckets.S3Client, se
     """Operations a second of each job, and of S3: so much of what all of them did together at full load."""
     running = [begin(client, {}, seconds) for client in clients]
     objects = s3.begin("calibrate", seconds) if s3.gateways else None
-    timeout_s = (seconds + _MARGIN_S) * stage.cluster.patience
+    timeout_s = (seconds + MARGIN_S) * stage.cluster.patience
     full = {
         client.job.name: each.finish(timeout_s=timeout_s).iops for client, each in zip(clients, running, strict=True)
     }
@@ -230,12 +239,12 @@ def finished_s3(stage: Stage, running: RunningS3Load, length: Length, began_s: f
     """The same of the load of S3."""
     if not ended(stage, buckets.NAME, running):
         return {}
-    return buckets.record(stage, running.finish(timeout_s=_MARGIN_S), length, began_s)
+    return buckets.record(stage, running.finish(timeout_s=MARGIN_S), length, began_s)
 
 
 def ended(stage: Stage, name: str, running: RunningProgram) -> bool:
     """Whether a client ended once its time was over. One that does not has stopped: it waits for Ceph, or stands."""
-    by_itself = running.process.wait(_MARGIN_S * stage.cluster.patience)
+    by_itself = running.process.wait(MARGIN_S * stage.cluster.patience)
     stage.recorder.observe(f"{name} ended when its time was over", got=by_itself, wanted=True)
     if not by_itself:
         running.kill()

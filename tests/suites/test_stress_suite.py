@@ -1,6 +1,7 @@
 """The stress suite: its length, what its readings become, what each series is held to, and what is found."""
 
 from collections.abc import Callable, Sequence
+from random import Random
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from cephlab.lab.archive.durations import Pass, Place, limit_of
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.memory import Footprint
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.faults import Layout, plan
 from cephlab.lab.history.history import Event, History
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.clusterspec import MIB
@@ -18,6 +20,7 @@ from cephlab.suites.stress import SCENARIOS
 from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, Length, length_of, minutes
 from cephlab.suites.stress.resumed import take_over
 from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
+from cephlab.suites.stress.struck import MENU, osds_of, went_on
 
 NAMES = {"mon.a": "mon", "osd.0": "osd"}
 WRITES_S = 60.0
@@ -225,3 +228,28 @@ def test_the_time_limit_knows_of_a_load_of_hours(monkeypatch: pytest.MonkeyPatch
     limit = limit_of({place: [Pass(350, 1.0)]}, place, 1.0, lasts_s=mixed.lasts_s(Tier.QUICK))
     assert limit.seconds > 6 * 3600
     assert limit.why.endswith("and 21600 s of load")
+
+
+def went_on_after(last_heal_s: float, *rates: float) -> Verdict:
+    """The verdict over a client that had these rates, a second apart, when the last fault was healed at a time."""
+    recorder = History().recorder("stress.struck")
+    for at_s, rate in enumerate(rates):
+        recorder.record("reading", at_s=float(at_s), values={"block writes: rate": rate})
+    went_on(recorder, last_heal_s)
+    return CHECKS["witnessed"](recorder.events())
+
+
+def test_a_client_has_to_go_on_after_the_last_fault() -> None:
+    assert went_on_after(1.5, 50.0, 0.0, 0.0, 40.0).outcome is Outcome.PASS
+    stopped = went_on_after(1.5, 50.0, 50.0, 0.0, 0.0)
+    assert stopped.outcome is Outcome.FAIL
+    assert "block writes goes on after the last fault" in stopped.reason
+    assert went_on_after(9.0, 50.0, 50.0).outcome is Outcome.INCONCLUSIVE
+
+
+def test_only_osds_are_struck_under_the_stress_load() -> None:
+    layout = Layout({"n0": ("mgr.n0", "mon.n0", "osd.0", "rgw.n0"), "n1": ("osd.1",)}, client_node="c0")
+    assert osds_of(layout) == Layout({"n0": ("osd.0",), "n1": ("osd.1",)}, client_node="c0")
+    steps = plan(osds_of(layout), Random(5), MENU)
+    targets = {fault.target for _, step in zip(range(50), steps, strict=False) for fault in step.faults}
+    assert targets == {"osd.0", "osd.1"}
