@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.clock import Deadline
@@ -11,7 +12,7 @@ from cephlab.lab.cluster.gateway import INDEX_POOL, Gateway, speaking_s3
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.daemons import KillDaemon, PauseDaemon
 from cephlab.lab.history.history import Basis, Bound, Recorder
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.services.haproxy import HAPROXY
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.s3_load_program import RUN
@@ -39,15 +40,21 @@ STALL_S = 60.0
 NOTICED_S = 10.0
 """HAProxy looks each second, and a gateway is out after two looks that failed; its looks wait for 2 s at most."""
 LEAST_AFTER = 10
+LOAD = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0)
+AT_A_RATE = replace(LOAD, workers=160, rate=20.0)
+"""As many workers as are due in 8 s, so that those who wait for one balancer keep nobody from the other."""
 
 
 def struck(
-    stage: Stage, doors: list[Gateway], fault: Callable[[], Fault], meanwhile: Callable[[], None]
+    stage: Stage,
+    doors: list[Gateway],
+    fault: Callable[[], Fault],
+    meanwhile: Callable[[], None] = lambda: None,
+    load: S3Load = LOAD,
 ) -> tuple[S3Result, float, float]:
     """The result of a load during which the fault held, and when that began and ended. meanwhile: before it heals."""
     cluster = stage.cluster
-    seed = stage.rng.randrange(1 << 31)
-    load = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0, seed=seed)
+    load = replace(load, seed=stage.rng.randrange(1 << 31))
     with running_load(cluster, doors, load, BEFORE_S) as running:
         began_s = now_s(near(cluster))
         with inflict(fault(), cluster, stage.recorder):
@@ -67,7 +74,7 @@ def index_down(stage: Stage) -> None:
     """Kill the OSD that leads a shard of the bucket's index: requests wait, and none fails."""
     cluster = stage.cluster
     doors = list(gateways(cluster).values())
-    result, *_ = struck(stage, doors, lambda: KillDaemon(index_leader(cluster)), lambda: None)
+    result, *_ = struck(stage, doors, lambda: KillDaemon(index_leader(cluster)))
     stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
     most = Bound("until the dead OSD is missed, and peering", most=STALL_S, basis=Basis.CORRECTNESS)
     stage.recorder.figure("longest response", result.percentile_s(100), "s", most)
@@ -86,7 +93,7 @@ def balancer_killed(stage: Stage) -> None:
     fronts = speaking_s3(cluster, HAPROXY.kind)
     balancer(cluster)
     victim = stage.rng.randrange(len(fronts))
-    result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name), lambda: None)
+    result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name))
     stage.recorder.figure(
         "share of requests that failed",
         sum(map(bool, (each.code for each in result.of(RUN)))) / len(result.of(RUN)),
@@ -106,6 +113,30 @@ def only_its_own(
     recorder.observe("failed requests to the balancer that lives", got=strangers, wanted=[], of=len(operations))
     outside = [f"{each.kind} {each.code}" for each in failed if each.ended_s < began_s or each.began_s > ended_s]
     recorder.observe("failed requests while both lived", got=outside, wanted=[], of=len(operations))
+
+
+def balancer_hangs(stage: Stage) -> None:
+    """Stop one of two balancers: its clients wait, and those of the other one do not."""
+    cluster = stage.cluster
+    fronts = speaking_s3(cluster, HAPROXY.kind)
+    balancer(cluster)
+    victim = stage.rng.randrange(len(fronts))
+    stopped: list[float] = []
+
+    def note() -> None:
+        stopped.append(now_s(near(cluster)))
+
+    result, *_ = struck(stage, fronts, lambda: PauseDaemon(fronts[victim].name), note, AT_A_RATE)
+    stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
+    beside_one_that_hangs(stage.recorder, result.of(RUN), victim, stopped[0])
+
+
+def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], victim: int, stopped_s: float) -> None:
+    """Observe that only who asked the balancer that hung waited for its end."""
+    held = [each for each in operations if each.endpoint == victim and each.ended_s - each.began_s > HOLD_S / 2]
+    recorder.witness("requests that waited for the balancer that hung", got=len(held), least=LEAST_AFTER)
+    others = [each for each in operations if each.endpoint != victim]
+    passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
 
 
 def gateway_hangs(stage: Stage) -> None:
@@ -131,7 +162,7 @@ def gateway_hangs(stage: Stage) -> None:
 
 
 def passed_by(recorder: Recorder, operations: list[S3Operation], noticed_s: float, healed_s: float) -> None:
-    """Observe that who asked once the balancer had noticed did not wait for the end of the hang."""
+    """Observe that who asked once the hang was noticed did not wait for its end."""
     asked = [each for each in operations if noticed_s < each.began_s < healed_s - 1]
     recorder.witness("requests once it was noticed", got=len(asked), least=LEAST_AFTER)
     waited = [f"{each.kind} {each.response_s:.1f} s" for each in asked if each.ended_s > healed_s]
@@ -154,6 +185,15 @@ SCENARIOS = (
         method="Kills one of two HAProxys under load, starts it again, and looks at every failed request.",
         run=balancer_killed,
         check="figures",
+        topology=BALANCED,
+    ),
+    Scenario(
+        name="object.balancer-hangs",
+        goal="A balancer that hangs lets its own clients wait, and those of the other one go on.",
+        method="Stops one of two HAProxys by SIGSTOP under a load at a rate, and lets it go on after a while.",
+        run=balancer_hangs,
+        check="witnessed",
+        tier=Tier.FULL,
         topology=BALANCED,
     ),
     Scenario(

@@ -1,6 +1,7 @@
 """What the object suite says of a balancer, a dead gateway and a client that are wrong on purpose."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -113,6 +114,22 @@ def test_a_dead_balancer_may_cost_its_own_requests_and_no_others(failed: list[S3
     operations = [*failed, to(0, 11.0, 0.1)]
     verdict = verdict_of("witnessed", lambda recorder: faults.only_its_own(recorder, operations, 1, 10.0, 20.0))
     assert verdict.outcome is outcome
+
+
+HELD = [to(1, 10.0 + number / 10, 4.8) for number in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("held", "took_s", "outcome"),
+    [(HELD, 0.2, Outcome.PASS), (HELD, 9.0, Outcome.FAIL), ([], 0.2, Outcome.INCONCLUSIVE)],
+    ids=["its own alone", "the other's too", "none: it did not hang"],
+)
+def test_a_hanging_balancer_holds_its_own_clients_alone(
+    held: list[S3Operation], took_s: float, outcome: Outcome
+) -> None:
+    operations = [*held, *(to(0, 10.5 + number / 10, took_s) for number in range(15))]
+    say = partial(faults.beside_one_that_hangs, operations=operations, victim=1, stopped_s=10.0)
+    assert verdict_of("witnessed", say).outcome is outcome
 
 
 @pytest.mark.parametrize(
