@@ -79,14 +79,14 @@ def told(target: Path, wanted: Wanted) -> Wanted:
     }
 
 
-def withdraw(target: Path, wanted: Wanted) -> None:
-    """Take everything away again, as far as it is there. Requests that are under way end first."""
+def withdraw(target: Path, bus: Path, wanted: Wanted) -> None:
+    """Take everything away again, as far as it is there, and unmap what was shown. Requests under way end first."""
     port, subsystem = target / "ports" / PORT, target / "subsystems" / wanted["nqn"]
     for path in (port / "subsystems" / wanted["nqn"], *listed(subsystem / "allowed_hosts")):
         if path.is_symlink():
             path.unlink()
     for folder in listed(subsystem / "namespaces"):
-        hide(folder)
+        unmap(bus, hide(folder))
     for path in (subsystem, port, *listed(target / "hosts")):
         if path.exists():
             path.rmdir()
@@ -105,10 +105,10 @@ def map_image(bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
     return {"device": f"/dev/rbd{device.name}", "client": text(device / "client_addr")}
 
 
-def unmap(bus: Path, device: str = "") -> None:
-    """Unmap one device or every one of the machine, also where Ceph no longer listens to its client."""
+def unmap(bus: Path, device: str) -> None:
+    """Unmap a device, if it is there, also where Ceph no longer listens to its client."""
     for path in listed(bus / "devices"):
-        if device in ("", f"/dev/rbd{path.name}"):
+        if device == f"/dev/rbd{path.name}":
             put(bus, remove_single_major=f"{path.name} force")
 
 
@@ -149,16 +149,24 @@ def text(path: Path) -> str:
 
 
 def begin(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
-    """Map the first image and show it."""
+    """Map the first image and show it; one that cannot be shown is unmapped again."""
     mapped = map_image(bus, wanted, wanted)
-    serve(target, {**wanted, **mapped})
+    try:
+        serve(target, {**wanted, **mapped})
+    except OSError:
+        unmap(bus, mapped["device"])
+        raise
     return mapped
 
 
 def add(target: Path, bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
-    """Map one more image and show it beside the others."""
+    """Map one more image and show it beside the others; one that cannot be shown is unmapped again."""
     mapped = map_image(bus, wanted, namespace)
-    show(target, wanted, {**namespace, **mapped})
+    try:
+        show(target, wanted, {**namespace, **mapped})
+    except OSError:
+        unmap(bus, mapped["device"])
+        raise
     return mapped
 
 
@@ -186,9 +194,8 @@ def tell(target: Path, _bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted
 
 
 def end(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
-    """Withdraw all, and unmap all."""
-    withdraw(target, wanted)
-    unmap(bus)
+    """Withdraw all. Devices that this gateway did not show are others', and stay."""
+    withdraw(target, bus, wanted)
     return {}
 
 

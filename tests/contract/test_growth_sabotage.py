@@ -56,7 +56,7 @@ def judged(data: dict[str, Any]) -> Verdict:
     return verdict
 
 
-@pytest.mark.parametrize("name", ["local", "container", "uml"])
+@pytest.mark.parametrize("name", ["container", "uml"])
 def test_a_monitor_that_keeps_files_open_fails_the_scenario(name: str, home: Home) -> None:
     with raised(provider(name), Topology(native=2, foreign=0), home) as cluster:
         stand = LabCluster(cluster, {"raise_s": None}, ExitStack(), SYSTEM.monotonic())

@@ -97,11 +97,29 @@ def test_a_withdrawn_target_leaves_nothing_and_may_be_withdrawn_again(
         put(folder, **attributes)
 
     monkeypatch.setattr(nvmet_program, "put", kernel)
-    (tmp_path / "rbd/devices/3").mkdir(parents=True)
+    for device in ("0", "3"):  # the second is somebody else's
+        (tmp_path / "rbd/devices" / device).mkdir(parents=True)
     for _ in range(2):
         nvmet_program.answer({"do": "withdraw", "wanted": WANTED}, target, tmp_path / "rbd")
     assert tree(target) == {}
-    assert asked == [("enable", "0"), *[("remove_single_major", "3 force")] * 2]
+    assert asked == [("enable", "0"), ("remove_single_major", "0 force")]
+
+
+@pytest.mark.parametrize("do", ["serve", "add"])
+def test_an_image_that_cannot_be_shown_is_unmapped_again(
+    do: str, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("the kernel refuses")
+
+    unmapped: list[str] = []
+    monkeypatch.setattr(nvmet_program, "map_image", lambda *_: {"device": "/dev/rbd1", "client": "a"})
+    monkeypatch.setattr(nvmet_program, "show", refuse)
+    monkeypatch.setattr(nvmet_program, "unmap", lambda _bus, device: unmapped.append(device))
+    request = {"do": do, "wanted": WANTED, "namespace": Namespace("pool", "second", number=2).shown}
+    with pytest.raises(OSError, match="the kernel refuses"):
+        nvmet_program.answer(request, target, tmp_path / "rbd")
+    assert unmapped == ["/dev/rbd1"]
 
 
 def test_an_image_is_mapped_by_the_key_of_its_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
