@@ -33,7 +33,8 @@ class FakeLxd:
     """things: (project, path below /1.0) -> its value. requests: method and path, in order, of all that changes.
 
     sent: path and body of each of those. answers: what a change at a path answers, in place of nothing.
-    refuse: paths that are not to be changed. busy: how often a path still answers that it is. gone: how often a file
+    refuse: paths that are not to be changed; refusal: what is said then. busy: how often a path still answers that it
+    is. gone: how often a file
     call still finds its helper leaving.
     """
 
@@ -43,6 +44,7 @@ class FakeLxd:
     sent: list[tuple[str, bytes]] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
     refuse: set[str] = field(default_factory=set)
+    refusal: str = "refused"
     busy: dict[str, int] = field(default_factory=dict)
     gone: dict[str, int] = field(default_factory=dict)
 
@@ -57,7 +59,7 @@ class FakeLxd:
             return self._get(project, path, whole=whole)
         self.requests.append(f"{method} {path}")
         if path in self.refuse:
-            return 500, "refused"
+            return 500, self.refusal
         if self.busy.get(path, 0):
             self.busy[path] -= 1
             return 500, 'Instance is busy running a "create" operation'

@@ -4,7 +4,7 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.providers.addresses import on_free_subnet, routed_here
 from cephlab.lab.providers.lxd import names
@@ -19,7 +19,10 @@ _VXLAN_PORT = "4789"
 
 
 def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
-    """Make the run's network; returns its subnet. LabBroken when the pool has no free subnet."""
+    """Make the run's network; returns its subnet.
+
+    LabBroken when the pool has no free subnet, Unavailable where LXD lacks what its networks take.
+    """
 
     def make(subnet: ipaddress.IPv4Network) -> None:
         try:
@@ -31,6 +34,9 @@ def make_network(servers: Sequence[Server], run_id: str, home: Home) -> str:
         except LabBroken as error:
             if "already exists" in error.detail and names.bridge_name(run_id) in error.detail:
                 raise SpecError(f"there is a network of a run {run_id!r} already", error.detail) from error
+            if '"dnsmasq": executable file not found' in error.detail:  # no subnet would do
+                hint = "install it on LXD's machine (root: apt-get install dnsmasq-base)"
+                raise Unavailable("LXD's networks take dnsmasq, which is not installed", error.detail, hint) from error
             raise
 
     subnet = on_free_subnet(run_id, _taken(servers), make)

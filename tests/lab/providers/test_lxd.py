@@ -10,7 +10,7 @@ import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError, Unavailable
 from cephlab.lab.base.home import Home
-from cephlab.lab.providers.lxd import LxdProvider, files, imported, names
+from cephlab.lab.providers.lxd import LxdProvider, files, imported, names, networks
 from cephlab.lab.providers.lxd.host import LxdHost
 from cephlab.lab.providers.lxd.kind import ServerCapacity, disk_limits, place_nodes
 from cephlab.lab.providers.lxd.removal import InstanceRemoval, runs_present
@@ -169,6 +169,22 @@ def test_names_that_cannot_be_host_names_get_others_that_differ() -> None:
     made = [names.instance_name(name) for name in odd]
     assert len(set(made)) == len(odd)
     assert all(name.startswith("n-") and len(name) == 14 for name in made)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "said", "tries"),
+    [
+        ('Failed to run: dnsmasq --version: exec: "dnsmasq": executable file not found in $PATH', Unavailable, 1),
+        ("Address already in use", LabBroken, 16),
+    ],
+)
+def test_a_network_that_no_subnet_would_help_is_tried_once(
+    refusal: str, said: type[Exception], tries: int, server: Server, lxd: FakeLxd, tmp_path: Path
+) -> None:
+    lxd.refuse, lxd.refusal = {"networks"}, refusal
+    with pytest.raises(said, match="dnsmasq, which is not installed" if tries == 1 else "no network"):
+        networks.make_network([server], "cephlab-0-1", Home(tmp_path))
+    assert len(lxd.orders("networks")) == tries
 
 
 def test_a_networks_name_leaves_room_for_that_of_a_tunnel() -> None:
