@@ -21,12 +21,9 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Listed:
-    """modules: path -> the test files that hold it; waiting: those that run only when they are named, as what survives
-    of them was not looked through; survivors: what may survive -> why.
-    """
+    """modules: path -> the test files that hold it; survivors: what may survive -> why."""
 
     modules: Mapping[str, Sequence[str]]
-    waiting: Mapping[str, Sequence[str]]
     survivors: Mapping[Key, str]
 
 
@@ -49,7 +46,7 @@ def listed(text: str) -> Listed:
         if not one["why"].strip():
             raise SystemExit(f"ci/mutants.toml: {one['module']}, {one['place']}: a survivor needs its reason")
         survivors[one["module"], one["place"], one["was"], one["now"]] = one["why"]
-    return Listed(raw["modules"], raw.get("waiting", {}), survivors)
+    return Listed(raw["modules"], survivors)
 
 
 def judge(module: str, results: Sequence[Tried], survivors: Mapping[Key, str]) -> Found:
@@ -120,8 +117,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args(arguments)
     all_of_it = listed(LISTED.read_text())
-    tests = {**all_of_it.modules, **all_of_it.waiting}
-    modules = chosen.modules or list(all_of_it.modules)
+    tests = all_of_it.modules
+    modules = chosen.modules or list(tests)
     unknown = {*modules, *(key[0] for key in all_of_it.survivors)} - tests.keys()
     missing = [path for module, files in tests.items() for path in (module, *files) if not Path(ROOT, path).exists()]
     if unknown or missing:
