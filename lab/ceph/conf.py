@@ -103,8 +103,9 @@ def _quick_options(patience: float) -> dict[str, str]:
         # OSDs without work learn of a new map with their peers' heartbeats.
         "osd_heartbeat_interval": "1",
         "osd_heartbeat_grace": "20" if patience > 1 else "10",
-        # Milliseconds; 0 means a twentieth of the grace. An emulated daemon may answer slowly and be healthy.
-        "mon_warn_on_slow_ping_time": "20000" if patience > 1 else "0",
+        # Milliseconds: the grace, after which an OSD is down. By default a twentieth of it, in which a sound OSD may
+        # not answer: an emulated one, and one in a guest of a busy machine (0.75 s on average over a minute).
+        "mon_warn_on_slow_ping_time": "20000" if patience > 1 else "10000",
         "mon_osd_min_down_reporters": "1",
         "mon_osd_down_out_interval": "600",
         "osd_mon_report_interval": "1",
