@@ -1,10 +1,20 @@
-"""ci/bootstrap: what each job installs beyond the rest."""
+"""ci/bootstrap: what each job installs beyond the rest, and where it may not."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from tests.ci.test_bootstrap import PACKAGES, ROOT, Bench, bench, write_script
+from tests.ci.test_bootstrap import PACKAGES, PINS, ROOT, Bench, bench, write_script
 
 __all__ = ["bench"]
+
+NOBODY = 65534
 
 
 @pytest.mark.parametrize(
@@ -69,3 +79,34 @@ def test_what_a_probe_measures_with_is_installed_for_those_who_ask_for_it(bench:
     assert "apt-get" not in "".join(bench.log())
     assert bench.run("probe").returncode == 0
     assert any(line.startswith("apt-get") and line.endswith(" raters") for line in bench.log())
+
+
+@pytest.fixture
+def anybodys() -> Iterator[Path]:
+    """A folder that every user may look into, which pytest's own are not."""
+    with TemporaryDirectory(prefix="cephlab-bootstrap-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: Path) -> None:
+    root = anybodys / "repository"
+    (root / "ci").mkdir(parents=True)
+    for name in ("ci/bootstrap", *PINS):
+        shutil.copy(ROOT / name, root / name)
+    (root / "ci" / "packages.txt").write_text("python3 always python: everything\n")
+    root.chmod(0o555)
+    user: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    env = {"PATH": os.environ["PATH"], "HOME": str(anybodys), "DOCKER_HOST": "unix:///nonexistent"}
+    said = []
+    for argv in ("--check", "install"):
+        done = subprocess.run(
+            [root / "ci/bootstrap", argv], env=env, capture_output=True, text=True, timeout=60, check=False, **user
+        )
+        assert f"{root} cannot be written by" in done.stdout + done.stderr, done
+        said.append((done.returncode, done.stdout + done.stderr))
+    (checked, told), (installed, refused) = said
+    reason = next(line for line in told.splitlines() if "cannot be written by" in line and ".venv" in line)
+    assert reason.removeprefix("Python environment: ") in refused
+    assert (checked, installed) == (0, 3)
+    assert not (root / ".venv").exists()
