@@ -66,7 +66,7 @@ class Constants:
         0.03,
         0.9,
         1.3,
-        "CPU of an image's write over that of the next release, Octopus to Tentacle; measured: Pacific 1.21 times Reef",
+        "CPU of an image's write over that of the next release, Octopus to Reef; measured: Pacific 1.21 times Reef",
     )
     one_connection: float = _free(
         0.7,

@@ -205,16 +205,16 @@ def _line(priced: Sequence[tuple[int, Prices]], shape: Shape) -> Prices:
 def _usable(demands: Sequence[Demand], shape: Shape, block_bytes: int) -> list[Demand]:
     """Demands to use for a block size: of the same operation, and for copies of copies.
 
-    Where these do not suffice, erasure codes stand in for copies, random ones for sequential ones, and the other way
-    round.
+    Where these do not suffice, random ones stand in for sequential ones, and the other way round; then erasure codes
+    for copies. Kin on either side of a size say more of it than a line drawn far beyond.
     """
     kin = [demand for demand in demands if not demand.emulated and _kin(demand, shape)]
     exact = [demand for demand in kin if demand.operation.name == shape.operation]
-    for alike in (exact, kin):
-        for usable in (alike if shape.k else _copied(alike), alike):
-            sizes = {demand.operation.block_bytes for demand in usable}
-            if block_bytes in sizes or len(sizes) > 1:
-                return usable
+    pools = (exact, kin) if shape.k else (_copied(exact), _copied(kin), exact, kin)
+    sized = [(usable, {demand.operation.block_bytes for demand in usable}) for usable in pools]
+    between = [usable for usable, sizes in sized if sizes and min(sizes) <= block_bytes <= max(sizes)]
+    if between or (beyond := [usable for usable, sizes in sized if len(sizes) > 1]):
+        return (between or beyond)[0]
     if kin:
         return kin
     known = ", ".join(sorted({f"{d.operation.name} {d.operation.block_bytes} B" for d in demands})) or "none"

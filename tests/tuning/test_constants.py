@@ -148,7 +148,14 @@ def test_one_small_operation_alone_does_not_pay_for_many_connections() -> None:
 
 @pytest.mark.parametrize(
     ("measured", "wanted", "number"),
-    [("reef", "reef", 0), ("reef", "pacific", 2), ("reef", "squid", -1), ("reef", "nautilus", 0), ("reef", "", 0)],
+    [
+        ("reef", "reef", 0),
+        ("reef", "pacific", 2),
+        ("reef", "squid", 0),
+        ("tentacle", "pacific", 2),
+        ("reef", "nautilus", 0),
+        ("reef", "", 0),
+    ],
 )
 def test_releases_are_counted_from_octopus_on(measured: str, wanted: str, number: int) -> None:
     assert calibrate.steps(measured, wanted) == number

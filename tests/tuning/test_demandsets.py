@@ -68,11 +68,17 @@ def test_a_file_without_a_core_speed_stops_only_what_would_start_from_it(tmp_pat
         work_for(found, Shape("randwrite", 4096, 1, 1))
 
 
+def without_mib(home: Path) -> list[Demand]:
+    """The shipped demands of copies but for those of 1 MiB."""
+    operations = [(demand, demand.operation) for demand in find_demands(home)[0]]
+    return [demand for demand, operation in operations if not operation.k and operation.block_bytes != 1 << 20]
+
+
 @pytest.mark.parametrize(("operation", "shard"), [("write", "randwrite"), ("read", "randread")])
 def test_a_shard_that_was_not_measured_is_priced_from_kin_and_doubted(
     tmp_path: Path, operation: str, shard: str
 ) -> None:
-    shipped, _ = find_demands(tmp_path)
+    shipped = without_mib(tmp_path)
     work = work_for(shipped, Shape(operation, 4 << 20, 16, 16, k=4, m=2))
     whole = work_for(shipped, Shape(operation, 4 << 20, 16, 16))
 
@@ -81,8 +87,23 @@ def test_a_shard_that_was_not_measured_is_priced_from_kin_and_doubted(
     assert any(shard in doubt and "1048576 B" in doubt for doubt in work.doubts)
 
 
+def test_a_code_says_nothing_of_copies_where_kin_do() -> None:
+    coded = demand("write", 1 << 20, primary_s=0.1, ec=(4, 2), replicas=6)
+    kin = [demand("randwrite", size, primary_s=0.001 * size) for size in (1 << 19, 2 << 20)]
+    work = work_for([coded, demand("write", 4 << 20, primary_s=0.001 * (4 << 20)), *kin], Shape("write", 1 << 20, 1, 1))
+    assert work.primary.cpu == pytest.approx(0.001 * (1 << 20))
+
+
+def test_kin_on_either_side_come_before_a_line_drawn_beyond() -> None:
+    small = [demand("randwrite", size, primary_s=size / 1e6) for size in (4096, 65536)]
+    large = demand("write", 4 << 20, primary_s=1.0)
+    between = work_for([*small, large], Shape("randwrite", 1 << 20, 1, 1))
+    assert 65536 / 1e6 < between.primary.cpu < 1.0
+    assert between.doubts == ("randwrite was not measured at 1048576 B; write stands in for it.",)
+
+
 def test_a_block_size_that_was_not_measured_is_between_those_of_kin(tmp_path: Path) -> None:
-    shipped, _ = find_demands(tmp_path)
+    shipped = without_mib(tmp_path)
     costs = [work_for(shipped, Shape("write", size, 1, 1)).primary.cpu for size in (65536, 1 << 20, 4 << 20)]
 
     assert costs == sorted(costs)
@@ -139,7 +160,7 @@ def test_what_is_of_another_release_is_said_to_be(tmp_path: Path) -> None:
 
 def test_a_line_between_releases_is_doubted(tmp_path: Path) -> None:
     every, _ = find_every_demand(tmp_path)
-    between = Shape("write", 1 << 20, 1, 16)
+    between = Shape("write", 2 << 20, 1, 16)
     assert any("nautilus and reef" in one for one in work_for(of_release(every, "octopus"), between).doubts)
     assert not any("between releases" in one for one in work_for(of_release(every, "reef"), between).doubts)
 
