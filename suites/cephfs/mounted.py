@@ -1,7 +1,8 @@
-"""CephFS through the kernel: what a mount does the library finds, and the other way around, whoever serves it."""
+"""CephFS mounted, by a kernel or by ceph-fuse: what a mount does the library finds, and the other way around."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import permutations, product
 from pathlib import PurePosixPath
@@ -17,14 +18,17 @@ from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.cephfs.across import take_topics
 from cephlab.suites.cephfs.stand import EXPECTED, requests, served_by, wait_active
-from cephlab.suites.cephfs.topics import TOPICS
+from cephlab.suites.cephfs.topics import TOPICS, Topic
 from cephlab.suites.interop.walks.live import Line, lines
 
 TWO = (("n0", (MDS.kind,)), ("n1", (MDS.kind,)))
 GUESTS = Topology(native=2, foreign=0, services=TWO, lone_client=True)
 """A machine for the client, with a kernel that no daemon shares: it may have to write for one that waits for it."""
 MIXED_GUESTS = Topology(native=1, foreign=1, services=TWO, clients=True)
-KERNEL, LIBRARY = "kernel", "library"
+FUSED = replace(GUESTS, role_sets=("ceph", "fuse"))
+KERNEL, FUSE, LIBRARY = "kernel", "fuse", "library"
+WHOLE_WRITES = {name: topic for name, topic in TOPICS.items() if name != "quotas"}
+"""Of ceph-fuse: a kernel hands it a write in pieces. Each fits a quota, as Ceph counts later what is in a directory."""
 _MOUNT_S = 60.0
 
 
@@ -44,27 +48,44 @@ def mounted(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
 
 
 @contextmanager
-def kernels(cluster: Cluster, hosts: dict[str, Host]) -> Iterator[dict[str, Line]]:
-    """A side for each host that works through its own kernel's mount."""
+def fused(cluster: Cluster, host: Host) -> Iterator[PurePosixPath]:
+    """The lab's file system, mounted by ceph-fuse on a host for the length of a block; the folder."""
+    folder, timeout_s = host.directory / "cephfs-fuse", _MOUNT_S * cluster.patience
+    host.run(["modprobe", "fuse"])
+    host.make_directory(folder)
+    who = ["-n", cluster.client_name, "-c", str(conf.conf_path(host)), "--client_fs", FILE_SYSTEM]
+    host.run(["ceph-fuse", *who, str(folder)], timeout_s=timeout_s)
+    try:
+        yield folder
+    finally:
+        host.run(["umount", str(folder)], timeout_s=timeout_s)
+
+
+Mount = Callable[[Cluster, Host], AbstractContextManager[PurePosixPath]]
+
+
+@contextmanager
+def mounts(cluster: Cluster, hosts: dict[str, Host], mount: Mount = mounted) -> Iterator[dict[str, Line]]:
+    """A side for each host that works through a mount of its own."""
     with ExitStack() as undo:
-        folders = {side: undo.enter_context(mounted(cluster, host)) for side, host in hosts.items()}
+        folders = {side: undo.enter_context(mount(cluster, host)) for side, host in hosts.items()}
         on = {side: (hosts[side], {"folder": str(folder)}) for side, folder in folders.items()}
         yield undo.enter_context(lines("mounted", on, cluster.patience))
 
 
-def beside_library(stage: Stage) -> None:
-    """Every topic twice: a mount of the client's kernel and a program of libcephfs, each of which begins once."""
+def beside_library(stage: Stage, side: str, mount: Mount, topics: Mapping[str, Topic]) -> None:
+    """Each topic twice: a mount on the client's machine and a program of libcephfs, each of which begins once."""
     cluster = stage.cluster
     [server] = wait_active(cluster)
     client, library = cluster.hosts["c0"], cluster.hosts["n0"]
     settings = {"conf": str(conf.conf_path(library)), "name": cluster.client_name}
     before = requests(cluster, server)
     with (
-        kernels(cluster, {KERNEL: client}) as first,
+        mounts(cluster, {side: client}, mount) as first,
         lines("cephfs", {LIBRARY: (library, settings)}, cluster.patience) as second,
     ):
         sides = {**first, **second}
-        steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
+        steps = sum(take_topics(stage, sides, *pair, topics=topics) for pair in permutations(sides))
         asked = requests(cluster, server) - before
         note_stale(stage, first)
     stage.recorder.witness("requests to the metadata server", got=asked, least=steps)
@@ -75,7 +96,7 @@ def across(stage: Stage, mds: Arch, primary: Arch) -> None:
     cluster = stage.cluster
     server = served_by(cluster, mds)
     hosts = {host.arch.value: host for host in (cluster.hosts["c0"], cluster.hosts["c1"])}
-    with pools.led_by(cluster, primary), kernels(cluster, hosts) as sides:
+    with pools.led_by(cluster, primary), mounts(cluster, hosts) as sides:
         before = requests(cluster, server)
         steps = sum(take_topics(stage, sides, one, other) for one, other in permutations(sides))
         asked = requests(cluster, server) - before
@@ -94,9 +115,9 @@ def note_stale(stage: Stage, kernels: Mapping[str, Line]) -> None:
             stage.recorder.record("defect", kernel=side, seen=f"{where}: {before}", done=f"size asked for: {after}")
 
 
-def wrong_answers(sides: tuple[str, ...]) -> tuple[str, ...]:
+def wrong_answers(sides: tuple[str, ...], topics: Mapping[str, Topic] = TOPICS) -> tuple[str, ...]:
     """What each of them has to have seen."""
-    return tuple(f"wrong answers of {topic}, begun by {side}" for topic, side in product(TOPICS, sides))
+    return tuple(f"wrong answers of {topic}, begun by {side}" for topic, side in product(topics, sides))
 
 
 SCENARIOS = (
@@ -105,11 +126,23 @@ SCENARIOS = (
         goal="The kernel's client and libcephfs see one file system.",
         method="A mount of a guest's kernel and a program of libcephfs take turns on the same trees, and look at what "
         "the other did: contents, names, attributes, links, renames, locks, quotas, snapshots.",
-        run=beside_library,
+        run=partial(beside_library, side=KERNEL, mount=mounted, topics=TOPICS),
         check="witnessed",
         topology=GUESTS,
         needs=frozenset({Capability.OWN_KERNEL}),
         sees=wrong_answers((KERNEL, LIBRARY)),
+        expects=EXPECTED,
+    ),
+    Scenario(
+        name="cephfs.fuse",
+        goal="ceph-fuse and libcephfs see one file system.",
+        method="As cephfs.kernel but for quotas, with a mount of ceph-fuse in a guest; Debian has it for x86_64 alone.",
+        run=partial(beside_library, side=FUSE, mount=fused, topics=WHOLE_WRITES),
+        check="witnessed",
+        tier=Tier.FULL,
+        topology=FUSED,
+        needs=frozenset({Capability.OWN_KERNEL}),
+        sees=wrong_answers((FUSE, LIBRARY), WHOLE_WRITES),
         expects=EXPECTED,
     ),
     *(
