@@ -47,6 +47,8 @@ class _Release(_Part):
 class _Contents(_Part):
     packages: Annotated[tuple[_Package, ...], Field(min_length=1)]
     programs: tuple[_Program, ...] = ()
+    archs: tuple[Arch, ...] = tuple(Arch)
+    """That Debian has the packages for."""
 
 
 class _Kernel(_Part):
@@ -147,7 +149,7 @@ class RecipeBook(_Part):
                 "an image needs at least one role set", "got none", f"known: {', '.join(sorted(self.role_sets))}"
             )
         wanted = tuple(sorted(set(role_sets)))
-        contents = [self.base, *(_named("role set", name, self.role_sets) for name in wanted)]
+        contents = [self.base, *(self._role_set(name, arch) for name in wanted)]
         own = entry.packages.get(arch, ()) if CEPH in wanted else ()
         return Recipe(
             release=release,
@@ -158,6 +160,16 @@ class RecipeBook(_Part):
             programs=tuple(sorted({name for part in contents for name in part.programs} - {*entry.lacks})),
             supported=entry.supported,
         )
+
+    def role_sets_of(self, arch: Arch) -> tuple[str, ...]:
+        """Names of the role sets that there are for an architecture."""
+        return tuple(name for name, contents in self.role_sets.items() if arch in contents.archs)
+
+    def _role_set(self, name: str, arch: Arch) -> _Contents:
+        contents = _named("role set", name, self.role_sets)
+        if arch not in contents.archs:
+            raise _unknown(f"architecture of the role set {name}", arch, contents.archs)
+        return contents
 
     def archs_of(self, release: str) -> tuple[Arch, ...]:
         """Architectures that a release is for; SpecError where the book has no such release."""

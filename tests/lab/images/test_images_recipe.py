@@ -51,6 +51,14 @@ def test_an_architecture_that_a_release_lacks_is_refused(tmp_path: Path) -> None
         book.find("reef", Arch.AARCH64)
 
 
+def test_a_role_set_that_an_architecture_lacks_is_refused() -> None:
+    assert "ceph-fuse" in recipe("reef", Arch.X86_64, "ceph", "fuse").programs
+    with pytest.raises(SpecError, match="unknown architecture of the role set fuse 'aarch64'"):
+        recipe("reef", Arch.AARCH64, "ceph", "fuse")
+    assert "fuse" in BOOK.role_sets_of(Arch.X86_64)
+    assert "fuse" not in BOOK.role_sets_of(Arch.AARCH64)
+
+
 def test_the_order_of_role_sets_makes_no_difference(tmp_path: Path) -> None:
     path = tmp_path / "recipes.toml"
     path.write_text(RECIPES.read_text() + '\n[role_sets.kernel]\npackages = ["nvme-cli"]\n')
