@@ -79,7 +79,7 @@ def test_inner_tables_are_shown_by_their_path() -> None:
     assert disks <= shown_keys("Hardware profile", "`[[nodes.disks]]`")
     releases = tomllib.loads((ROOT / "lab/images/recipes.toml").read_text())["releases"].values()
     assert {key for release in releases for key in release} <= shown_keys("Image recipes", "`[releases.NAME]`")
-    assert shown_keys("Image recipes", "`[role_sets.NAME]`") == {"packages", "programs"}
+    assert shown_keys("Image recipes", "`[role_sets.NAME]`") == {"archs", "packages", "programs"}
 
 
 def test_a_key_says_what_it_takes() -> None:
