@@ -1,5 +1,6 @@
-"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes."""
+"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes; and a stop that ends."""
 
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Recorder
@@ -18,3 +19,21 @@ def wait_until_noticed(recorder: Recorder, cluster: Cluster, peering_s: float) -
     grace = float(own(cluster).deployment.options["osd_heartbeat_grace"])
     why = f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}"
     recorder.limit("longest_wait_s", grace + peering_s * cluster.patience, "s", why)
+
+
+def stop_server(cluster: Cluster, name: str) -> bool:
+    """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
+
+    `defects.mds-stop-hangs`: one that deletes files may wait for ever.
+    """
+    daemon = cluster.daemon(name)
+    if daemon.kind != "mds":
+        cluster.stop(name)
+        return True
+    try:
+        daemon.stop()
+    except LabBroken:
+        cluster.kill(name)
+        return False
+    cluster.daemons_changed()
+    return True

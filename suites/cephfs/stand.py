@@ -9,6 +9,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.mds import ACTIVE, FILE_SYSTEM, MDS, states
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import HEALTH_TOLD
+from cephlab.suites.limits import stop_server
 
 PAIR = Topology(native=2, foreign=1, services=(("n0", (MDS.kind,)), ("n2", (MDS.kind,))))
 """A metadata server of each architecture: one is active, the other stands by."""
@@ -18,6 +19,9 @@ EXPECTED = {
     **HEALTH_TOLD,
     r"client\.\d+ error registering admin socket command: \(17\) File exists": (
         "A manager that starts when there is a file system mounts it twice, and names both clients alike."
+    ),
+    r"mds\.\d+\.journaler\.pq\(rw\) |mds\.\d+\.\d+ we have been blocklisted": (
+        "The monitors give the rank of a server that does not stop to another; what is left of its purges is refused."
     ),
 }
 """A server that is stopped leaves the file system degraded and without a standby for a moment."""
@@ -43,7 +47,7 @@ def served_by(cluster: Cluster, arch: Arch) -> str:
     """Have a metadata server of an architecture active, the other one standing by; returns the daemon's name."""
     [name] = wait_active(cluster)
     if cluster.host_of(name).arch is not arch:
-        cluster.stop(name)
+        stop_server(cluster, name)
         [taken] = wait_active(cluster, but=name)
         cluster.start(name)
         name = taken

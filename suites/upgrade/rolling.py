@@ -30,7 +30,7 @@ from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
-from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.limits import no_errors, stop_server, wait_until_noticed
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
 from cephlab.suites.migration.trial import client_nodes
@@ -75,7 +75,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     new = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
-    killed = not ended(cluster, name) if old.alive() else False
+    killed = not stop_server(cluster, name) if old.alive() else False
     own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
@@ -88,24 +88,6 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     if old.kind == "osd":
         pools.wait_clean(cluster)
     return Step(name, target.name, mix(cluster), killed)
-
-
-def ended(cluster: Cluster, name: str) -> bool:
-    """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
-
-    One of pacific held `mds_lock` while it waited for the finisher of its purge queue, which waited for that lock.
-    """
-    daemon = cluster.daemon(name)
-    if daemon.kind != "mds":
-        cluster.stop(name)
-        return True
-    try:
-        daemon.stop()
-    except LabBroken:
-        cluster.kill(name)
-        return False
-    cluster.daemons_changed()
-    return True
 
 
 def _serving(cluster: Cluster, name: str) -> str:
