@@ -35,6 +35,11 @@ def states(client: RadosClient) -> dict[str, str]:
     return {info["name"]: info["state"] for info in (*ranks, *dump["standbys"])}
 
 
+def active(client: RadosClient) -> list[str]:
+    """Names of the daemons that serve, as `mds.n0`, in no order."""
+    return [f"mds.{ident}" for ident, state in states(client).items() if state == ACTIVE]
+
+
 MDS = Mds(
     "mds",
     caps={"mon": "allow profile mds", "mgr": "allow profile mds", "osd": "allow rwx", "mds": "allow *"},

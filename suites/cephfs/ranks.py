@@ -7,14 +7,13 @@ from random import Random
 from cephlab.lab.base import clock
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.services.mds import FILE_SYSTEM
+from cephlab.lab.services.mds import FILE_SYSTEM, active
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.cephfs.across import take_topics
 from cephlab.suites.cephfs.scrub import scrubbed
 from cephlab.suites.cephfs.stand import (
     EXPECTED,
     PAIR,
-    active,
     rank,
     requests,
     served_by,
@@ -94,7 +93,7 @@ def two_active(stage: Stage) -> None:
                     topics=TOPICS,
                     placed=lambda place, step: has_moved(cluster, place, step),
                 )
-        archs = sorted(cluster.host_of(name).arch.value for name in active(cluster))
+        archs = sorted(cluster.host_of(name).arch.value for name in active(cluster.client))
         stage.recorder.observe("architectures that serve", got=archs, wanted=sorted(arch.value for arch in Arch))
         least = min(requests(cluster, name) - before[name] for name in names)
         stage.recorder.witness("requests to the server that got fewer", got=least, least=10)

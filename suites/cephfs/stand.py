@@ -6,7 +6,7 @@ from typing import Any
 from cephlab.lab.base import clock
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.services.mds import ACTIVE, FILE_SYSTEM, MDS, states
+from cephlab.lab.services.mds import FILE_SYSTEM, MDS, active
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import HEALTH_TOLD
 from cephlab.suites.limits import stop_server
@@ -27,15 +27,10 @@ EXPECTED = {
 """A server that is stopped leaves the file system degraded and without a standby for a moment."""
 
 
-def active(cluster: Cluster) -> list[str]:
-    """Names of the daemons that serve, in no order."""
-    return [f"mds.{ident}" for ident, state in states(cluster.client).items() if state == ACTIVE]
-
-
 def wait_active(cluster: Cluster, count: int = 1, *, but: str = "") -> list[str]:
     """Wait until so many serve, none of them `but`."""
     return clock.wait(
-        lambda: active(cluster),
+        lambda: active(cluster.client),
         lambda names: len(names) == count and but not in names,
         what=f"{count} active metadata servers",
         timeout_s=TAKE_OVER_S * cluster.patience,

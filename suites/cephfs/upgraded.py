@@ -1,12 +1,8 @@
 """A cluster with CephFS goes to a newer release under files; clients of both releases then see one tree."""
 
-from collections.abc import Mapping
 from functools import partial
 
-from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.daemon import STOP_S
-from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.mds import MDS
@@ -19,7 +15,7 @@ from cephlab.suites.cephfs.scrub import scrubbed
 from cephlab.suites.cephfs.stand import EXPECTED, wait_active
 from cephlab.suites.cephfs.topics import TOPICS, looks
 from cephlab.suites.interop.walks.live import lines
-from cephlab.suites.interop.walks.scenarios import Sides, clients
+from cephlab.suites.interop.walks.scenarios import Sides, clients, sides_on
 from cephlab.suites.interop.walks.walk import Step, fitting, take
 from cephlab.suites.limits import no_errors, wait_until_noticed
 from cephlab.suites.migration.trial import client_nodes
@@ -43,9 +39,10 @@ def upgraded(stage: Stage, release: str) -> None:
         targets = rolling.one_release(stage, release, load)
     load.verify()
     cluster.wait_healthy()
-    newer = sides_of(cluster, targets)
+    settings = {"name": cluster.client_name}
+    newer = sides_on({arch: rolling.target_of(targets, arch) for arch in Arch}, settings)
     looked_at(stage, newer, trees, release)
-    older = clients(cluster, {"name": cluster.client_name})
+    older = clients(cluster, settings)
     for arch in Arch:
         both = {f"older on {arch}": older[arch.value], f"newer on {arch.other}": newer[arch.other.value]}
         with lines("cephfs", both, cluster.patience) as sides:
@@ -71,21 +68,14 @@ def made(stage: Stage) -> Trees:
     return trees
 
 
-def sides_of(cluster: Cluster, targets: Mapping[str, Host]) -> Sides:
-    """A client of the newer release on a node of each architecture."""
-    hosts = {arch: rolling.target_of(targets, arch) for arch in Arch}
-    name = cluster.client_name
-    return {arch.value: (host, {"conf": str(conf.conf_path(host)), "name": name}) for arch, host in hosts.items()}
-
-
 def looked_at(stage: Stage, newer: Sides, trees: Trees, release: str) -> None:
     """Observe that each tree is to each client of the newer release what the older one made it."""
     with lines("cephfs", newer, stage.cluster.patience) as sides:
         for place, steps in trees.items():
+            last = looks(next(iter(sides)))  # whoever looks has to see the same
+            wanted = fitting(FsModel(), [*steps, last])[-1].answer
             for arch, side in sides.items():
                 side.begin(place)
-                last = looks(arch)
-                wanted = fitting(FsModel(), [*steps, last])[-1].answer
                 got = side.ask(last.operation, last.arguments)
                 wrong = sorted(path for path in {*got, *wanted} if got.get(path) != wanted.get(path))
                 what = f"paths of {place} that {release} on {arch} finds changed"

@@ -23,7 +23,7 @@ from cephlab.lab.providers.base import HoldsImages, Images
 from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.services.mds import ACTIVE, states
+from cephlab.lab.services.mds import active
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
@@ -99,7 +99,7 @@ def _serving(cluster: Cluster, name: str) -> str:
         return f"monitors in quorum: {', '.join(status.quorum)}"
     if kind == "mgr" and not status.mgr_available:
         return "no manager is available"
-    if kind == "mds" and ACTIVE not in states(cluster.client).values():
+    if kind == "mds" and not active(cluster.client):
         return "no metadata server is active"
     reported: list[dict[str, Any]] = cluster.client.mon(f"{kind} metadata")
     entry = next((entry for entry in reported if str(entry.get("name", entry.get("id"))) == ident), {})
@@ -141,7 +141,7 @@ def upgrade(cluster: Cluster, release: str, images: Images, after: Callable[[Ste
 def alone_first(cluster: Cluster) -> list[str]:
     """Stop the metadata servers that stand by, as documented. Returns the active one, then those."""
     servers = sorted(name for name, daemon in cluster.daemons.items() if daemon.kind == "mds")
-    serving = [f"mds.{ident}" for ident, state in states(cluster.client).items() if state == ACTIVE] if servers else []
+    serving = active(cluster.client) if servers else []
     idle = [name for name in servers if name not in serving]
     for name in idle:
         cluster.stop(name)

@@ -12,6 +12,7 @@ import pytest
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.services import mds
 from cephlab.suites.cephfs import upgraded
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.interop.walks.walk import Step, answer_of
@@ -73,6 +74,6 @@ def test_servers_that_stand_by_stop_before_the_active_one_is_upgraded(monkeypatc
     cluster: Any = SimpleNamespace(
         daemons={name: SimpleNamespace(kind=kind) for name, kind in kinds.items()}, stop=stopped.append, client=None
     )
-    monkeypatch.setattr(rolling, "states", lambda _: {"n0": "up:standby", "n1": "up:active", "n2": "up:standby"})
+    monkeypatch.setattr(mds, "states", lambda _: {"n0": "up:standby", "n1": "up:active", "n2": "up:standby"})
     assert rolling.alone_first(cluster) == ["mds.n1", "mds.n0", "mds.n2"]
     assert stopped == ["mds.n0", "mds.n2"]

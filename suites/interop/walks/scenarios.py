@@ -29,7 +29,11 @@ Sides: TypeAlias = dict[str, tuple[Host, Mapping[str, str]]]
 
 def clients(cluster: Cluster, settings: Mapping[str, str]) -> Sides:
     """A side on a host of each architecture. settings: beside the host's own configuration."""
-    hosts = {arch: cluster.host_with(arch) for arch in Arch}
+    return sides_on({arch: cluster.host_with(arch) for arch in Arch}, settings)
+
+
+def sides_on(hosts: Mapping[Arch, Host], settings: Mapping[str, str]) -> Sides:
+    """A side on each host. settings: beside the host's own configuration."""
     return {arch.value: (host, {"conf": str(conf.conf_path(host)), **settings}) for arch, host in hosts.items()}
 
 
