@@ -1,18 +1,21 @@
 """The agent of guests, run here as an ordinary process: programs, files, daemons and channels over its frames."""
 
+import errno
+import importlib
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CommandFailed, CommandTimedOut, LabBroken
-from cephlab.lab.providers.agent.wire import Link
+from cephlab.lab.providers.agent.wire import AGENT, Link
 from cephlab.lab.providers.guest.host import GuestHost
 from tests.agent_here import agent_here
 
@@ -172,3 +175,34 @@ def test_a_program_on_a_terminal_has_it_to_itself(host: GuestHost) -> None:
     assert "got word" in shown
     assert frames[-1].payload == b'{"code": 6}'
     link.close()
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The agent's part that starts programs."""
+    monkeypatch.syspath_prepend(AGENT)
+    return importlib.import_module("programs")
+
+
+def refused(number: int) -> Callable[[int], int]:
+    def pidfd_open(pid: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return pidfd_open
+
+
+@pytest.mark.parametrize("number", [errno.ESRCH, errno.EINVAL])
+def test_a_program_that_ended_before_it_was_watched_was_started(
+    programs: ModuleType, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux 6.1 says EINVAL where the program is reaped while pidfd_open looks it up."""
+    monkeypatch.setattr(os, "pidfd_open", refused(number))
+    assert programs.opened(1) == -1
+
+
+def test_another_reason_why_a_program_cannot_be_watched_is_told(
+    programs: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pidfd_open", refused(errno.EMFILE))
+    with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+        programs.opened(1)

@@ -1,5 +1,6 @@
 """Programs on the machine: starts them, reaps every orphan, and relays their streams over a connection."""
 
+import errno
 import fcntl
 import json
 import os
@@ -118,6 +119,17 @@ def end_session(pid):
         pass
 
 
+def opened(pid):
+    """A descriptor that is readable once a program has ended; -1 if it has ended and was reaped already."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        # Kernels differ: EINVAL is what Linux 6.1 says where the program was reaped during this call.
+        if error.errno not in (errno.ESRCH, errno.EINVAL):
+            raise
+        return -1
+
+
 class Program:
     """One program whose streams go over a connection. It ends with the connection."""
 
@@ -127,10 +139,7 @@ class Program:
         self.pending = b""
         self.input_open = True
         self.pid = self.start(request)
-        try:
-            self.pidfd = os.pidfd_open(self.pid)
-        except ProcessLookupError:
-            self.pidfd = -1
+        self.pidfd = opened(self.pid)
 
     def start(self, request):
         if request.get("terminal"):
