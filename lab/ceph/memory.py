@@ -65,14 +65,21 @@ def _footprint_here(daemon: Daemon) -> Footprint:
     """Of a process of this machine, whatever its host is. Some are started by a shell, which stays."""
     try:
         started = psutil.Process(daemon.started().pid)
-        family = [started, *started.children(recursive=True)]
-        return Footprint(
-            resident=sum(member.memory_info().rss for member in family),
-            threads=sum(member.num_threads() for member in family),
-            files=sum(member.num_fds() for member in family),
-        )
+        held, children = [_held(started)], started.children(recursive=True)
     except psutil.Error as error:
         raise LabBroken(f"what {daemon.name} holds cannot be read", str(error)) from error
+    for child in children:
+        with suppress(psutil.NoSuchProcess):  # it was a helper, which has ended
+            held.append(_held(child))
+    return Footprint(
+        resident=sum(each.resident for each in held),
+        threads=sum(each.threads for each in held),
+        files=sum(each.files for each in held),
+    )
+
+
+def _held(process: psutil.Process) -> Footprint:
+    return Footprint(process.memory_info().rss, process.num_threads(), process.num_fds())
 
 
 # For each argument, `pid:NUMBER` or `token:MARK`, a line with it, and after it what each of its processes holds.
@@ -161,13 +168,17 @@ def threads_here(daemon: Daemon) -> dict[int, ThreadTime]:
     started = psutil.Process(daemon.started().pid)
     threads: dict[int, ThreadTime] = {}
     for member in (started, *started.children(recursive=True)):
-        for folder in Path(f"/proc/{member.pid}/task").iterdir():
-            with suppress(OSError):  # it has ended
-                ran_ns, waited_ns, _ = (folder / "schedstat").read_text().split()
-                blocks = _BLOCKS.search((folder / "status").read_text())
-                wanted_s = (int(ran_ns) + int(waited_ns)) / 1e9
-                threads[int(folder.name)] = ThreadTime(wanted_s, int(blocks[1]) if blocks else 0)
+        with suppress(OSError):  # it has ended
+            for folder in Path(f"/proc/{member.pid}/task").iterdir():
+                with suppress(OSError):
+                    threads[int(folder.name)] = _thread(folder)
     return threads
+
+
+def _thread(folder: Path) -> ThreadTime:
+    ran_ns, waited_ns, _ = (folder / "schedstat").read_text().split()
+    blocks = _BLOCKS.search((folder / "status").read_text())
+    return ThreadTime((int(ran_ns) + int(waited_ns)) / 1e9, int(blocks[1]) if blocks else 0)
 
 
 def disk_use(client: RadosClient, daemons: Iterable[Daemon]) -> dict[str, int]:

@@ -12,7 +12,6 @@ from cephlab.lab.ceph.memory import Footprint, footprint, pools_of
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.services.mon import MON
 from cephlab.lab.telemetry import accounting, counters
-from cephlab.lab.telemetry.account_program import clock_s
 
 _USER_HZ = 100.0
 """Clock ticks a second in /proc/PID/stat, of every architecture that the lab has (proc_pid_stat(5))."""
@@ -65,10 +64,7 @@ def _read(cluster: Cluster, daemon: Daemon) -> DaemonReading:
 def _cpu_s(daemon: Daemon) -> float:
     process = daemon.started()
     if process.pid:
-        try:
-            return sum(clock_s(pid) for pid in accounting.tree(process.pid))
-        except OSError as error:
-            raise LabBroken(f"what {daemon.name} has spent cannot be read", str(error)) from error
+        return accounting.whole_s(process.pid)
     stat = daemon.host.read(PurePosixPath(f"/proc/{int(process.ref['pid'])}/stat")).decode(errors="replace")
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _USER_HZ

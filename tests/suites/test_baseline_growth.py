@@ -1,10 +1,12 @@
 """What daemons may keep of a load: a leak, a thread or a file for each operation is found, a sound daemon passes."""
 
 import os
+import subprocess
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import cast
 
+import psutil
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
@@ -121,3 +123,13 @@ def test_threads_of_a_process_of_this_machine_are_read() -> None:
     process = SimpleNamespace(pid=os.getpid())
     threads = threads_here(cast("Daemon", SimpleNamespace(started=lambda: process)))
     assert threads[os.getpid()].wanted_s > 0
+
+
+def test_a_helper_of_a_daemon_that_has_just_ended_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that looks at a disk's health: it was listed, then ended before it was looked at."""
+    with subprocess.Popen(["true"]) as helper:
+        listed = [psutil.Process(helper.pid)]
+    monkeypatch.setattr(psutil.Process, "children", lambda _self, recursive: listed)
+    daemon = cast("Daemon", SimpleNamespace(name="osd.0", started=lambda: SimpleNamespace(pid=os.getpid())))
+    assert footprint(daemon).resident > MIB
+    assert threads_here(daemon)[os.getpid()].wanted_s > 0
