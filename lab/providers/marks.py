@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabBroken
 
-_KILL_PATIENCE_S = 10.0
+_KILL_PATIENCE_S = 60.0
 _LOOKS = 5
 
 TOKEN_VARIABLE = "CEPHLAB_EXEC"

@@ -23,7 +23,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DiskLimits, Node
 
 _DOWN_S = 30.0
-_SETTLE_S = 5.0
+_SETTLE_S = 30.0
 _RAISE_AT_ONCE = 4
 
 

@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 
-CONNECT_S = 2.0
+CONNECT_S = 10.0
 
 
 def serve(link: socket.socket) -> None:

@@ -32,7 +32,7 @@ GUEST_VARIABLE = "CEPHLAB_GUEST"
 
 _BOOT_S = 60.0
 _ANSWER_S = 20.0
-_DOWN_S = 10.0
+_DOWN_S = 60.0
 _RECORD = "process.json"
 _AT_ONCE = 2
 

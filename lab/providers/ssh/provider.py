@@ -17,7 +17,7 @@ from cephlab.lab.providers.ssh.lab import SshLab, marks, recorded, sweep
 from cephlab.lab.spec.clusterspec import Capability, ClusterSpec
 from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, Inventory, load_inventory, machine_from_json
 
-_KILL_PATIENCE_S = 5.0
+_KILL_PATIENCE_S = 60.0
 
 
 def inventory_of_environment() -> Inventory | None:

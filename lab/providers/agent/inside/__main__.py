@@ -19,7 +19,7 @@ from frames import CHUNK, answer, receive, send
 from programs import CHILDREN, Program, end_session
 
 DISKS = "/dev/cephlab"
-PATIENCE_S = 10.0
+PATIENCE_S = 45.0
 LOCK_NOW = 1  # MCL_CURRENT
 
 
