@@ -39,9 +39,6 @@ EXPECTED = {
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(MON_CLOCK_SKEW\)": (
         "An emulated monitor answers its first clock probes late."
     ),
-    r"lease_expire from mon\.\d \S+ is \d\.\d+s? seconds in the past": (
-        "Leases are 2 s here, and one can reach an emulated monitor late after its start."
-    ),
 }
 
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import cast
 
@@ -190,6 +190,15 @@ def test_a_list_that_does_not_fit_is_refused_with_the_place(tmp_path: Path, text
     assert place in str(error.value)
 
 
+STOPPING = (
+    "monclient: get_auth_request but no auth handler is set up",
+    "monclient: handle_auth_reply_more no authorizer?",
+    "--2- v2:127.77.186.1:6805/792 >> v2:127.77.186.1:6804/427 conn(0x55557b300000 0x55557afd1b80 unknown :-1"
+    " s=AUTH_CONNECTING pgs=0 cs=0 l=1 rev1=1 crypto rx=0 tx=0 comp rx=0 tx=0).handle_auth_reply_more"
+    " auth_client handle_auth_reply_more returned -1",
+)
+PAXOS = "mon.n1@1(peon).paxos(paxos updating c 1..40)"
+LATE = "seconds in the past; mons are probably laggy (or possibly clocks are too skewed)"
 NO_NAME = "bdev(0x562e2f54ac00 /node/osd.0/block) unable to get device name for /node/osd.0/block: "
 
 
@@ -204,7 +213,21 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
     assert sort_out(starts, allowed, stopped=False)[0] == []
     nobody = Complaint("mon.n0", "error", "Fail to open '/proc/1176/cmdline' error = (2) No such file or directory")
     assert sort_out([DOWN, nobody], allowed, stopped=True)[0] == []
+    leaving = [Complaint("mds.n0", "error", text) for text in STOPPING]
+    assert sort_out(leaving, allowed, stopped=True)[0] == []
+    assert sort_out(leaving, allowed, stopped=False)[0] == leaving
+    serving = [replace(complaint, daemon="osd.0") for complaint in leaving]
+    assert sort_out(serving, allowed, stopped=True)[0] == serving
+    busy = [
+        Complaint("osd.1", "error", "mgrc handle_mgr_configure dropping unexpected configure message"),
+        Complaint("mds.n0", "error", "mds.n0 unable to obtain rotating service keys; retrying"),
+        Complaint("osd.1", "error", "osd.1 0 unable to obtain rotating service keys; retrying"),
+        Complaint("mds.n0", "error", "mds.0.bal find_exports  balancer runs too long"),
+        Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 1.52s {LATE}"),
+    ]
+    assert sort_out(busy, allowed, stopped=False)[0] == []
     grave = [
+        Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 31.52s {LATE}"),
         DOWN,
         nobody,
         Complaint("osd.0", "error", "osd.0 9 bad crc in data"),
