@@ -90,12 +90,15 @@ def _runs(out: Output, before: Path, after: Path) -> int:
         return CODES[verdict.outcome]
     for line in compared.conditions:
         out.result(f"not the same: {line}", None)
-    heads = ("scenario", "before", "after", "why")
-    rows = [[c.scenario, _ended(c.before), _ended(c.after), c.reason] for c in compared.endings]
-    out.result(table(heads, rows, title=f"verdicts that changed ({compared.same} did not)"), None)
-    out.result(_figure_table(compared.figures, ("before", "after")), None)
-    if compared.series:
-        out.result(_figure_table(sorted(compared.series, key=lambda line: line.scenario), ("before", "after")), None)
+    if compared.endings:
+        heads = ("scenario", "before", "after", "why")
+        rows = [[c.scenario, _ended(c.before), _ended(c.after), c.reason] for c in compared.endings]
+        out.result(table(heads, rows, title=f"verdicts that changed ({compared.same} did not)"), None)
+    else:
+        out.result(f"no verdict changed; scenarios in both: {compared.same}", None)
+    for figures in (compared.figures, sorted(compared.series, key=lambda line: line.scenario)):
+        if figures:
+            out.result(_figure_table(figures, ("before", "after")), None)
     for operation in costs:
         show(out, operation)
     out.result(f"{verdict.outcome}: {verdict.reason}", None)

@@ -123,6 +123,10 @@ class Osd:
         return tuple(name for name in (self.block, self.db, self.wal) if name)
 
 
+LOOKED_AT = frozenset({"exporter"})
+"""Services that every node of a cluster with series has, clients too."""
+
+
 @dataclass(frozen=True)
 class Node:
     """One machine of the lab. cores, memory_bytes: what it may use (None: all).
@@ -147,7 +151,8 @@ class Node:
 
     @property
     def has_daemons(self) -> bool:
-        return bool(self.osds or self.mon or self.mgr or self.services)
+        """Whether it has a part in the cluster. One that is only looked at (LOOKED_AT) is a client all the same."""
+        return bool(self.osds or self.mon or self.mgr or set(self.services) - LOOKED_AT)
 
 
 @dataclass(frozen=True)

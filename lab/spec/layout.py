@@ -9,6 +9,7 @@ from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
     DEFAULT_RELEASE,
+    LOOKED_AT,
     MIN_DB_BYTES,
     ClusterSpec,
     Disk,
@@ -103,7 +104,7 @@ def with_metrics(spec: ClusterSpec) -> ClusterSpec:
     """The spec with an exporter on every node, and Prometheus on the first; as it is where it has a Prometheus."""
     if not spec.nodes or any("prometheus" in node.services for node in spec.nodes):
         return spec
-    first, *others = (replace(node, services=(*node.services, "exporter")) for node in spec.nodes)
+    first, *others = (replace(node, services=(*node.services, *LOOKED_AT)) for node in spec.nodes)
     return replace(spec, nodes=(replace(first, services=(*first.services, "prometheus")), *others))
 
 

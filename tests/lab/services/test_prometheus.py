@@ -6,8 +6,10 @@ from typing import Any, cast
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
+from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS, render
 from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import LOOKED_AT
 from cephlab.lab.spec.layout import build_spec, with_metrics
 from tests.lab.services.test_haproxy import DemoHost
 
@@ -61,3 +63,10 @@ def test_managers_tell_what_osds_count() -> None:
 def test_metrics_are_an_exporter_on_every_node_and_one_server() -> None:
     spec = with_metrics(build_spec([(Arch.X86_64, 2), (Arch.AARCH64, 1)]))
     assert [node.services for node in spec.nodes] == [("exporter", "prometheus"), ("exporter",), ("exporter",)]
+
+
+def test_a_client_that_is_looked_at_is_still_a_machine_without_daemons() -> None:
+    """Else no scenario would find its client in a cluster that has series (`gate --metrics`)."""
+    spec = with_metrics(build_spec([(Arch.X86_64, 2)], bare=[Arch.X86_64]))
+    assert [node.has_daemons for node in spec.nodes] == [True, True, False]
+    assert frozenset({EXPORTER.kind}) == LOOKED_AT
