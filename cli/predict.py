@@ -88,6 +88,11 @@ class LoadOptions:
     span: Annotated[
         float, typer.Option(min=1e-6, max=1, help="Share of each disk that the data lies on, for rotating disks.")
     ] = 1.0
+    stripe_unit: Annotated[str, typer.Option(metavar="BYTES", help="Of one chunk of an erasure code: 4k, 16k.")] = "4k"
+    data: Annotated[
+        str,
+        typer.Option(metavar="BYTES", help="That the pool holds: how much metadata is then in memory is worked out."),
+    ] = ""
     demand: DemandOption = None
     release: Annotated[str, typer.Option(help="Ceph's release on the cluster; default: that of the demands.")] = ""
 
@@ -123,6 +128,8 @@ class LoadOptions:
             m=m,
             hit_ratio=self.hit_ratio,
             span=self.span,
+            stripe_unit=parse_block(self.stripe_unit),
+            data_bytes=_amount("--data", self.data) if self.data else 0.0,
         )
 
 
@@ -228,16 +235,21 @@ class Recovered:
     value: dict[str, Any]
 
 
+def _amount(option: str, text: str) -> float:
+    """Bytes of "20 TB"; SpecError, with the option, where that is none."""
+    try:
+        return parse(text, Measure.BYTES)
+    except ValueError as error:
+        raise SpecError(f"{option}: {text!r} is not a number of bytes", f"wanted: {error}") from None
+
+
 def recovered(world: World, size: str, demands: Sequence[Demand], profile: Profile, *, k: int) -> Recovered:
     """For a node that held `size` ("4500 GB"); SpecError where that is no size. k: of an erasure code, 0 for copies."""
     from cephlab.tuning.limits import recovery_limit, supported_factor
     from cephlab.tuning.recovery import recovery_time
     from cephlab.tuning.references import FigureKind
 
-    try:
-        data_bytes = parse(size, Measure.BYTES)
-    except ValueError as error:
-        raise SpecError(f"--recover: {size!r} is not a number of bytes", f"wanted: {error}") from None
+    data_bytes = _amount("--recover", size)
     time = recovery_time(profile, data_bytes, k=k)
     limit = recovery_limit(time, supported_factor(demands, (FigureKind.RECOVERY,), world.profile))
     steps = limit.derivation.lines()

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cephlab.lab.spec.clusterspec import number_of
 from cephlab.lab.telemetry.demand import Demand
+from cephlab.lab.telemetry.describe import size_text
 from cephlab.tuning.constants import Constants
 from cephlab.tuning.daemons import BATCHING, EVENTS, SMT_GAIN, thread_speed
 from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass, Profile
@@ -20,8 +21,16 @@ ANCHOR = 6.43
 _FIRST = 15
 """Octopus: the first release whose costs are taken to fall step by step. Older ones store data in other ways."""
 
+_FAST_CODES = 20
+"""Tentacle: the first release with allow_ec_optimizations, which a pool has only where it is turned on."""
+
 _LAST = 18
 """Reef: the last one. Measured: Tentacle's writes cost 0.97 times Reef's (0.90 to 1.04)."""
+
+BESIDE = ("pacific", "tentacle")
+"""Releases whose reads and writes of SMALLEST bytes were measured beside Reef's, docs/measured/model.md."""
+
+SMALLEST = 4096
 
 READ_STEP = 0.25
 """How much of a release's step reads take. Measured, Pacific over Reef, two steps: writes +21 %, reads +4.6 %."""
@@ -146,6 +155,25 @@ def steps(measured: str, wanted: str) -> int:
     """
     numbers = [min(number_of(name) or 0, _LAST) for name in (measured, wanted)]
     return numbers[0] - numbers[1] if min(numbers) >= _FIRST else 0
+
+
+def release_doubts(work: OperationWork, release: str) -> list[str]:
+    """Sentences on a release whose costs were never measured at this size, or can be set otherwise.
+
+    release: of Ceph on the cluster; empty: that of the demands.
+    """
+    shape, wanted = work.shape, release or work.release
+    beside = wanted in BESIDE and shape.block_bytes == SMALLEST and not shape.k and not shape.through_gateway
+    said = []
+    if wanted != work.release and not beside:
+        what = f"{shape.operation} of {size_text(shape.block_bytes)}, {shape.protection},"
+        said.append(f"{what} was never measured on {wanted} at this size: its costs are of {work.release}.")
+    if shape.k and (number_of(wanted) or 0) >= _FAST_CODES:
+        said.append(
+            "allow_ec_optimizations was never measured, and no publication here has a figure of it: predicted for a "
+            "pool without it."
+        )
+    return said
 
 
 def _osd(price: Price, factor: float, constants: Constants) -> Price:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cephlab.tuning import daemons, devices, imbalance, placement
+from cephlab.tuning import daemons, devices, imbalance, memory, placement
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.mva import harmonic
 from cephlab.tuning.placement import MachineLoad
@@ -54,6 +54,7 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
         known += _pools(profile, load, work)
         known += _disks(profile, load, work)
         known += _network(profile, load, work)
+        known += _memory(load.name, load.machine, load.count, memory.moved(load, work))
     known += _clients_on_nodes(profile, work) if profile.clients_on_nodes else _clients(profile, work)
     if profile.uplink:
         # The measured bytes beyond the payload are those of both directions together: half of them go one way.
@@ -254,6 +255,15 @@ def _network(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterat
             )
 
 
+def _memory(whose: str, machine: MachineClass, count: float, moved_bytes: float) -> Iterator[Ceiling]:
+    if machine.memory_bandwidth:
+        how = f"{machine.memory_bandwidth} / {show(moved_bytes, Measure.BYTES)} per operation"
+        # What an operation waits for memory is in its CPU seconds already.
+        servers = _Servers(copies=count, path_s=0.0)
+        seconds = moved_bytes / machine.memory_bandwidth.value
+        yield from _made(f"{whose}: memory bandwidth", seconds, how, servers, source=memory.TRAFFIC_SOURCE)
+
+
 def _clients_on_nodes(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
     """Load generators on the nodes. Each asks for the same share, so the slowest node's decide."""
     clients = work.shape.clients
@@ -332,5 +342,6 @@ def _clients(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
             f"{show(amount, Measure.BYTES)})",
             _Servers(copies=asker.machines),
         )
+        yield from _memory(whose, machine, asker.machines, memory.linked(each * amount))
         for pool in daemons.client_pools(machine, work):
             yield from _process(whose, pool, asker.processes, asker.part, work.shape.clients)

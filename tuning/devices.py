@@ -11,7 +11,7 @@ from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import DiskRole, Disks, Figure, MachineClass
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.work import OperationWork
-from cephlab.tuning.workload import STRIPE_UNIT, Flow, Shape
+from cephlab.tuning.workload import Flow, Shape
 
 SMALL_BYTES = 4096.0
 EXTENT_BYTES = 4.0 * (1 << 20)
@@ -45,7 +45,7 @@ def visit(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     written = _write(disks, machine, work)
     if not work.shape.reads_first or disks.role is not DiskRole.DATA:
         return written
-    before = _part(disks, work, 1.0, float(STRIPE_UNIT))
+    before = _part(disks, work, 1.0, float(work.shape.stripe_unit))
     # k of the k + m shards are read; whether a disk holds one of these is chance.
     share = work.shape.k / work.shape.copies
     return Visit(
@@ -64,8 +64,11 @@ def _read(disks: Disks, machine: MachineClass, work: OperationWork) -> Visit:
     if shape.bare:  # an index is in RocksDB, which lies on the data device where there is no other
         count = 0.0 if machine.metadata_disks else missed * work.metadata_reads
         return _part(disks, work, count, count * SMALL_BYTES)
-    count = missed * max(1.0, shape.shard_bytes / EXTENT_BYTES)
-    return _part(disks, work, count, missed * shape.shard_bytes)
+    count, size = missed * max(1.0, shape.shard_bytes / EXTENT_BYTES), missed * shape.shard_bytes
+    if shape.data_bytes and not machine.metadata_disks:  # only then is known how many reads of metadata there are
+        before = missed * work.metadata_reads
+        count, size = count + before, size + before * SMALL_BYTES
+    return _part(disks, work, count, size)
 
 
 def _part(disks: Disks, work: OperationWork, count: float, size: float) -> Visit:

@@ -1,7 +1,7 @@
 """The model: from demands and a profile to throughput, latency, bottleneck and utilisation of each resource."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import calibrate, devices, imbalance, memory, mva, placement
@@ -13,7 +13,7 @@ from cephlab.tuning.trust import Trust, trust_in
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.unloaded import Alone, alone
 from cephlab.tuning.work import OperationWork, with_reread, work_for
-from cephlab.tuning.workload import Shape
+from cephlab.tuning.workload import Flow, Shape
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def predict(
         utilisation={ceiling.name: ops * ceiling.busiest_s for ceiling in limits},
         unloaded_s=alone_s,
         derivation=Derivation(tuple(steps)),
-        unknown=tuple(dict.fromkeys(line for _, part in parts for line in _unknown(profile, part.work))),
+        unknown=tuple(dict.fromkeys(line for _, part in parts for line in _unknown(profile, part.work, release))),
         trust=trust_in(profile, shape),
     )
 
@@ -121,7 +121,17 @@ def _part(demands: Sequence[Demand], profile: Profile, shape: Shape, constants: 
     priced = with_reread(demands, work_for(demands, shape))
     lone = calibrate.lone(calibrate.loaded(priced, constants, release), constants)
     work = calibrate.loaded(calibrate.connected(priced, profile.osds, constants), constants, release)
+    lone, work = (_cached(profile, each) for each in (lone, work))
     return _Part(work, placement.loads(hardware, shape), ceilings(hardware, work), alone(hardware, lone))
+
+
+def _cached(profile: Profile, work: OperationWork) -> OperationWork:
+    """With the share of reads whose metadata is not in memory, where the shape says how much data there is."""
+    known = memory.missed(profile, work.shape)
+    if known is None or work.shape.flow is not Flow.READ:
+        return work
+    share, step = known
+    return replace(work, metadata_reads=share, derivation=work.derivation + Derivation((step,)))
 
 
 def _stations(limits: Sequence[Ceiling]) -> list[mva.Station]:
@@ -184,9 +194,10 @@ def _bottleneck(limits: Sequence[Ceiling], ops: float) -> str:
     return tightest.name
 
 
-def _unknown(profile: Profile, work: OperationWork) -> tuple[str, ...]:
+def _unknown(profile: Profile, work: OperationWork, release: str) -> tuple[str, ...]:
     """Sentences on what the figures leave out."""
-    sentences = [*work.doubts, *placement.doubts(profile, work.shape), *memory.doubts(profile), *profile.missing]
+    measured = (*work.doubts, *calibrate.release_doubts(work, release))
+    sentences = [*measured, *placement.doubts(profile, work.shape), *memory.doubts(profile), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
         sentences.append("CPU of the gateways: not measured, so it is no limit here.")
     return tuple(sentences)

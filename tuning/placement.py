@@ -7,7 +7,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.derivation import DerivationStep
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.work import OperationWork
-from cephlab.tuning.workload import STRIPE_UNIT, Flow, Shape
+from cephlab.tuning.workload import Flow, Shape
 
 SOURCE = "CRUSH: leads in proportion to capacity, copies on different hosts (Weil et al., SC 2006)"
 
@@ -169,8 +169,8 @@ def wire(load: MachineLoad, work: OperationWork) -> Wire:
     fork_in, fork_out = (taken, 0.0) if shape.flow is Flow.WRITE else (0.0, taken)
     if shape.reads_first:
         # Before the write, k - 1 of the other shards send the leader their chunk of the stripe.
-        back_in += lead * (shape.k - 1) * STRIPE_UNIT
-        fork_out += load.replica * (shape.k - 1) / (shape.copies - 1) * STRIPE_UNIT
+        back_in += lead * (shape.k - 1) * shape.stripe_unit
+        fork_out += load.replica * (shape.k - 1) / (shape.copies - 1) * shape.stripe_unit
         back_out += fork_out
     # Measured extra bytes are of both directions: half goes in and half out, where the hop is on the wire at all.
     beyond = extra * (remote_lead + remote_ask) / 2

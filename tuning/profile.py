@@ -109,8 +109,9 @@ class MachineClass:
 
     thread_speed: points of one thread while the others rest; None: derived from core_speed (tuning/daemons.py).
     bandwidth: of all links to the network together, one direction. cluster_bandwidth: of links between OSDs only;
-    None: they share `bandwidth`. power_loaded, power_idle: of one machine at its plug. osd_threads: processor threads
-    that its OSDs are held to, by pinning or containers; None: all.
+    None: they share `bandwidth`. memory_bandwidth: what programs get of all its memory, both directions together; None:
+    not known. power_loaded, power_idle: of one machine at its plug. osd_threads: processor threads that its OSDs are
+    held to, by pinning or containers; None: all.
     """
 
     name: Name
@@ -124,6 +125,7 @@ class MachineClass:
     disks: tuple[Disks, ...] = ()
     thread_speed: SpeedFigure | None = None
     cluster_bandwidth: RateFigure | None = None
+    memory_bandwidth: RateFigure | None = None
     gateways: Annotated[int, Field(ge=0, strict=True)] = 0
     crc32c: RateFigure | None = None
     ec_encode: RateFigure | None = None

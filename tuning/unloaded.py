@@ -10,7 +10,6 @@ from cephlab.tuning.placement import MachineLoad
 from cephlab.tuning.profile import MachineClass, Profile
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.work import OperationWork, Price
-from cephlab.tuning.workload import STRIPE_UNIT
 
 SOURCE = "sum of the service times on the way of an operation; of shards beside each other the slowest"
 
@@ -105,6 +104,6 @@ def _back_s(profile: Profile, work: OperationWork, loads: list[MachineLoad]) -> 
     others = shape.awaited - 1
     amount = others * shape.shard_bytes
     if shape.reads_first:
-        amount += (shape.k - 1) * STRIPE_UNIT
+        amount += (shape.k - 1) * shape.stripe_unit
     link = min((load.machine.cluster_bandwidth or load.machine.bandwidth).value for load in loads)
     return amount / (link * goodput(profile.mtu_bytes))

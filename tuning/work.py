@@ -164,12 +164,17 @@ def _doubts(chosen: Sequence[Demand], shape: Shape, block_bytes: int) -> tuple[s
         return ()
     sizes = [demand.operation.block_bytes for demand in chosen]
     doubts = []
-    if block_bytes > _FAR * max(sizes) or block_bytes * _FAR < min(sizes):
+    if block_bytes >= _FAR * max(sizes) or block_bytes * _FAR <= min(sizes):
         span = " and ".join(str(size) for size in sorted(sizes))
         doubts.append(f"Extrapolated: {shape.operation} was measured at {span} B, not near {block_bytes} B.")
     names = sorted({demand.operation.name for demand in chosen} - {shape.operation})
     if names:
         doubts.append(f"{shape.operation} was not measured at {block_bytes} B; {', '.join(names)} stands in for it.")
+    if shape.k and shape.stripe_unit != STRIPE_UNIT:
+        doubts.append(
+            f"A stripe unit of {shape.stripe_unit} B was never measured: shards and chunks are of it, their costs of "
+            f"{STRIPE_UNIT} B."
+        )
     releases = sorted({demand.release for demand in chosen})
     if len(releases) > 1:
         doubts.append(
@@ -339,9 +344,9 @@ def with_reread(demands: Sequence[Demand], work: OperationWork) -> OperationWork
     shape = work.shape
     if not shape.reads_first or work.reread_within:
         return work
-    how = f"{shape.block_bytes} B is no multiple of {shape.k} x {STRIPE_UNIT} B"
+    how = f"{shape.block_bytes} B is no multiple of {shape.k} x {shape.stripe_unit} B"
     try:
-        chunk = work_for(demands, Shape("randread", STRIPE_UNIT, 1, 1, replicas=1)).primary
+        chunk = work_for(demands, Shape("randread", shape.stripe_unit, 1, 1, replicas=1)).primary
     except SpecError:
         doubt = "An overwrite of a part of a stripe reads the stripe first: CPU of these reads was not measured."
         return replace(work, doubts=(*work.doubts, doubt))

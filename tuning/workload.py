@@ -41,7 +41,9 @@ PAGE_BYTES = 288_000
 """One page of LIST with 1000 names, as measured from an OSD to the gateway. Its XML is taken as as large."""
 
 STRIPE_UNIT = 4096
-"""osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them."""
+"""osd_pool_erasure_code_stripe_unit, Ceph's default: bytes of one chunk; a stripe has k of them.
+
+Every code was measured with it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Shape:
     operation: of FLOWS, or `randrw70`: a mix of 70 % random reads and 30 % random writes, see `parts`. block_bytes: of
     one operation, or of the objects that are deleted or listed. replicas, or k and m of an erasure code. clients: load
     generators (processes), each with `depth` operations in flight. hit_ratio: share of reads that an OSD answers from
-    its own memory. span: share of each disk that holds the data in use.
+    its own memory. span: share of each disk that holds the data in use. stripe_unit: bytes of one chunk of a code.
+    data_bytes: that the pool holds, as its clients count; 0: not known.
     """
 
     operation: str
@@ -63,12 +66,18 @@ class Shape:
     m: int = 0
     hit_ratio: float = 0.0
     span: float = 1.0
+    stripe_unit: int = STRIPE_UNIT
+    data_bytes: float = 0.0
 
     def __post_init__(self) -> None:
         if self.operation not in FLOWS and not _MIX.fullmatch(self.operation):
             wanted = ", ".join(OPERATIONS)
             raise SpecError(
                 "the operation is not known to the model", f"got {self.operation!r}, wanted one of {wanted}"
+            )
+        if self.stripe_unit % STRIPE_UNIT or self.stripe_unit <= 0:
+            raise SpecError(
+                "the stripe unit does not fit", f"got {self.stripe_unit} B, wanted: a multiple of {STRIPE_UNIT} B"
             )
 
     @property
@@ -117,7 +126,7 @@ class Shape:
             return 0.0
         if not self.k:
             return float(self.block_bytes)
-        return float(-(-self.block_bytes // (self.k * STRIPE_UNIT)) * STRIPE_UNIT)
+        return float(-(-self.block_bytes // (self.k * self.stripe_unit)) * self.stripe_unit)
 
     @property
     def reads_first(self) -> bool:
@@ -126,7 +135,7 @@ class Shape:
         Objects of the gateway are written whole, their last stripe is padded.
         """
         overwrites = bool(self.k) and self.flow is Flow.WRITE and not self.through_gateway
-        return overwrites and self.block_bytes % (self.k * STRIPE_UNIT) != 0
+        return overwrites and self.block_bytes % (self.k * self.stripe_unit) != 0
 
     @property
     def protection(self) -> str:
@@ -148,6 +157,8 @@ class Shape:
             f"{self.clients} client(s) with {self.depth} in flight each"
             + (f", {self.hit_ratio:.4g} of reads from memory" if self.hit_ratio else "")
             + (f", on {self.span:.4g} of each disk" if self.span < 1 else "")
+            + (f", stripe unit {size_text(self.stripe_unit)}" if self.stripe_unit != STRIPE_UNIT else "")
+            + (f", {self.data_bytes / 1e12:.4g} TB stored" if self.data_bytes else "")
         )
 
 

@@ -180,7 +180,8 @@ def test_what_is_not_known_is_told() -> None:
     assert "No power figure was published." in made.unknown
     assert not any("gateways" in line for line in made.unknown)
     served = profile(machine(gateways=1, disk=(disks(),)))
-    assert predict([demand("get", primary_s=1e-4, gateway_s=1e-4)], served, Shape("get", 4096, 1, 1)).unknown == ()
+    told = predict([demand("get", primary_s=1e-4, gateway_s=1e-4)], served, Shape("get", 4096, 1, 1)).unknown
+    assert told == ("Memory bandwidth of n, client: not in the profile, so it is no limit here.",)
 
 
 def test_a_demand_is_told_whole_and_as_far_as_it_is_waited_through() -> None:

@@ -105,3 +105,23 @@ def test_reads_before_a_write_count_once(block_bytes: int, ec: tuple[int, int], 
     demands = (*COPIES, *measured)
 
     assert (with_reread(demands, price(demands, block_bytes, ec)).reread is not None) == again
+
+
+def test_a_stripe_unit_of_its_own_changes_shards_and_reads_and_says_that_it_was_not_measured() -> None:
+    wide = Shape("randwrite", 16 * K, 1, 1, k=4, m=2, stripe_unit=16 * K)
+    made = with_reread((*COPIES, LARGE_CODE), work_for((*COPIES, LARGE_CODE), wide))
+
+    assert wide.shard_bytes == 16 * K
+    assert wide.reads_first
+    assert not replace(wide, stripe_unit=4 * K).reads_first
+    assert any("stripe unit of 16384 B was never measured" in doubt for doubt in made.doubts)
+    assert "stripe unit 16 KiB" in str(wide)
+    copies = work_for(COPIES, Shape("randwrite", 4 * K, 1, 1, stripe_unit=16 * K))
+    assert copies.doubts == ()
+
+
+@pytest.mark.parametrize("unit", [0, 5 * K, -4 * K])
+def test_a_stripe_unit_that_is_no_multiple_of_a_page_is_refused(unit: int) -> None:
+    with pytest.raises(SpecError, match="stripe unit") as refused:
+        Shape("randwrite", 16 * K, 1, 1, k=4, m=2, stripe_unit=unit)
+    assert "multiple of 4096 B" in refused.value.detail

@@ -210,3 +210,31 @@ def test_a_new_disk_does_random_writes_as_sequential_ones(full: float, iops: flo
     made = calibrate.hardware(profile(machine(disk=(rated, unknown, slow))), Flow.WRITE, known).nodes[0].disks
 
     assert [each.write_iops and each.write_iops.value for each in made] == pytest.approx([iops, 100, 100])
+
+
+@pytest.mark.parametrize(
+    ("release", "shape", "said"),
+    [
+        ("tentacle", Shape("randwrite", 65536, 1, 1), "64 KiB, 3 copies, was never measured on tentacle at this size"),
+        ("pacific", Shape("randread", 4 << 20, 1, 1), "its costs are of reef"),
+        ("squid", Shape("randwrite", 4096, 1, 1), "was never measured on squid"),
+        ("tentacle", Shape("put", 4096, 1, 1), "was never measured on tentacle"),
+        ("tentacle", Shape("randwrite", 4096, 1, 1), ""),
+        ("pacific", Shape("randread", 4096, 1, 1), ""),
+        ("reef", Shape("randwrite", 65536, 1, 1), ""),
+        ("", Shape("randwrite", 65536, 1, 1), ""),
+    ],
+)
+def test_a_release_that_was_not_measured_at_a_size_is_said(release: str, shape: Shape, said: str) -> None:
+    measured = [demand(name, size) for name in ("randread", "randwrite", "put") for size in (4096, 1 << 23)]
+    doubts = calibrate.release_doubts(work_for(measured, shape), release)
+    assert bool(doubts) is bool(said)
+    assert said in "".join(doubts)
+
+
+@pytest.mark.parametrize(("release", "said"), [("tentacle", True), ("reef", False), ("", False)])
+def test_a_code_s_optimizations_are_said_to_be_unmeasured_where_a_pool_can_have_them(release: str, said: bool) -> None:
+    coded = work_for([demand(ec=(4, 2))], Shape("randwrite", 4096, 1, 1, k=4, m=2))
+    told = [line for line in calibrate.release_doubts(coded, release) if "allow_ec_optimizations" in line]
+    assert bool(told) is said
+    assert all("never measured" in line for line in told)

@@ -1,9 +1,12 @@
 """Mixed reads and writes, pinned OSDs, and how figures change the machines of their publication."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean, variance
 
 import pytest
+from scipy.stats import t
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.model import predict
@@ -37,6 +40,31 @@ def test_a_mix_keeps_each_resource_busy_by_the_sum_of_its_parts() -> None:
     assert made.ceiling == pytest.approx(1 / 0.00175)
     assert made.ops == pytest.approx(1 / 0.00175, rel=0.01)
     assert made.bottleneck == "n: CPU"
+
+
+MEASURED_US = {
+    "randrw70": (217, 156, 173, 140, 210),
+    "randread": (48, 40, 71, 72, 66),
+    "randwrite": (342, 293, 352, 299, 461),
+}
+"""CPU of all OSDs for an operation of 4 KiB, batch by batch, one operation after the other: docs/measured/model.md."""
+
+
+def test_a_measured_mix_costs_what_its_measured_parts_do() -> None:
+    """The ratio's 95 % interval holds 1: Student's t of log means, with the freedom of the smallest sample."""
+    means = {name: mean(costs) for name, costs in MEASURED_US.items()}
+    parts = [demand(name, primary_s=means[name] * 1e-6, replicas=1) for name in ("randread", "randwrite")]
+    summed_us = (
+        1e6
+        / predict(parts, profile(machine(count=1, cores=1, disk=(disks(),))), Shape("randrw70", 4096, 99, 9, 1)).ceiling
+    )
+    spread = {name: variance(costs) / len(costs) for name, costs in MEASURED_US.items()}
+    of_sum = 0.7**2 * spread["randread"] + 0.3**2 * spread["randwrite"]
+    ratio = means["randrw70"] / summed_us
+    margin = float(t.ppf(0.975, 4)) * math.sqrt(spread["randrw70"] / means["randrw70"] ** 2 + of_sum / summed_us**2)
+
+    assert ratio == pytest.approx(1.22, abs=0.005)
+    assert ratio / math.exp(margin) < 1 < ratio * math.exp(margin)
 
 
 def test_a_mix_alone_takes_the_mean_of_its_parts() -> None:
