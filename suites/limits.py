@@ -1,6 +1,6 @@
-"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes; and a stop that ends."""
+"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes."""
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.history.history import Recorder
@@ -21,19 +21,12 @@ def wait_until_noticed(recorder: Recorder, cluster: Cluster, peering_s: float) -
     recorder.limit("longest_wait_s", grace + peering_s * cluster.patience, "s", why)
 
 
-def stop_server(cluster: Cluster, name: str) -> bool:
-    """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
+def stop_noted(cluster: Cluster, recorder: Recorder, name: str) -> None:
+    """Stop a daemon; where it had to be killed, see `Cluster.stop_or_kill`, the history has it as a defect."""
+    if not cluster.stop_or_kill(name):
+        note_killed(recorder, name)
 
-    `defects.mds-stop-hangs`: one that deletes files may wait for ever.
-    """
-    daemon = cluster.daemon(name)
-    if daemon.kind != "mds":
-        cluster.stop(name)
-        return True
-    try:
-        daemon.stop()
-    except LabBroken:
-        cluster.kill(name)
-        return False
-    cluster.daemons_changed()
-    return True
+
+def note_killed(recorder: Recorder, name: str) -> None:
+    """Record a daemon that did not stop: a defect of Ceph's, which the scenario outlives."""
+    recorder.record("defect", daemon=name, seen=f"it did not stop in {STOP_S:g} s", done="killed")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
@@ -215,6 +215,23 @@ class Cluster(ABC):
                 timeout_s=_DOWN_S * self.patience,
                 interval_s=0.05,
             )
+
+    def stop_or_kill(self, name: str) -> bool:
+        """Stop a daemon; whether it ended by itself. A metadata server that does not is killed, as systemd does it.
+
+        `defects.mds-stop-hangs`: one that deletes files may wait for ever. Any other daemon has to end.
+        """
+        daemon = self.daemon(name)
+        if daemon.kind != "mds":
+            self.stop(name)
+            return True
+        try:
+            daemon.stop()
+        except LabBroken:
+            self.kill(name)
+            return False
+        self.daemons_changed()
+        return True
 
     def kill(self, name: str) -> None:
         self.daemon(name).kill()

@@ -210,7 +210,7 @@ def remove_service(cluster: OwnCluster, name: str) -> None:
     """Stop a service, which may be dead, and remove its directory, its key and its place in the spec."""
     daemon, service = cluster.daemon(name), service_of(name)
     if daemon.alive():
-        daemon.stop(patience=cluster.patience)
+        cluster.stop_or_kill(name)
     if service.caps:
         cluster.client.mon("auth del", entity=service.entity(daemon.id))
     daemon.host.remove(service.data(daemon.host, daemon.id))

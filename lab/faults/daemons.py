@@ -58,8 +58,10 @@ class StopDaemon(OneDaemon):
 
     name: ClassVar[str] = "stop-daemon"
 
-    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
-        return until_healed(lambda: cluster.stop(self.daemon), lambda: cluster.start(self.daemon))
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[str]:
+        with until_healed(lambda: cluster.stop_or_kill(self.daemon), lambda: cluster.start(self.daemon)) as ended:
+            yield "" if ended else "it did not end on SIGTERM and was killed"
 
 
 class PauseDaemon(OneDaemon):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from cephlab.lab.base.clock import Deadline, watched
 from cephlab.lab.base.errors import Unavailable
@@ -17,6 +17,7 @@ EVENT = "fault"
 
 SIGN_S = 60.0
 _LOOK_S = 0.1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,11 @@ class Fault(Protocol):
         """The failure domains that it strikes."""
         ...
 
-    def broken(self, cluster: Cluster) -> AbstractContextManager[None]:
-        """Broken inside the block. Leaving it undoes the cause, and does not wait for Ceph to recover."""
+    def broken(self, cluster: Cluster) -> AbstractContextManager[str | None]:
+        """Broken inside the block. Leaving it undoes the cause, and does not wait for Ceph to recover.
+
+        The block gets what Ceph did wrong at being struck, if anything: the history has it as a defect.
+        """
         ...
 
     def sign(self, cluster: Cluster) -> Sign:
@@ -144,8 +148,10 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
     examined = fault if isinstance(fault, Examined) else None
     with examined.prey(cluster) if examined else nullcontext(b"") as before:
         recorder.record(EVENT, **about, phase="inflicting")
-        with watched(), fault.broken(cluster):
+        with watched(), fault.broken(cluster) as defect:
             recorder.record(EVENT, **about, phase="broken")
+            if defect:
+                recorder.record("defect", **about, seen=defect)
             try:
                 sign = fault.sign(cluster)
                 recorder.witness(f"{fault.name} of {fault.target}: {sign.what}", got=sign.got, least=sign.least)
@@ -159,11 +165,10 @@ def inflict(fault: Fault, cluster: Cluster, recorder: Recorder) -> Iterator[Wind
 
 
 @contextmanager
-def until_healed(strike: Callable[[], object], heal: Callable[[], object]) -> Iterator[None]:
-    """Strike, and heal on every way out of the block, also where striking failed halfway."""
+def until_healed(strike: Callable[[], T], heal: Callable[[], object]) -> Iterator[T]:
+    """Strike, and heal on every way out of the block, also where striking failed halfway. Gives what striking gave."""
     try:
-        strike()
-        yield
+        yield strike()
     finally:
         heal()
 

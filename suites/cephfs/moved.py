@@ -9,7 +9,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.cephfs.failover import load_of
 from cephlab.suites.cephfs.scrub import scrubbed
 from cephlab.suites.cephfs.stand import EXPECTED, wait_active
-from cephlab.suites.limits import no_errors
+from cephlab.suites.limits import no_errors, stop_noted
 from cephlab.suites.migration import migrate
 from cephlab.suites.migration.swap import MOVED, successor
 from cephlab.suites.migration.trial import EXPECTED as MIGRATING
@@ -36,6 +36,7 @@ def moved(stage: Stage) -> None:
         add_service(cluster, NEW, MDS.kind)
         cluster.wait_healthy()
         recorder.step(f"{NEW} is there")
+        stop_noted(cluster, recorder, f"mds.{OLD}")
         remove_service(cluster, f"mds.{OLD}")
         [serving] = wait_active(cluster)
         goes_on(load)

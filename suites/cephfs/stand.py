@@ -9,7 +9,6 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.mds import FILE_SYSTEM, MDS, active
 from cephlab.lab.spec.arch import Arch
 from cephlab.suites.expected import HEALTH_TOLD
-from cephlab.suites.limits import stop_server
 
 PAIR = Topology(native=2, foreign=1, services=(("n0", (MDS.kind,)), ("n2", (MDS.kind,))))
 """A metadata server of each architecture: one is active, the other stands by."""
@@ -42,7 +41,7 @@ def served_by(cluster: Cluster, arch: Arch) -> str:
     """Have a metadata server of an architecture active, the other one standing by; returns the daemon's name."""
     [name] = wait_active(cluster)
     if cluster.host_of(name).arch is not arch:
-        stop_server(cluster, name)
+        cluster.stop_or_kill(name)
         [taken] = wait_active(cluster, but=name)
         cluster.start(name)
         name = taken

@@ -21,7 +21,6 @@ from cephlab.suites.defects.shown import FILE_SYSTEM, KNOWN, SEES, WITH_FILES, m
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, MON_TERMINATED, PEERS_MISSED
 from cephlab.suites.interop import monitors
 from cephlab.suites.interop.messenger import COMPRESSED, await_option
-from cephlab.suites.limits import stop_server
 from cephlab.suites.resilience.crash import crashes
 from cephlab.suites.resilience.monitors import rebuild_from_osds
 from cephlab.suites.resilience.trial import EXPECTED, LEAST_OPERATIONS, RETURN_S, THREE, new_load, under_way
@@ -151,7 +150,7 @@ def server_that_stays(stage: Stage) -> tuple[bool, str]:
     load.prepare()
     with load.running():
         under_way(load)
-        stays = not stop_server(cluster, name)
+        stays = not cluster.stop_or_kill(name)
         cluster.start(name)
         cluster.wait_healthy(RETURN_S)
     return stays, f"{name} {'had not ended' if stays else 'ended'} within {STOP_S:g} s of SIGTERM"

@@ -12,7 +12,6 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.ceph.status import Status
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster, insist
@@ -30,7 +29,7 @@ from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
-from cephlab.suites.limits import no_errors, stop_server, wait_until_noticed
+from cephlab.suites.limits import no_errors, note_killed, wait_until_noticed
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
 from cephlab.suites.migration.trial import client_nodes
@@ -75,7 +74,7 @@ def upgrade_daemon(cluster: Cluster, name: str, target: Host) -> Step:
     new = own(cluster).deployer.daemon(target, name, disks=old.disks)
     # The node's ceph.conf names the plugins of its first image; an option on the command line wins over it.
     options = [f"--{key}={value}" for key, value in conf.image_options(target).items()]
-    killed = not stop_server(cluster, name) if old.alive() else False
+    killed = not cluster.stop_or_kill(name) if old.alive() else False
     own(cluster).deployment.daemons[name] = replace(new, argv=(*new.argv, *options))
     cluster.start(name)
     wanted = version_of(target, old.kind)
@@ -233,7 +232,7 @@ def one_release(stage: Stage, release: str, load: RecordedLoad) -> dict[str, Hos
         recorder.step(f"{step.daemon} ({arch}) to {release}")
         recorder.record("mix", mix=dict(step.mix))
         if step.killed:
-            recorder.record("defect", daemon=step.daemon, seen=f"it did not stop in {STOP_S:g} s", done="killed")
+            note_killed(recorder, step.daemon)
         before = load.completed()
         cluster.wait(
             lambda _status: load.completed() >= before + LEAST_A_MIX,

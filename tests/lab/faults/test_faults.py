@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -15,6 +16,7 @@ from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults import FAULTS, Layout, Sign, inflict, look_for, obstacle
 from cephlab.lab.faults import fault as fault_module
+from cephlab.lab.faults.daemons import StopDaemon
 from cephlab.lab.faults.full import Level, lowered
 from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.providers.local import LocalProvider
@@ -99,6 +101,57 @@ def test_a_fault_that_breaks_down_half_way_is_healed() -> None:
         raise AssertionError("the block must not run")
     assert fault.said == ["harm", "heal"]
     assert phases(told) == ["inflicting"]
+
+
+class Stubborn:
+    """A daemon that ends on SIGKILL alone."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.got: list[str] = []
+
+    def stop(self, *, patience: float = 1.0) -> None:
+        self.got.append("SIGTERM")
+        raise LabBroken("it did not stop on SIGTERM")
+
+    def kill(self) -> None:
+        self.got.append("SIGKILL")
+
+    def start(self) -> None:
+        self.got.append("start")
+
+
+def a_cluster_with(daemon: Stubborn) -> Cluster:
+    """A cluster with this daemon, on which the verbs are the real ones."""
+    cluster = a_cluster()
+    vars(cluster).update(patience=1.0, daemon=lambda _: daemon, daemons_changed=lambda: None)
+    for verb in ("stop", "kill", "start", "stop_or_kill"):
+        vars(cluster)[verb] = partial(getattr(Cluster, verb), cluster)
+    return cluster
+
+
+def test_a_metadata_server_that_does_not_stop_is_killed_and_the_history_has_the_defect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(StopDaemon, "sign", lambda *_: Sign("daemons missed", 1))
+    monkeypatch.setattr(StopDaemon, "nodes", lambda *_: frozenset({"n0"}))
+    daemon, told = Stubborn("mds"), recorder()
+    with inflict(StopDaemon("mds.n0"), a_cluster_with(daemon), told):
+        assert daemon.got == ["SIGTERM", "SIGKILL"]
+    assert daemon.got[-1] == "start"
+    [defect] = [event.data for event in told.events() if event.kind == "defect"]
+    assert (defect["target"], defect["seen"]) == ("mds.n0", "it did not end on SIGTERM and was killed")
+
+
+def test_any_other_daemon_has_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StopDaemon, "nodes", lambda *_: frozenset({"n0"}))
+    daemon, told = Stubborn("osd"), recorder()
+    with (
+        pytest.raises(LabBroken, match="did not stop on SIGTERM"),
+        inflict(StopDaemon("osd.0"), a_cluster_with(daemon), told),
+    ):
+        raise AssertionError("the block must not run")
+    assert daemon.got == ["SIGTERM", "start"]
 
 
 def test_a_fault_that_nobody_saw_leaves_its_scenario_inconclusive() -> None:
