@@ -1,13 +1,15 @@
-"""Upstream's test program: one item for each architecture of its client, one result for each of its cases."""
+"""Test programs of others, upstream's and pjdfstest: one item for each scenario, one result for each of its cases."""
 
 import pytest
 
 from cephlab.fixtures.outcomes import report_cases, require
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
-from cephlab.suites.cephfs import cephtests
+from cephlab.suites.cephfs import cephtests, posix
+
+SCENARIOS = [*cephtests.SCENARIOS, *posix.SCENARIOS]
 
 
-@pytest.mark.parametrize("scenario", cephtests.SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_program(scenario: Scenario, stage: Stage, request: pytest.FixtureRequest) -> None:
     try:
         verdict = run_scenario(scenario, stage)

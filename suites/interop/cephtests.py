@@ -32,7 +32,7 @@ class Known(TomlTable):
     lab: the provider on whose machines it holds, except emulated ones; empty for any.
     """
 
-    program: Annotated[str, Field(pattern="^(ceph_test_|s3)")]
+    program: Annotated[str, Field(pattern="^(ceph_test_|s3|pjdfstest)")]
     case: Annotated[str, Field(pattern=r"^[\w*?/]+\.[\w*?/]+$")]
     reason: Annotated[str, Field(min_length=20)]
     run: bool = True

@@ -1,0 +1,111 @@
+"""pjdfstest on a mount of a guest's kernel: what POSIX says of names, modes, owners, times and links, case by case."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cephlab.lab.base.errors import CommandTimedOut, SpecError, Unavailable
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
+from cephlab.suites.cephfs.mounted import GUESTS, mounted
+from cephlab.suites.cephfs.stand import EXPECTED, requests, wait_active
+from cephlab.suites.interop.cephtests import read_known, record_run
+
+PROGRAM, VERSION = "pjdfstest", "0.2.2"
+VARIABLE = "CEPHLAB_PJDFSTEST"
+LIST = Path(__file__).with_name("known-posix.toml")
+INSTALL = (
+    'RUSTFLAGS="-C target-feature=+crt-static" '
+    f"cargo install {PROGRAM} --version {VERSION} --target x86_64-unknown-linux-gnu --root DIR"
+)
+"""Static, as a guest has another C library. With a target, or cargo's macros would be static too and not build."""
+LIMIT_S = 600.0
+"""Before patience."""
+SETTINGS = """
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utime_now = {}
+utimensat = {}
+[settings]
+naptime = 0.1
+allow_remount = false
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"""
+"""Left out by it: cases that mount the file system read-only, and those of FreeBSD's flags and of birth times."""
+
+_CASE = re.compile(r"^(\w+(?:::\w+)+) +(ok|skipped|FAILED)$", re.MULTILINE)
+_TOTAL = re.compile(r"^Summary: .* (\d+) total$", re.MULTILINE)
+_SAID = {"ok": CaseResult.PASS, "skipped": CaseResult.SKIP, "FAILED": CaseResult.FAIL}
+_TAIL_LINES = 20
+
+
+def program() -> Path:
+    """The program that VARIABLE names. Unavailable, with the command, without one; SpecError where no file is."""
+    named = os.environ.get(VARIABLE, "")
+    if not named:
+        hint = f"{INSTALL}; export {VARIABLE}=DIR/bin/{PROGRAM}"
+        raise Unavailable(f"{PROGRAM} is not here", f"{VARIABLE} is not set", hint)
+    path = Path(named).expanduser().absolute()
+    if not path.is_file():
+        raise SpecError(f"{VARIABLE} names no file", f"got {named!r}, wanted the program {PROGRAM}")
+    return path
+
+
+def parse(text: str) -> Iterator[Case]:
+    """Each case that it printed, as `call.rest/of/its/name`. What it prints until the next one is the message."""
+    found = [*_CASE.finditer(text)]
+    ends = [*(case.start() for case in found[1:]), text.find("\nSummary: ")]
+    for case, end in zip(found, ends, strict=False):
+        call, _, rest = case[1].partition("::")
+        message = text[case.end() : end if end > 0 else None].strip()
+        yield Case(f"{call}.{rest.replace('::', '/')}", _SAID[case[2]], message=message)
+
+
+def total(text: str) -> int:
+    """How many cases it says that it had; 0 where it did not come to its end."""
+    found = _TOTAL.search(text)
+    return int(found[1]) if found else 0
+
+
+def run(stage: Stage) -> None:
+    """Every case of pjdfstest as root, who becomes two ordinary users, on a mount on the client's machine."""
+    cluster, host, source = stage.cluster, stage.cluster.hosts["c0"], program()
+    [server] = wait_active(cluster)
+    there, settings = host.directory / PROGRAM, host.directory / "pjdfstest.toml"
+    host.push(source, there, mode=0o755)
+    host.push(SETTINGS.encode(), settings)
+    before = requests(cluster, server)
+    with mounted(cluster, host) as folder:
+        argv = [str(there), "-c", str(settings), "-p", str(folder)]
+        code: int | None
+        try:
+            ended = host.run(argv, timeout_s=LIMIT_S * cluster.patience, check=False)
+            code, stdout, stderr = ended.code, ended.stdout, ended.stderr
+        except CommandTimedOut as error:
+            code, stdout, stderr = None, error.stdout, error.stderr
+        asked = requests(cluster, server) - before
+    cases = tuple(parse(stdout))
+    tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
+    record_run(stage.recorder, GtestRun(PROGRAM, cases, code, tail), read_known(LIST))
+    stage.recorder.observe(f"cases that {PROGRAM} counts", got=total(stdout), wanted=len(cases))
+    stage.recorder.witness("requests to the metadata server", got=asked, least=len(cases))
+
+
+SCENARIOS = (
+    Scenario(
+        name="cephfs.pjdfstest",
+        goal="A mount of CephFS by a guest's kernel is what POSIX says of a file system.",
+        method=f"Runs every case of the {PROGRAM} that {VARIABLE} names on the mount, and takes each by itself.",
+        run=run,
+        check="gtest",
+        tier=Tier.FULL,
+        topology=GUESTS,
+        needs=frozenset({Capability.OWN_KERNEL}),
+        sees=("gtest_program",),
+        expects=EXPECTED,
+    ),
+)
