@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.blockstack.initiator import Connecting
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.checks.witnessed import witnesses
@@ -68,6 +69,22 @@ def test_a_gateway_that_costs_less_than_krbd_alone_is_not_believed(through: list
     recorder.witness("writes", got=100, least=100)
     overhead.judge(recorder, "cost", {overhead.KRBD: [1.0, 1.1, 0.9], overhead.NVMEOF: through}, Bound(least=1.0))
     assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("fewest", "over", "beyond", "ended"),
+    [
+        (100, False, False, False),
+        (100, True, False, True),
+        (61, True, False, False),  # a busy machine: 64 and 61 writes in all of the budget left no verdict
+        (61, True, True, True),
+    ],
+)
+def test_too_few_writes_get_more_time_but_not_all_of_it(fewest: int, over: bool, beyond: bool, ended: bool) -> None:
+    budget, last = (cast("Deadline", SimpleNamespace(passed=lambda past=past: past)) for past in (over, beyond))
+    costs = {name: [1.0, 9.0] for name in (overhead.KRBD, overhead.NVMEOF)}
+    done = {overhead.KRBD: 200.0, overhead.NVMEOF: float(fewest)}
+    assert overhead.enough(done, costs, budget, last) is ended
 
 
 @pytest.mark.parametrize(("ended_s", "outcome"), [(20.0, Outcome.PASS), (10.5, Outcome.INCONCLUSIVE)])
