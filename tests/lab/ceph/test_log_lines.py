@@ -225,7 +225,10 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         Complaint("mds.n0", "error", "mds.0.bal find_exports  balancer runs too long"),
         Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 1.52s {LATE}"),
     ]
+    asked = '10.78.2.10 - - [24/Nov/2026:16:21:21] "GET /metrics HTTP/1.1" {} 1840 "" "Prometheus/2.53.3+ds1"'
+    busy += [Complaint("mgr.n0", "output", asked.format(code)) for code in (200, 503)]
     assert sort_out(busy, allowed, stopped=False)[0] == []
+    assert sort_out([Complaint("mgr.n0", "output", asked.format(500))], allowed, stopped=False)[0]
     grave = [
         Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 31.52s {LATE}"),
         DOWN,
