@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import typer
 
@@ -62,6 +64,13 @@ def _archives(world: World) -> list[str]:
     return sorted(str(manifest.parent) for manifest in world.home.archive.glob("*/manifest.json"))
 
 
+def _hosts(_: World) -> list[str]:
+    from cephlab.lab.spec.inventory import INVENTORY_VARIABLE, load_inventory
+
+    named = os.environ.get(INVENTORY_VARIABLE)
+    return [machine.name for machine in load_inventory(Path(named)).machines] if named else []
+
+
 LABS = completing(_labs)
 RELEASES = completing(_releases)
 SUITES = completing(_suites)
@@ -69,6 +78,7 @@ PROFILES = completing(_profiles)
 CLUSTERS = completing(_clusters)
 TUNINGS = completing(_tunings)
 ARCHIVES = completing(_archives)
+HOSTS = completing(_hosts)
 
 
 def words(*values: str) -> Completer:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cephlab.cli.archives import newest
-from cephlab.cli.completion import ARCHIVES, LABS, PROFILES, RELEASES, SUITES, words
+from cephlab.cli.completion import ARCHIVES, HOSTS, LABS, PROFILES, RELEASES, SUITES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
 from cephlab.cli.plan import name_all, show
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
+
+if TYPE_CHECKING:
+    from cephlab.cli.narration import Narration
+    from cephlab.fixtures.run import GateResult, Request
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
@@ -58,6 +63,14 @@ class Selection:
     jobs: Annotated[
         int, typer.Option("-j", "--jobs", help="Processes that run scenarios side by side; 0: what it bears.", min=0)
     ] = 1
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="Machines that share the scenarios, by ssh, e.g. lab1,root@192.0.2.7; -j processes on each.",
+            metavar="HOST,...",
+            autocompletion=HOSTS,
+        ),
+    ] = None
     rerun_failed: Annotated[
         bool, typer.Option("--rerun-failed", help="Only what did not pass in an earlier run, as it ran.")
     ] = False
@@ -130,9 +143,6 @@ def gate(
     Example: cephlab gate --suite interop --tier full -k 'objects and x86_64'
     """
     from cephlab.cli.narration import describe, narrating, page
-    from cephlab.fixtures.lanes import run_side_by_side
-    from cephlab.fixtures.run import Request, run_gate
-    from cephlab.fixtures.session import archive_name
     from cephlab.lab.archive.archive import add_signature
     from cephlab.lab.archive.signature import sign
 
@@ -149,14 +159,35 @@ def gate(
     home = world.home
     home.ensure()
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
+    request = asked(world, what, where, kept, rerun)
+    if what.plan or what.list_only:
+        return (show if what.plan else name_all)(out, request)
+    with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
+        result = run(request, what, where, narrator)
+    if kept.sign:
+        add_signature(result.archive, kept.sign)
+    predictions = expectations(request.archive) if where.profile else []
+    wanted = requirement_lines(request.archive) if where.profile else []
+    text = "\n".join((page(result), *wanted)) + expectation_page(predictions)
+    out.result(text, {**describe(result), "predictions": predictions})
+    return result.code
+
+
+def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:
+    """The gate that the options mean; SpecError where they do not go together. rerun: archive whose failures run."""
+    from cephlab.fixtures.run import Request
+    from cephlab.fixtures.session import archive_name
+
+    home = world.home
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
+    refuse_on(what, where, kept)
     if what.job is not None and what.suite:
         raise SpecError("--job and --suite cannot be given together", "a job is a run of its own", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
     suites = (JOBS,) if what.job else suites
-    request = Request(
+    return Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
         tier=what.tier,
@@ -167,20 +198,52 @@ def gate(
         rerun=rerun,
         resume=what.resume.absolute() if what.resume else None,
         expression=what.expression,
-        **{**vars(where), "changes": tuple(where.changes or ())},
+        **{
+            **vars(where),
+            "changes": tuple(where.changes or ()),
+            "inventory": None if what.on else where.inventory,
+        },
     )
-    if what.plan or what.list_only:
-        return (show if what.plan else name_all)(out, request)
-    with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
-        jobs = lanes_of(what.jobs, where, what.resume)
-        result = run_gate(request, narrator) if jobs == 1 else run_side_by_side(request, jobs, narrator)
-    if kept.sign:
-        add_signature(result.archive, kept.sign)
-    predictions = expectations(request.archive) if where.profile else []
-    wanted = requirement_lines(request.archive) if where.profile else []
-    text = "\n".join((page(result), *wanted)) + expectation_page(predictions)
-    out.result(text, {**describe(result), "predictions": predictions})
-    return result.code
+
+
+def run(request: Request, what: Selection, where: LabOptions, heard: Narration) -> GateResult:
+    """In this process, in several, or on other machines."""
+    from cephlab.fixtures.lanes import run_in, run_side_by_side
+    from cephlab.fixtures.options import SSH
+    from cephlab.fixtures.run import run_gate
+
+    if what.on is not None:
+        from cephlab.fixtures.hosts import machines_of, prepare
+
+        if where.lab == SSH:
+            raise SpecError(f"--on cannot be given with --lab {SSH}", "that is one cluster", "leave one out")
+        machines = machines_of(what.on, inventory_of(where))
+        return run_in(request, prepare(machines, request, what.jobs, heard), heard)
+    jobs = lanes_of(what.jobs, where, what.resume)
+    return run_gate(request, heard) if jobs == 1 else run_side_by_side(request, jobs, heard)
+
+
+def inventory_of(where: LabOptions) -> Path | None:
+    """The inventory whose names --on takes."""
+    from cephlab.lab.spec.inventory import INVENTORY_VARIABLE
+
+    named = where.inventory or os.environ.get(INVENTORY_VARIABLE)
+    return Path(named).expanduser() if named else None
+
+
+def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:
+    """SpecError where --on is given with what belongs to this machine, or to one cluster."""
+    of_here = {
+        "--profile": where.profile is not None,
+        "--resume": what.resume is not None,
+        "--rerun-failed": what.rerun_failed,
+        "--job": what.job is not None,
+        "--keep": kept.keep,
+        "--may-break": where.may_break is not None,
+    }
+    given = [option for option, there in of_here.items() if there]
+    if what.on is not None and given:
+        raise SpecError(f"--on cannot be given with {given[0]}", "that is of one machine", "leave one out")
 
 
 def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:

@@ -33,10 +33,16 @@ _LISTS = ("clusters", "kept", "trouble", "unexpected_skips")
 
 @dataclass(frozen=True)
 class Part:
-    """An archive that becomes part of another. later_s: how much later its history began than the first one's."""
+    """An archive that becomes part of another. later_s: how much later its history began than the first one's.
+
+    machine: where its clusters were, empty for this one. running: a scenario that its lane had begun and not ended, of
+    which the archive may know nothing yet.
+    """
 
     directory: Path
     later_s: float
+    machine: str = ""
+    running: str | None = None
 
 
 def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
@@ -53,13 +59,19 @@ def merge(writer: ArchiveWriter, parts: Sequence[Part]) -> None:
         for archive, later_s in archives
         for record in archive.records
     ]
+    begun_too = [part.running for part in parts if part.running is not None]
+    settled = {record.scenario for record in records}
     lost = [name for archive, _ in archives for name in unfinished(archive)]
+    lost += [name for name in begun_too if name not in settled and name not in lost]
     records += [_lost(writer, name, [event for event in events if event.scenario == name]) for name in lost]
     writer.records = sorted(records, key=attrgetter("began_s"))
     for archive, _ in archives:
         _take_files(writer.directory, archive)
     _merge_junit(writer.directory / JUNIT, [archive.directory / JUNIT for archive, _ in archives], lost)
     manifests = [archive.manifest for archive, _ in archives]
+    for part, manifest in zip(parts, manifests, strict=True):
+        for facts in manifest["clusters"] if part.machine else ():
+            facts["machine"] = part.machine
     writer.manifest |= {key: [entry for manifest in manifests for entry in manifest[key]] for key in _LISTS}
 
 
