@@ -29,7 +29,7 @@ CONFIG: Mapping[str, Any] = {
     "endpoints": [{"address": "h:1"}],
     "part_bytes": 300,
     "page": 2,
-    "begin_at": 0.0,
+    "begin": "",
     "fill_by": "put",
     "operations": 0,
     "window_s": 0.0,

@@ -24,7 +24,7 @@ class NodeExporter(Service):
         )
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"exporter.{ident}", host, self.listens(ident))
+        return silent_http(f"exporter.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         return ()

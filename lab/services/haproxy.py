@@ -2,11 +2,13 @@
 
 import csv
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.offline import run_tool
@@ -18,7 +20,9 @@ from cephlab.lab.services.service import Metadata, Service, silent_http
 TEMPLATE = "haproxy.cfg.j2"
 BACKEND = "gateways"
 _PEM = "both.pem"
+_CONFIG = "haproxy.cfg"
 _CHECK_S = 60.0
+_LOOKS = re.compile(r"^\s*default-server check inter (\d+)s fall (\d+) rise \d+$", re.MULTILINE)
 _ASK = (
     "import socket, sys\n"
     "s = socket.socket(socket.AF_UNIX)\n"
@@ -64,15 +68,19 @@ class Haproxy(Service):
         )
         return text.encode()
 
+    def written(self, host: Host, ident: str) -> str:
+        """The configuration that it was started with."""
+        return host.read(self.data(host, ident) / _CONFIG).decode()
+
     def socket(self, host: Host, ident: str) -> PurePosixPath:
         """Where it tells its statistics."""
         return host.directory / "run" / f"{self.kind}.{ident}"
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
-        return (self.kind, "-db", "-f", str(self.data(host, ident) / "haproxy.cfg"))
+        return (self.kind, "-db", "-f", str(self.data(host, ident) / _CONFIG))
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident))
+        return silent_http(f"{self.kind}.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         return ()
@@ -99,6 +107,19 @@ class Served:
 def served(host: Host, ident: str) -> list[Served]:
     """What the balancer on a host says of each gateway behind it."""
     return parse_stat(host.run(["python3", "-c", _ASK, str(HAPROXY.socket(host, ident))]).stdout)
+
+
+def notices_s(host: Host, ident: str) -> float:
+    """Seconds after which the balancer on a host has missed a gateway that does not answer, by its configuration.
+
+    A look waits for `inter` at most and the next one comes `inter` later (HAProxy's configuration manual, `timeout
+    check` and `inter`); `fall` of them fail, and the first may be due only in `inter`. LabBroken where it has no looks.
+    """
+    match = _LOOKS.search(HAPROXY.written(host, ident))
+    if match is None:
+        raise LabBroken(f"haproxy.{ident} does not look at its gateways", "no `default-server check` with inter, fall")
+    inter_s, fall = map(int, match.groups())
+    return float((1 + 2 * fall) * inter_s)
 
 
 def parse_stat(text: str) -> list[Served]:

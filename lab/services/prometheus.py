@@ -43,7 +43,7 @@ class Prometheus(Service):
         client.mon("config set", who="mgr", name=name, value="false", force=True)
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"{self.kind}.{ident}", host, self.listens(ident), READY)
+        return silent_http(f"{self.kind}.{ident}", client.host, f"{host.address}:{self.listens(ident)}", READY)
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         return ()

@@ -52,7 +52,7 @@ class Rgw(Service):
         return ("radosgw", "-f", "-n", self.entity(ident), "-c", str(conf.conf_path(host)))
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"rgw.{ident}", host, self.listens(ident))
+        return silent_http(f"rgw.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         daemons = client.mon("service dump")["services"].get("rgw", {}).get("daemons", {})

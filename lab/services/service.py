@@ -101,12 +101,15 @@ def letter_of(ident: str) -> str:
     return letter
 
 
-def silent_http(daemon: str, host: Host, port: int, path: str = "") -> str:
-    """For `Service.missing`: empty if a port of the host answers HTTP with any status below 500."""
+def silent_http(daemon: str, asker: Host, address: str, path: str = "") -> str:
+    """For `Service.missing`: empty if ADDRESS:PORT answers HTTP with any status below 500.
+
+    asker: who asks, the lab's client: Python starts at once there, and takes a second on an emulated host.
+    """
     ask = (
         "import urllib.error as e, urllib.request as u\n"
-        f"try: u.urlopen('http://{host.address}:{port}{path}', timeout=5).read()\n"
+        f"try: u.urlopen('http://{address}{path}', timeout=5).read()\n"
         "except e.HTTPError as error: assert error.code < 500\n"
     )
-    answers = host.run(["python3", "-c", ask], timeout_s=_ASK_S, check=False).code == 0
+    answers = asker.run(["python3", "-c", ask], timeout_s=_ASK_S, check=False).code == 0
     return "" if answers else f"{daemon} does not answer HTTP"

@@ -28,6 +28,8 @@ WRONG = "WrongContent"
 SHOWN = 20
 FILL, RUN, FINAL, CLEAN = "fill", "run", "final", "clean"
 WINDOW = "window"
+WAITS, BEGUN = "the load waits for its moment", "the load has begun"
+"""Printed on the way."""
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
 _BREATH_S = 0.05
@@ -292,13 +294,24 @@ def together(works: list[Callable[[], None]]) -> None:
         thread.join()
 
 
+def wait_for_moment(path: Path) -> None:
+    """Wait until a file says, in seconds since the epoch, when the run begins, and until then. For a common start."""
+    print(WAITS, flush=True)
+    while not STOP.is_set():
+        told = path.read_text() if path.exists() else EMPTY
+        if told.endswith("\n"):
+            STOP.wait(max(0.0, float(told) - time.time()))
+            return
+        STOP.wait(_BREATH_S)
+
+
 def run(load: Load) -> None:
     """The load itself, for as long as it should be or until a signal."""
     todo = itertools.islice(plan(load.config, time.monotonic()), load.config["operations"] or None)
     timer = threading.Timer(load.config["runtime_s"] or _NEVER_S, STOP.set)
     timer.daemon = True
     timer.start()
-    print("the load has begun", flush=True)
+    print(BEGUN, flush=True)
     together([partial(worker, load, todo, number) for number in range(load.config["workers"])])
     timer.cancel()
     STOP.clear()
@@ -314,9 +327,8 @@ def main() -> int:
     for bucket in [] if config["filled"] else load.ledger.buckets:
         S3Connection({**config, **config["endpoints"][0]}).ask("PUT", f"/{bucket}")
     for phase in config["phases"]:
-        if phase == RUN:
-            # Several clients may begin at one moment.
-            STOP.wait(max(0.0, config["begin_at"] - time.time()))
+        if phase == RUN and config["begin"]:
+            wait_for_moment(Path(config["begin"]))
         began_s, cpu_s = time.monotonic(), time.process_time()
         if phase == FILL:
             each_once(load, FILL, config["fill_by"])

@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
+from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import LabBroken, LabError
 from cephlab.lab.cluster.gateway import Gateway
@@ -10,6 +13,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3load
 from cephlab.lab.workloads.s3load import S3Load, S3Result, merged
 
+T = TypeVar("T")
 Started = Callable[[Host, Sequence[Gateway], S3Load], s3load.RunningS3Load]
 
 
@@ -49,23 +53,28 @@ def run_together(
     timeout_s: float,
     start: Started = s3load.start,
 ) -> Fleet:
-    """Run a load on each host; all begin at one moment. lead_s: time for them to start and fill before it.
+    """Run a load on each host; once all have filled their buckets, all begin at one moment.
 
-    A client that fails is in `lost`, and the others go on. On any other error all are ended.
+    lead_s: time to tell them the moment; timeout_s: for the filling, and again for the rest. A client that fails is in
+    `lost`, and the others go on. On any other error all are ended.
     """
     ahead = {host.name: clock_ahead_s(host) for host, _ in loads}
-    begin_s = SYSTEM.monotonic() + lead_s
     running: dict[str, s3load.RunningS3Load] = {}
     results: dict[str, S3Result] = {}
     lost: dict[str, str] = {}
     try:
         for host, load in loads:
-            running[host.name] = start(host, entrances, replace(load, begin_at=begin_s + ahead[host.name]))
+            running[host.name] = start(host, entrances, replace(load, waits=True))
         for name, each in running.items():
-            try:
-                results[name] = each.finish(timeout_s=timeout_s)
-            except LabError as error:
-                lost[name] = f"{error.what}: {error.detail}"
+            what = f"the filling by {name}"
+            kept(lost, name, partial(clock.wait, each.ready, bool, what=what, timeout_s=timeout_s))
+        begin_s = SYSTEM.monotonic() + lead_s
+        for name, each in running.items():
+            if name not in lost:
+                each.begin_at(begin_s + ahead[name])
+        for name, each in running.items():
+            if name not in lost and (result := kept(lost, name, partial(each.finish, timeout_s=timeout_s))):
+                results[name] = result
     finally:
         for name in running.keys() - results.keys():
             running[name].kill()
@@ -74,6 +83,15 @@ def run_together(
     told = {name: moved(result, -apart[name]) for name, result in results.items()}
     late = {name: first_due_s(result) - begin_s - first for name, result in told.items()}
     return Fleet(told, lost, apart, late)
+
+
+def kept(lost: dict[str, str], name: str, work: Callable[[], T]) -> T | None:
+    """What some work gives; a client whose work fails is lost, and gives nothing."""
+    try:
+        return work()
+    except LabError as error:
+        lost[name] = f"{error.what}: {error.detail}"
+        return None
 
 
 def moved(result: S3Result, by_s: float) -> S3Result:

@@ -16,7 +16,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
 from cephlab.lab.workloads.fio import RunningProgram, folder
 from cephlab.lab.workloads.fiolatency import Window
-from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN, WINDOW
+from cephlab.lab.workloads.s3_load_program import BEGUN, CLEAN, FILL, FINAL, RUN, WAITS, WINDOW
 
 KINDS = ("delete", "get", "head", "list", "multipart", "put")
 PART_BYTES = 5 << 20
@@ -28,6 +28,7 @@ _LATE_S = 0.05
 _MODULES = (s3_ledger, s3_load_program, s3_program)
 _PACKAGE = PurePosixPath("cephlab/lab/workloads")
 _COLUMNS = 11
+_BEGIN = "begin"
 
 Sizes = tuple[tuple[int, int, float], ...]
 """Ranges of bytes, least and most, each with its weight: one range is uniform, several are a histogram."""
@@ -54,8 +55,7 @@ class S3Load:
     rate: operations a second that are due, as a Poisson process, however many were answered (open loop); 0: each worker
     asks as soon as it was answered (closed loop). runtime_s: 0 until it is stopped. fill_by: put or multipart. phases:
     any of fill, run, final, clean, in that order; without fill, every object must be there from another load of the
-    same seed, unless it begins with empty buckets (unfilled). begin_at: of the run, in seconds since the epoch;
-    0 for at once.
+    same seed, unless it begins with empty buckets (unfilled). waits: the run begins when it is told to (begin_at).
     operations: the run ends after so many; 0: by time alone. over: which objects an operation or a phase takes.
     window_s: the run is told by windows of that length, and of its operations only those that failed are kept; 0: all
     are kept.
@@ -75,7 +75,7 @@ class S3Load:
     page: int = 1000
     timeout_s: float = 60.0
     phases: tuple[str, ...] = (FILL, RUN, FINAL)
-    begin_at: float = 0.0
+    waits: bool = False
     operations: int = 0
     over: Mapping[str, Over] = field(default_factory=dict)
     unfilled: bool = False
@@ -203,7 +203,15 @@ class RunningS3Load(RunningProgram):
 
     def begun(self) -> bool:
         """Whether the run has begun, after the filling."""
-        return "the load has begun" in self.words()
+        return BEGUN in self.words()
+
+    def ready(self) -> bool:
+        """Whether it waits for the moment of its run, or will never do that, because it has ended."""
+        return WAITS in self.words() or not self.process.alive()
+
+    def begin_at(self, epoch_s: float) -> None:
+        """Let the run of a load that waits begin then, by its host's clock."""
+        self.host.push(f"{epoch_s:.6f}\n".encode(), self.base / _BEGIN)
 
     def stop(self) -> None:
         """End the run; what is in flight is waited for, and the phases after it follow."""
@@ -257,6 +265,7 @@ def start(host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool =
         "endpoints": endpoints,
         "access_key": entrances[0].access_key,
         "secret_key": entrances[0].secret_key,
+        "begin": str(base / _BEGIN) if load.waits else "",
         "log": str(base / "rows"),
         "output": str(base / "out.json"),
     }

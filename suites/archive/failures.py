@@ -1,7 +1,6 @@
 """OSDs, machines and all the power fail under S3 load at EC 4+2: nothing that a gateway acknowledged is lost."""
 
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import partial
 
 from cephlab.lab.base.clock import Deadline
@@ -17,11 +16,11 @@ from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.workloads.s3_load_program import RUN
+from cephlab.lab.workloads.s3_load_program import FILL, RUN
 from cephlab.lab.workloads.s3load import RunningS3Load, S3Load, S3Result
 from cephlab.suites.archive.filled import MIX
-from cephlab.suites.archive.stand import EC_4_2, SMALL_BYTES, ArchiveTopology, opened, osds_of
-from cephlab.suites.object.stand import LOAD_S, ended, near, now_s, read_back, running_load, truthful
+from cephlab.suites.archive.stand import EC_4_2, FILLED, SMALL_BYTES, ArchiveTopology, opened, osds_of
+from cephlab.suites.object.stand import LOAD_S, ended, loaded, near, now_s, read_back, running_load, truthful
 from cephlab.suites.powerloss.cut import check_stores
 from cephlab.suites.resilience.trial import EXPECTED
 
@@ -39,8 +38,7 @@ LAST_GATEWAY = "g1"
 """Of the other architecture."""
 
 
-SURVIVING = ArchiveTopology(mons=3)
-DARK = replace(SURVIVING, foreign_gateway=False)
+DARK = ArchiveTopology(mons=3, foreign_gateway=False)
 """Guests of this architecture boot here without KVM."""
 
 
@@ -65,8 +63,12 @@ def paper_mix(stage: Stage) -> AbstractContextManager[RunningS3Load]:
 
 
 def healed(stage: Stage, running: RunningS3Load) -> S3Result:
-    """Let it go on for a while, end it, and let it read everything back."""
+    """Let it go on for a while once every gateway answers again, end it, and let it read everything back."""
     stage.cluster.wait_healthy()
+    doors = opened(stage.cluster)
+    # A gateway that was cut off tries its OSDs again after a pause, and the cluster is healthy all along.
+    probe = S3Load(bucket="again", objects=2 * len(doors), workers=len(doors), phases=(FILL,), timeout_s=LOAD_S)
+    loaded(stage, "the first requests afterwards", near(stage.cluster), doors, probe)
     result = ended(stage.cluster, running, AFTER_S, timeout_s=2 * LOAD_S)
     truthful(stage.recorder, "the load", result)
     read_back(stage.recorder, result)
@@ -151,7 +153,7 @@ def failure(count: int, what: str, tier: Tier) -> Scenario:
         run=partial(failed, count=count, what=what),
         check="figures",
         tier=tier,
-        topology=SURVIVING,
+        topology=FILLED,
         expects=EXPECTED,
     )
 
@@ -168,7 +170,7 @@ SCENARIOS = (
         run=partial(failed, count=1, what=GATEWAYS),
         check="figures",
         tier=Tier.FULL,
-        topology=SURVIVING,
+        topology=FILLED,
         # On one machine's loopback a gateway's packets do not bear its node's address.
         needs=frozenset({Capability.CUT_LINKS, Capability.OWN_NETWORK}),
         expects=EXPECTED,

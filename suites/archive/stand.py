@@ -77,8 +77,8 @@ def options_of(unit_bytes: int) -> tuple[tuple[str, str], ...]:
     )
 
 
-FILLED = ArchiveTopology(disk_bytes=512 * MIB, db_bytes=128 * MIB, options=options_of(UNIT_BYTES))
-"""As the paper's, with RocksDB on a faster disk; small, so that it is full soon."""
+FILLED = ArchiveTopology(mons=3, disk_bytes=512 * MIB, db_bytes=128 * MIB, options=options_of(UNIT_BYTES))
+"""As the paper's, with RocksDB on a faster disk; small, so that it is full soon. A quorum outlives two machines."""
 
 
 def opened(cluster: Cluster) -> list[Gateway]:

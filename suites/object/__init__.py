@@ -4,10 +4,10 @@ from cephlab.suites.object import across, balanced, costs, faults, pace, sizes, 
 
 SCENARIOS = (
     *across.SCENARIOS,
-    *balanced.SCENARIOS,
     *costs.SCENARIOS,
     *faults.SCENARIOS,
     *pace.SCENARIOS,
     *sizes.SCENARIOS,
     *tls.SCENARIOS,
+    *balanced.SCENARIOS,
 )

@@ -20,8 +20,8 @@ SMALL = ((0, 0, 1.0), (1, 4096, 3.0), (4097, 65536, 3.0), ((4 << 20) - 1, (4 << 
 """Around the gateway's stripes of 4 MiB too."""
 PARTS = ((PART_BYTES + 1, 2 * PART_BYTES + 1, 1.0),)
 MIXED_S = 4.0
-FILLING_S = 2.0
-"""Time for the slower client to start and to fill its bucket, before patience."""
+LEAD_S = 1.0
+"""Time to tell both clients when they begin."""
 MIX = {"get": 50.0, "put": 20.0, "head": 10.0, "list": 5.0, "delete": 10.0, "multipart": 5.0}
 
 
@@ -86,7 +86,7 @@ def together(stage: Stage) -> None:
     fleet = run_together(
         loads,
         list(gateways(cluster).values()),
-        lead_s=FILLING_S * cluster.patience,
+        lead_s=LEAD_S,
         timeout_s=LOAD_S * cluster.patience,
     )
     judge(stage.recorder, fleet, clients=len(loads))

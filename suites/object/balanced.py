@@ -96,6 +96,8 @@ SCENARIOS = (
         )
         for arch in Arch
     ),
+    # The last of its cluster: Ceph goes on telling a gateway that was killed of each new bucket for 30 s
+    # (osd_client_watch_timeout), and a bucket that is made meanwhile waits for its answer.
     Scenario(
         name="object.killed",
         goal="A gateway that dies behind the balancer costs no more than the requests that it had.",

@@ -1,25 +1,30 @@
-"""A bucket index whose OSD is down, a balancer that dies, and a gateway behind one that hangs."""
+"""A bucket index whose OSD is down, and gateways and balancers that die, hang or are cut off."""
 
 import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.clock import Deadline
+from cephlab.lab.base.clock import SYSTEM, Deadline
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.gateway import INDEX_POOL, Gateway, speaking_s3
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.daemons import KillDaemon, PauseDaemon
+from cephlab.lab.faults.network import Partition
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
-from cephlab.lab.services.haproxy import HAPROXY
+from cephlab.lab.services.haproxy import HAPROXY, notices_s
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.s3_load_program import RUN
 from cephlab.lab.workloads.s3load import S3Load, S3Operation, S3Result
 from cephlab.suites.object.stand import (
+    APART,
     BALANCED,
+    BALANCERS,
+    DOWN,
     GATEWAYS,
+    UP,
     balancer,
     ended,
     gateways,
@@ -27,8 +32,8 @@ from cephlab.suites.object.stand import (
     now_s,
     read_back,
     running_load,
-    statistics,
     truthful,
+    until_all,
 )
 from cephlab.suites.resilience.trial import EXPECTED
 
@@ -37,10 +42,14 @@ MIX = {"get": 40.0, "put": 30.0, "list": 20.0, "delete": 10.0}
 BEFORE_S, HOLD_S, AFTER_S = 2.0, 5.0, 3.0
 STALL_S = 60.0
 """Until a dead OSD is missed, 20 s beside emulated ones (osd_heartbeat_grace of the lab), and peering."""
-NOTICED_S = 10.0
-"""HAProxy looks each second, and a gateway is out after two looks that failed; its looks wait for 2 s at most."""
+ASKED_S = 5.0
+"""Until a busy machine has asked a balancer twice what it knows."""
+UNAVAILABLE = "503"
+"""HAProxy's answer where no gateway is up."""
 LEAST_AFTER = 10
 LOAD = S3Load(mix=MIX, bucket="struck", objects=40, workers=8, runtime_s=0.0)
+CUTS = frozenset({Capability.CUT_LINKS, Capability.OWN_NETWORK})
+"""On one machine's loopback a balancer's packets do not bear its node's address."""
 AT_A_RATE = replace(LOAD, workers=160, rate=20.0)
 """As many workers as are due in 8 s, so that those who wait for one balancer keep nobody from the other."""
 
@@ -61,6 +70,8 @@ def struck(
             meanwhile()
             Deadline.after(HOLD_S).pause(HOLD_S)
         cluster.wait_healthy()
+        for front in speaking_s3(cluster, HAPROXY.kind):
+            until_all(cluster, front, UP)
         ended_s = now_s(near(cluster))
         result = ended(cluster, running, AFTER_S)
     truthful(stage.recorder, "the load", result)
@@ -139,26 +150,77 @@ def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], vic
     passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
 
 
-def gateway_hangs(stage: Stage) -> None:
-    """Stop the gateway of the other architecture: the balancer passes it by, and no request fails."""
+def balancer_cut_off(stage: Stage) -> None:
+    """Cut one of two balancers off from all gateways: it says so at once to who asks it, and the other one serves."""
     cluster = stage.cluster
-    front = balancer(cluster)
-    victim = gateways(cluster)[host_arch().other].name
+    fronts = speaking_s3(cluster, HAPROXY.kind)
+    balancer(cluster)
+    victim = stage.rng.randrange(len(fronts))
+    away, rest = (fronts[victim].host.name,), tuple(each.host.name for each in speaking_s3(cluster))
     noticed: list[float] = []
+    result, began_s, ended_s = struck(
+        stage,
+        fronts,
+        lambda: Partition(away, rest),
+        lambda: noticed.append(missed(stage, fronts[victim])),
+        AT_A_RATE,
+    )
+    only_its_own(stage.recorder, result.of(RUN), victim, began_s, ended_s)
+    refused_at_once(stage.recorder, result.of(RUN), victim, noticed[0])
 
-    def until_noticed() -> None:
-        clock.wait(
-            lambda: {row.gateway: row.status for row in statistics(front)}[victim],
-            lambda status: status == "DOWN",
-            what=f"{victim} out of the balancer's turn",
-            timeout_s=NOTICED_S * cluster.patience,
-            interval_s=0.2,
-        )
-        noticed.append(now_s(near(cluster)))
 
-    result, *_ = struck(stage, [front], lambda: PauseDaemon(victim), until_noticed)
+def missed(stage: Stage, front: Gateway, of: str = "") -> float:
+    """Wait until a balancer says DOWN of every gateway, or of one; hold that to its own settings. Gives the moment."""
+    cluster, began_s = stage.cluster, SYSTEM.monotonic()
+    until_all(cluster, front, DOWN, of)
+    took_s = SYSTEM.monotonic() - began_s
+    patience = 1.0 if front.host.arch is host_arch() else cluster.patience
+    most_s = (notices_s(front.host, front.daemon.id) + ASKED_S) * patience
+    why = f"the settings of {front.name}: looks that fail, and pauses between them; {ASKED_S:g} s to ask it"
+    bound = Bound(why, most=most_s, basis=Basis.CORRECTNESS)
+    stage.recorder.figure("until the balancer says that a gateway is down", took_s, "s", bound)
+    return now_s(near(cluster))
+
+
+def refused_at_once(recorder: Recorder, operations: list[S3Operation], victim: int, noticed_s: float) -> None:
+    """Observe that a balancer that knows that it reaches no gateway says so, and lets nobody wait."""
+    asked = [
+        each for each in operations if each.endpoint == victim and noticed_s < each.began_s < noticed_s + HOLD_S - 1
+    ]
+    recorder.witness("requests to the balancer that was cut off, once it knew", got=len(asked), least=LEAST_AFTER)
+    odd = [f"{each.kind} {each.code or 'served'}" for each in asked if each.code != UNAVAILABLE]
+    recorder.observe("those of them that it did not refuse", got=odd, wanted=[], of=len(asked))
+    waited = [f"{each.kind} {each.ended_s - each.began_s:.1f} s" for each in asked if waited_long(each)]
+    recorder.observe("those of them that waited", got=waited, wanted=[], of=len(asked))
+
+
+def waited_long(operation: S3Operation) -> bool:
+    return operation.ended_s - operation.began_s > HOLD_S / 2
+
+
+def gateway_out(stage: Stage, front: Gateway, victim: Gateway, fault: Fault) -> None:
+    """A gateway no longer answers a balancer: the balancer passes it by, and no request fails."""
+    noticed: list[float] = []
+    result, *_ = struck(
+        stage,
+        [front],
+        lambda: fault,
+        lambda: noticed.append(missed(stage, front, victim.name)),
+    )
     stage.recorder.observe("errors of the load", got=result.errors, wanted={}, of=len(result.operations))
     passed_by(stage.recorder, result.of(RUN), noticed[0], noticed[0] + HOLD_S)
+
+
+def gateway_hangs(stage: Stage) -> None:
+    """Stop the gateway of the other architecture."""
+    victim = gateways(stage.cluster)[host_arch().other]
+    gateway_out(stage, balancer(stage.cluster), victim, PauseDaemon(victim.name))
+
+
+def gateway_cut_off(stage: Stage) -> None:
+    """Cut the gateway of the other architecture off from the balancers, not from Ceph."""
+    victim = gateways(stage.cluster)[host_arch().other]
+    gateway_out(stage, balancer(stage.cluster), victim, Partition((victim.host.name,), BALANCERS))
 
 
 def passed_by(recorder: Recorder, operations: list[S3Operation], noticed_s: float, healed_s: float) -> None:
@@ -201,7 +263,27 @@ SCENARIOS = (
         goal="A gateway that hangs behind a balancer is passed by, and what it had already is answered in the end.",
         method="Stops it by SIGSTOP under load until HAProxy gives it nothing more, and for a while after that.",
         run=gateway_hangs,
-        check="witnessed",
+        check="figures",
         topology=BALANCED,
+    ),
+    Scenario(
+        name="object.gateway-cut-off",
+        goal="A gateway that its balancer no longer reaches is passed by, and no request fails.",
+        method="Drops packets between it and the balancers under load until HAProxy gives it nothing, and for a while.",
+        run=gateway_cut_off,
+        check="figures",
+        tier=Tier.FULL,
+        topology=APART,
+        needs=CUTS,
+    ),
+    Scenario(
+        name="object.balancer-cut-off",
+        goal="A balancer that reaches no gateway says so to its clients at once, and those of the other one go on.",
+        method="Drops packets between one of two HAProxys and all gateways under a load at a rate; then they pass.",
+        run=balancer_cut_off,
+        check="figures",
+        tier=Tier.FULL,
+        topology=APART,
+        needs=CUTS,
     ),
 )

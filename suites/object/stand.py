@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cephlab.lab.base import clock
@@ -16,6 +16,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.haproxy import HAPROXY, Served, served
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.spec.arch import Arch, host_arch
+from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 from cephlab.lab.telemetry.demand import Role
 from cephlab.lab.telemetry.meter import Meter, Metered
 from cephlab.lab.workloads import s3load
@@ -28,6 +29,27 @@ GATEWAYS = Topology(native=2, foreign=1, clients=True, services=(("n0", (RGW.kin
 """A gateway and a client of each architecture."""
 BALANCED = replace(GATEWAYS, services=tuple((node, (RGW.kind, HAPROXY.kind)) for node in ("n0", "n2")))
 """The same with a balancer of each architecture, each before both gateways."""
+
+
+@dataclass(frozen=True)
+class BalancersApart(Topology):
+    """Balancers on machines of their own, b0 of this architecture and b1 of the other: their networks can be cut."""
+
+    def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
+        spec = super().lay_out(release, image, in_memory=in_memory)
+        apart = (Node(BALANCERS[0], host_arch()), Node(BALANCERS[1], host_arch().other))
+        return replace(spec, nodes=(*spec.nodes, *apart))
+
+
+BALANCERS = ("b0", "b1")
+APART = BalancersApart(
+    native=2,
+    foreign=1,
+    clients=True,
+    services=(*GATEWAYS.services, *((node, (HAPROXY.kind,)) for node in BALANCERS)),
+)
+UP, DOWN = "UP", "DOWN"
+"""HAProxy's words."""
 RECORDED = Bound("of this machine: recorded only", basis=Basis.PROFILE)
 LOAD_S = 120.0
 PUNCTUAL = 0.9
@@ -53,14 +75,19 @@ def gateways(cluster: Cluster) -> dict[Arch, Gateway]:
 def balancer(cluster: Cluster, arch: Arch | None = None) -> Gateway:
     """The balancer of an architecture, this machine's own unless named, once it calls all gateways up."""
     front = {each.host.arch: each for each in speaking_s3(cluster, HAPROXY.kind)}[arch or host_arch()]
+    until_all(cluster, front, UP)
+    return front
+
+
+def until_all(cluster: Cluster, front: Gateway, status: str, of: str = "") -> None:
+    """Wait until a balancer says UP or DOWN of every gateway, or of one where one is named."""
     clock.wait(
         lambda: statistics(front),
-        lambda rows: {row.status for row in rows} == {"UP"},
-        what="every gateway up behind the balancer",
+        lambda rows: {row.status for row in rows if of in ("", row.gateway)} == {status},
+        what=f"{front.name}: {of or 'every gateway'} {status}",
         timeout_s=30 * cluster.patience,
         interval_s=0.2,
     )
-    return front
 
 
 def now_s(host: Host) -> float:

@@ -164,3 +164,31 @@ def test_clients_that_were_lost_or_alone_are_found(lost: dict[str, str], late_s:
 def test_a_mix_that_does_not_cost_what_its_parts_do_is_found(ratio: tuple[float, float], outcome: Outcome) -> None:
     measured = Interval(sum(ratio) / 2, *ratio, 5, 0.95)
     assert verdict_of("figures", lambda recorder: costs.judge(recorder, Role.GATEWAY, measured)).outcome is outcome
+
+
+REFUSED = [to(1, 11.0 + number / 10, 0.1, "503") for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [
+        (REFUSED, Outcome.PASS),
+        ([*REFUSED, to(1, 12.0, 0.1)], Outcome.FAIL),
+        ([*REFUSED, to(1, 12.0, 4.0, "503")], Outcome.FAIL),
+        ([to(1, 9.0, 5.0), *REFUSED], Outcome.PASS),
+        (REFUSED[:5], Outcome.INCONCLUSIVE),
+    ],
+    ids=["refused", "served although cut off", "made to wait", "asked before it knew", "hardly asked"],
+)
+def test_a_balancer_that_reaches_no_gateway_has_to_say_so_at_once(asked: list[S3Operation], outcome: Outcome) -> None:
+    others = [to(0, 12.0, 4.0)]
+    say = partial(faults.refused_at_once, operations=[*asked, *others], victim=1, noticed_s=10.0)
+    assert verdict_of("witnessed", say).outcome is outcome
+
+
+def test_balancers_apart_are_on_machines_without_anything_else() -> None:
+    spec = stand.APART.spec("reef")
+    apart = [node for node in spec.nodes if node.name in stand.BALANCERS]
+    assert [(node.services, bool(node.osds), node.mon) for node in apart] == [(("haproxy",), False, False)] * 2
+    assert {node.arch for node in apart} == {node.arch for node in spec.nodes if "rgw" in node.services}
+    assert not any("haproxy" in node.services for node in spec.nodes if node not in apart)

@@ -5,9 +5,10 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.process import Result
 from cephlab.lab.providers.host import Host
-from cephlab.lab.services.haproxy import HAPROXY, Served, parse_stat
+from cephlab.lab.services.haproxy import HAPROXY, Served, notices_s, parse_stat
 from cephlab.lab.services.rgw import RGW
 
 
@@ -28,6 +29,9 @@ class DemoHost:
 
     def push(self, content: bytes, path: PurePosixPath, *, mode: int = 0o644) -> None:
         self.files[str(path)], self.modes[str(path)] = content, mode
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return self.files[str(path)]
 
     def run(self, argv: list[str], **_: Any) -> Result:
         self.ran.append(argv)
@@ -66,6 +70,19 @@ def test_haproxy_itself_has_to_find_a_configuration_right() -> None:
     demo = DemoHost("127.1.0.1")
     HAPROXY.configure(host(demo), "n0", cast("dict[str, Host]", PEERS))
     assert demo.ran == [["haproxy", "-c", "-f", "/run/n0/haproxy.n0/haproxy.cfg"]]
+
+
+def test_how_soon_a_gateway_is_missed_follows_from_the_configuration_in_force() -> None:
+    demo = DemoHost("127.1.0.1")
+    HAPROXY.configure(host(demo), "n0", cast("dict[str, Host]", PEERS))
+    # A second until the first look, then two looks that time out, each with a pause as long.
+    assert notices_s(host(demo), "n0") == 5.0
+    (path,) = (path for path in demo.files if path.endswith("haproxy.cfg"))
+    demo.files[path] = demo.files[path].replace(b"inter 1s fall 2", b"inter 3s fall 4")
+    assert notices_s(host(demo), "n0") == 27.0
+    demo.files[path] = demo.files[path].replace(b" check inter", b" inter")
+    with pytest.raises(LabBroken, match=r"haproxy\.n0 does not look"):
+        notices_s(host(demo), "n0")
 
 
 def test_statistics_are_read_by_their_columns() -> None:

@@ -36,11 +36,21 @@ class FakeRunning:
     dies: bool = False
     killed: list[str] = field(default_factory=list)
     name: str = ""
+    slow: int = 0
+    moment_s: float = 0.0
+
+    def ready(self) -> bool:
+        self.slow -= 1
+        return self.slow < 0
+
+    def begin_at(self, epoch_s: float) -> None:
+        assert self.load.waits
+        self.moment_s = epoch_s
 
     def finish(self, *, timeout_s: float) -> S3Result:
         if self.dies:
             raise LabBroken(f"the S3 load on {self.name} left no result", "signal 9")
-        begin_s = self.load.begin_at
+        begin_s = self.moment_s
         times = [begin_s + number / 10 for number in range(5)]
         operations = [S3Operation("run", "get", 0, "/b/o", 1, 1, t, t, t + self.took_s, True, "") for t in times]
         return S3Result(tuple(operations), (), 0, 0.5, 0.1)
@@ -49,15 +59,19 @@ class FakeRunning:
         self.killed.append(self.name)
 
 
-def fleet(*hosts: FakeHost, dying: str = "", took_s: dict[str, float] | None = None) -> tuple[Fleet, list[str]]:
+def fleet(
+    *hosts: FakeHost, dying: str = "", slow: int = 0, took_s: dict[str, float] | None = None
+) -> tuple[Fleet, list[str]]:
+    """slow: how many looks long c1 fills its bucket."""
     killed: list[str] = []
 
     def start(host: Host, entrances: object, load: S3Load) -> RunningS3Load:
         running = FakeRunning(load, (took_s or {}).get(host.name, 0.1), host.name == dying, killed, host.name)
+        running.slow = slow if host.name == "c1" else 0
         return cast("RunningS3Load", running)
 
     loads = [(cast("Host", host), S3Load()) for host in hosts]
-    return run_together(loads, [], lead_s=5.0, timeout_s=1.0, start=start), killed
+    return run_together(loads, [], lead_s=5.0, timeout_s=0.3, start=start), killed
 
 
 def test_clients_begin_at_one_moment_although_their_clocks_differ() -> None:
@@ -81,6 +95,19 @@ def test_a_lost_client_is_named_and_the_others_count() -> None:
     assert "c1 left no result" in done.lost["c1"]
     assert killed == ["c1"]
     assert len(done.whole.operations) == 5
+
+
+def test_no_client_begins_before_all_have_filled_their_buckets() -> None:
+    done, _ = fleet(FakeHost("c0"), FakeHost("c1"), slow=2)
+    assert sorted(done.results) == ["c0", "c1"]
+    assert max(done.late_s.values()) < 0.05
+
+
+def test_a_client_that_never_ends_filling_is_lost_and_ended() -> None:
+    done, killed = fleet(FakeHost("c0"), FakeHost("c1"), slow=1000)
+    assert list(done.results) == ["c0"]
+    assert "the filling by c1" in done.lost["c1"]
+    assert killed == ["c1"]
 
 
 def test_without_any_client_left_there_is_no_result() -> None:

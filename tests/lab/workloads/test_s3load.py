@@ -2,7 +2,9 @@
 
 import json
 import random
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +31,32 @@ def ran(monkeypatch: pytest.MonkeyPatch, gateway: FakeGateway, **config: Any) ->
     s3_load_program.run(load)
     each_once(load, FINAL, "get")
     return result_of(load)
+
+
+def test_a_run_waits_for_the_moment_that_it_is_told_and_for_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, told = tmp_path / "begin", {2: "1", 4: "12.5\n"}
+
+    @dataclass
+    class Telling(FakeTime):
+        looks: int = 0
+
+        def wait(self, seconds: float) -> bool:
+            self.looks += 1
+            if self.looks in told:
+                path.write_text(told[self.looks])
+            return super().wait(seconds)
+
+    time = Telling()
+    monkeypatch.setattr(s3_load_program, "time", time)
+    monkeypatch.setattr(s3_load_program, "STOP", time)
+    s3_load_program.wait_for_moment(path)
+    assert time.now_s == pytest.approx(12.5)
+    time.end_s = 0.0
+    path.write_text("99.0")
+    s3_load_program.wait_for_moment(path)
+    assert time.now_s == pytest.approx(12.5)
 
 
 def test_bodies_follow_from_seed_name_version_and_length() -> None:
