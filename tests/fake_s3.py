@@ -30,6 +30,7 @@ CONFIG: Mapping[str, Any] = {
     "part_bytes": 300,
     "page": 2,
     "begin": "",
+    "own_buckets": False,
     "fill_by": "put",
     "operations": 0,
     "window_s": 0.0,

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.redaction import remember
 from cephlab.lab.base.runs import write_private
 from cephlab.lab.ceph import conf
@@ -70,6 +71,27 @@ class Gateway:
     def certificate(self) -> str:
         """What its TLS is trusted by, as PEM."""
         return self.host.read(service_of(self.name).data(self.host, self.daemon.id) / CERTIFICATE).decode()
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """S3 that somebody else runs: `ADDRESS:PORT`, plain HTTP, and a user who may make buckets."""
+
+    address: str
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+def load_keys(path: Path) -> tuple[str, str]:
+    """A user's keys from JSON with access_key and secret_key, such as `client/s3.json`; SpecError without them."""
+    try:
+        told = json.loads(path.read_text())
+        keys = str(told["access_key"]), str(told["secret_key"])
+    except (ValueError, TypeError, KeyError) as error:
+        wanted = "wanted: JSON with access_key and secret_key"
+        raise SpecError(f"{path} has no S3 keys", f"{type(error).__name__}; {wanted}", "see client/s3.json") from None
+    remember(*keys)
+    return keys
 
 
 def speaking_s3(cluster: Cluster, kind: str = RGW.kind) -> list[Gateway]:

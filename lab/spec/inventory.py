@@ -70,6 +70,14 @@ class CephAccess:
 
 
 @dataclass(frozen=True)
+class S3Access:
+    """How S3 is reached. endpoints: `ADDRESS:PORT`, plain HTTP; keys: a file of a user's access_key and secret_key."""
+
+    endpoints: tuple[str, ...]
+    keys: Path
+
+
+@dataclass(frozen=True)
 class Inventory:
     """The content of an inventory file. profile: name or file of a hardware profile."""
 
@@ -77,6 +85,7 @@ class Inventory:
     machines: tuple[Machine, ...]
     ceph: CephAccess | None = None
     profile: str | None = None
+    s3: S3Access | None = None
 
     def with_role(self, role: Role) -> tuple[Machine, ...]:
         return tuple(machine for machine in self.machines if role in machine.roles)
@@ -131,6 +140,7 @@ _Name = Annotated[
     ),
 ]
 _Address = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9.:_-]*", "a name or an address")]
+_Endpoint = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*:\d{1,5}", "ADDRESS:PORT")]
 _User = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_.-]*", "a user's name")]
 _Port = Annotated[int, Field(ge=1, le=65535, strict=True)]
 _Arch = Annotated[str, AfterValidator(_arch)]
@@ -168,9 +178,15 @@ class _Ceph(TomlTable):
     name: _Entity = "client.admin"
 
 
+class _S3(TomlTable):
+    endpoints: Annotated[tuple[_Endpoint, ...], Field(min_length=1)]
+    keys: str
+
+
 class _InventoryFile(_Defaults):
     hosts: Annotated[tuple[_InventoryHost, ...], Field(min_length=1)]
     ceph: _Ceph | None = None
+    s3: _S3 | None = None
     profile: str | None = None
 
 
@@ -181,7 +197,8 @@ def _inventory(path: Path, written: _InventoryFile) -> Inventory:
     machines = tuple(_machine(path, host, written, number) for number, host in enumerate(written.hosts))
     ceph = written.ceph
     access = CephAccess(here(ceph.conf), here(ceph.keyring), ceph.name) if ceph else None
-    return Inventory(path, machines, access, written.profile)
+    s3 = S3Access(written.s3.endpoints, here(written.s3.keys)) if written.s3 else None
+    return Inventory(path, machines, access, written.profile, s3)
 
 
 def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int) -> Machine:
@@ -209,6 +226,8 @@ def _refuse(inventory: Inventory) -> None:
         files += [(f"key of {machine.name}", machine.key), (f"known_hosts of {machine.name}", machine.known_hosts)]
     if inventory.ceph is not None:
         files += [("ceph.conf", inventory.ceph.conf), ("ceph.keyring", inventory.ceph.keyring)]
+    if inventory.s3 is not None:
+        files += [("s3.keys", inventory.s3.keys)]
     wrong += [
         f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not Path(path).is_file()
     ]

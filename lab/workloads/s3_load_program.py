@@ -32,6 +32,7 @@ WAITS, BEGUN = "the load waits for its moment", "the load has begun"
 """Printed on the way."""
 _ABSENT = ("NoSuchKey", "404")
 _NEVER_S = 1e9
+_NOT_FOUND = 404
 _BREATH_S = 0.05
 _KEY = re.compile(rb"<Key>([^<]+)</Key>")
 _NEXT = re.compile(rb"<NextContinuationToken>([^<]+)</NextContinuationToken>")
@@ -294,6 +295,15 @@ def together(works: list[Callable[[], None]]) -> None:
         thread.join()
 
 
+def make_buckets(line: S3Connection, buckets: list[str], *, new: bool) -> None:
+    """Make them. new: SystemExit, before any is made, where one exists already, whoever has it."""
+    found = [bucket for bucket in buckets if new and line.send("HEAD", f"/{bucket}").status != _NOT_FOUND]
+    if found:
+        raise SystemExit(f"buckets that exist already: {', '.join(found)}")
+    for bucket in buckets:
+        line.ask("PUT", f"/{bucket}")
+
+
 def wait_for_moment(path: Path) -> None:
     """Wait until a file says, in seconds since the epoch, when the run begins, and until then. For a common start."""
     print(WAITS, flush=True)
@@ -324,8 +334,8 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: STOP.set())
     spent: dict[str, tuple[float, float]] = {}
-    for bucket in [] if config["filled"] else load.ledger.buckets:
-        S3Connection({**config, **config["endpoints"][0]}).ask("PUT", f"/{bucket}")
+    first = S3Connection({**config, **config["endpoints"][0]})
+    make_buckets(first, [] if config["filled"] else load.ledger.buckets, new=config["own_buckets"])
     for phase in config["phases"]:
         if phase == RUN and config["begin"]:
             wait_for_moment(Path(config["begin"]))
@@ -337,6 +347,8 @@ def main() -> int:
         else:
             each_once(load, phase, "get" if phase == FINAL else "delete")
         spent[phase] = (time.monotonic() - began_s, time.process_time() - cpu_s)
+    for bucket in load.ledger.buckets if config["own_buckets"] and CLEAN in config["phases"] else []:
+        first.ask("DELETE", f"/{bucket}")
     if load.windows is not None:
         load.windows.close()
         load.rows += load.windows.lines

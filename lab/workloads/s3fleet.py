@@ -8,13 +8,12 @@ from typing import TypeVar
 from cephlab.lab.base import clock
 from cephlab.lab.base.clock import SYSTEM, Clock
 from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3load
-from cephlab.lab.workloads.s3load import S3Load, S3Result, merged
+from cephlab.lab.workloads.s3load import Entrance, S3Load, S3Result, merged
 
 T = TypeVar("T")
-Started = Callable[[Host, Sequence[Gateway], S3Load], s3load.RunningS3Load]
+Started = Callable[[Host, Sequence[Entrance], S3Load], s3load.RunningS3Load]
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def clock_ahead_s(host: Host, time: Clock = SYSTEM) -> float:
 
 def run_together(
     loads: Sequence[tuple[Host, S3Load]],
-    entrances: Sequence[Gateway],
+    entrances: Sequence[Entrance],
     *,
     lead_s: float,
     timeout_s: float,

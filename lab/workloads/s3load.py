@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cephlab.lab.base.errors import LabBroken, SpecError
-from cephlab.lab.cluster.gateway import Gateway
+from cephlab.lab.cluster.gateway import Endpoint, Gateway
 from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_ledger, s3_load_program, s3_program
 from cephlab.lab.workloads.fio import RunningProgram, folder
@@ -30,6 +30,8 @@ _PACKAGE = PurePosixPath("cephlab/lab/workloads")
 _COLUMNS = 11
 _BEGIN = "begin"
 
+Entrance = Gateway | Endpoint
+"""Whom a load asks. Only a gateway of the lab's is asked by TLS."""
 Sizes = tuple[tuple[int, int, float], ...]
 """Ranges of bytes, least and most, each with its weight: one range is uniform, several are a histogram."""
 
@@ -56,6 +58,7 @@ class S3Load:
     asks as soon as it was answered (closed loop). runtime_s: 0 until it is stopped. fill_by: put or multipart. phases:
     any of fill, run, final, clean, in that order; without fill, every object must be there from another load of the
     same seed, unless it begins with empty buckets (unfilled). waits: the run begins when it is told to (begin_at).
+    own_buckets: one that exists already ends the load before it does anything, and `clean` removes them.
     operations: the run ends after so many; 0: by time alone. over: which objects an operation or a phase takes.
     window_s: the run is told by windows of that length, and of its operations only those that failed are kept; 0: all
     are kept.
@@ -76,6 +79,7 @@ class S3Load:
     timeout_s: float = 60.0
     phases: tuple[str, ...] = (FILL, RUN, FINAL)
     waits: bool = False
+    own_buckets: bool = False
     operations: int = 0
     over: Mapping[str, Over] = field(default_factory=dict)
     unfilled: bool = False
@@ -249,14 +253,16 @@ def _operation(row: str) -> S3Operation:
     return S3Operation(phase, kind, int(endpoint), path, int(version), int(moved), *times, idle == "1", code)
 
 
-def start(host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool = False) -> RunningS3Load:
+def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool = False) -> RunningS3Load:
     """Start a load on a host, against gateways or balancers, which take turns."""
     base = folder(host, "s3load")
     for module in _MODULES:
         path = Path(str(module.__file__))
         host.push(path, base / _PACKAGE / path.name)
     endpoints = [
-        {"address": each.tls_address, "trusted": each.certificate} if tls else {"address": each.address}
+        {"address": each.tls_address, "trusted": each.certificate}
+        if tls and isinstance(each, Gateway)
+        else {"address": each.address}
         for each in entrances
     ]
     config = {
@@ -275,7 +281,7 @@ def start(host: Host, entrances: Sequence[Gateway], load: S3Load, *, tls: bool =
     return RunningS3Load(host, process, base / "words", base)
 
 
-def run(host: Host, entrances: Sequence[Gateway], load: S3Load, *, timeout_s: float, tls: bool = False) -> S3Result:
+def run(host: Host, entrances: Sequence[Entrance], load: S3Load, *, timeout_s: float, tls: bool = False) -> S3Result:
     """Run a load to its end. timeout_s: includes patience."""
     running = start(host, entrances, load, tls=tls)
     try:

@@ -1,5 +1,5 @@
 """A cluster as it stands: looks at it without a change, so that it may be in service, and loads it where allowed."""
 
-from cephlab.suites.standing import load, looks
+from cephlab.suites.standing import load, looks, s3load
 
-SCENARIOS = (*looks.SCENARIOS, *load.SCENARIOS)
+SCENARIOS = (*looks.SCENARIOS, *load.SCENARIOS, *s3load.SCENARIOS)

@@ -9,11 +9,14 @@ import pytest
 
 from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.ceph.status import parse_status
-from cephlab.lab.checks import Outcome, Verdict
+from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.history.history import History
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult
 from cephlab.lab.workloads.fioserver import Together
-from cephlab.suites.standing import load, looks
+from cephlab.lab.workloads.s3fleet import Fleet
+from cephlab.lab.workloads.s3load import S3Operation, S3Result
+from cephlab.suites.standing import load, looks, s3load
 from tests.fake_stage import verdict_of
 
 KINDS = {"mon.a": "n0", "mon.b": "n1", "mgr.a": "n0", "osd.0": "n0", "osd.1": "n1"}
@@ -166,3 +169,31 @@ def loaded(monkeypatch: pytest.MonkeyPatch, second: FioResult) -> Verdict:
         hosts={name: SimpleNamespace(name=name) for name in ("c0", "c1")},
     )
     return verdict_of(load.SCENARIOS[0], cluster)
+
+
+def result(code: str = "", wrong: tuple[str, ...] = ()) -> S3Result:
+    return S3Result(
+        (S3Operation("run", "get", 0, "/b/o", 1, 1, 0.0, 0.0, 0.1, True, code),), wrong, len(wrong), 5.0, 0.1
+    )
+
+
+@pytest.mark.parametrize(
+    ("second", "lost", "late_s", "outcome"),
+    [
+        (result(), {}, 0.1, Outcome.PASS),
+        (result(code="503"), {}, 0.1, Outcome.FAIL),
+        (result(wrong=("get of /b/o: 9 bytes",)), {}, 0.1, Outcome.FAIL),
+        (None, {"c1": "the S3 load on c1 left no result"}, 0.1, Outcome.FAIL),
+        (result(), {}, 4.0, Outcome.INCONCLUSIVE),
+        (S3Result((), (), 0, 5.0, 0.1), {}, 0.1, Outcome.INCONCLUSIVE),
+    ],
+    ids=["sound", "an error", "a wrong body", "one lost", "one too late", "one that did nothing"],
+)
+def test_what_is_wrong_with_s3_that_stands_is_found(
+    second: S3Result | None, lost: dict[str, str], late_s: float, outcome: Outcome
+) -> None:
+    results = {"c0": result()} | ({"c1": second} if second else {})
+    fleet = Fleet(results, lost, dict.fromkeys(results, 0.0), dict.fromkeys(results, late_s))
+    recorder = History().recorder("standing.s3-load")
+    s3load.judge(recorder, fleet, 2, seconds=5.0)
+    assert CHECKS["witnessed"](recorder.events()).outcome is outcome

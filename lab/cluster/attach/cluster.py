@@ -19,6 +19,7 @@ from cephlab.lab.cluster.attach.guarded import GuardedHost, own_folder
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.attach.units import SystemdUnits, UnitDaemon
 from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import Endpoint, load_keys
 from cephlab.lab.providers.host import Host
 from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.providers.ssh.lab import SshLab
@@ -26,6 +27,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import CephAccess, Inventory, Machine, Role
 
 _AT_ONCE = 16
+S3_HINT = "give it a table [s3] with endpoints and keys, see docs/attach.md"
 _TELLS_A_KEY = re.compile(r"\s*(keyring|keyfile|key)\s*=")
 _OP_TIMEOUTS = {"rados_mon_op_timeout": "60", "rados_osd_op_timeout": "120"}
 """A hang must become an error while the test still waits, as in the lab's own clusters."""
@@ -43,6 +45,7 @@ class AttachedCluster(Cluster):
     census: Census
     inventory: Inventory
     program_name: str
+    guard: Guard
     patience: float = 1.0
 
     @property
@@ -79,6 +82,19 @@ class AttachedCluster(Cluster):
         if not self.program_name:
             raise NotPermitted("a program that talks to Ceph, as no pool is on the list")
         return self.program_name
+
+    def s3_endpoints(self, buckets: Sequence[str]) -> list[Endpoint]:
+        """Where the inventory says that S3 is spoken, for loads that make these buckets.
+
+        Unavailable where it says nothing; NotPermitted for a bucket that is not on the list.
+        """
+        access = self.inventory.s3
+        if access is None:
+            raise Unavailable(f"{self.inventory.source.name} does not say where S3 is", "s3: missing", S3_HINT)
+        for bucket in buckets:
+            self.guard.bucket(bucket)
+        keys = load_keys(access.keys)
+        return [Endpoint(address, *keys) for address in access.endpoints]
 
     def daemons_changed(self) -> None:
         """Saves nothing: another process attaches anew."""
@@ -150,7 +166,7 @@ def _cluster(
         )
         for daemon, machine in census.placed.items()
     }
-    cluster = AttachedCluster(run, spec, SshProvider(), hosts, daemons, census, inventory, program_name)
+    cluster = AttachedCluster(run, spec, SshProvider(), hosts, daemons, census, inventory, program_name, guard)
     made.append(cluster)
     return cluster
 

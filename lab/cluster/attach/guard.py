@@ -172,6 +172,11 @@ class Guard:
         if name in self.existing.pools:
             raise NotPermitted(f"pool {name!r} was there before the run")
 
+    def bucket(self, name: str) -> None:
+        """Raises NotPermitted unless a bucket of S3 may be made. Whether it was there is seen when it is made."""
+        if name not in self.permit.buckets:
+            raise NotPermitted(f"bucket {name!r} is not on the list", "buckets", name)
+
     def daemon(self, name: str, verb: str) -> None:
         """Raises NotPermitted unless a daemon may be touched."""
         if name not in self.permit.daemons:

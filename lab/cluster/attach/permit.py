@@ -9,7 +9,7 @@ from cephlab.lab.spec.inventory import Inventory, matching
 from cephlab.lab.spec.specfile import TomlTable, as_model, load_toml
 
 HINT = "see docs/attach.md: may-break"
-_KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks"}
+_KINDS = {"pool": "pools", "daemon": "daemons", "host": "hosts", "disk": "disks", "bucket": "buckets"}
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,14 @@ class Permit:
 
     pools: the run may make, write to and delete them, and none may exist before; daemons: may be stopped, started,
     killed and changed by commands; hosts: a scenario's programs may run and write there; disks: their content may be
-    lost.
+    lost; buckets: of S3, as for pools.
     """
 
     pools: frozenset[str] = frozenset()
     daemons: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
     disks: frozenset[PermittedDisk] = frozenset()
+    buckets: frozenset[str] = frozenset()
 
     @property
     def read_only(self) -> bool:
@@ -49,12 +50,13 @@ class Permit:
     def describe(self) -> list[str]:
         """Lines to print before anything is touched."""
         if self.read_only:
-            return ["read-only: no pool, daemon, disk or machine may be touched (--may-break allows some)"]
+            return ["read-only: no pool, bucket, daemon, disk or machine may be touched (--may-break allows some)"]
         allowed = {
             "pools": "pools that may be made, written to and deleted",
             "daemons": "daemons that may be stopped, killed and changed",
             "hosts": "machines on which programs may run and write",
             "disks": "disks whose content may be lost",
+            "buckets": "buckets that may be made, written to and deleted",
         }
         return [f"{allowed[key]}: {', '.join(names) or 'none'}" for key, names in self.to_json().items()]
 
@@ -64,11 +66,12 @@ class Permit:
             "daemons": sorted(self.daemons),
             "hosts": sorted(self.hosts),
             "disks": sorted(map(str, self.disks)),
+            "buckets": sorted(self.buckets),
         }
 
 
 def read_permit(given: str | None, inventory: Inventory) -> Permit:
-    """A permit from a TOML file's path, or from `pool:NAME,daemon:osd.3,host:NAME,disk:HOST:/dev/NAME`.
+    """A permit from a TOML file's path, or from `pool:NAME,daemon:osd.3,host:NAME,disk:HOST:/dev/NAME,bucket:NAME`.
 
     SpecError names file or word, key, got and wanted. Contacts nothing.
     """
@@ -87,7 +90,7 @@ def _listed(given: str) -> dict[str, list[str]]:
     for word in given.split(","):
         kind, _, name = word.strip().partition(":")
         if kind not in _KINDS or not name:
-            wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME or disk:HOST:/dev/NAME"
+            wanted = "wanted: pool:NAME, daemon:KIND.ID, host:NAME, disk:HOST:/dev/NAME or bucket:NAME"
             raise SpecError(f"--may-break: {word.strip()!r} names nothing", wanted, HINT)
         names.setdefault(_KINDS[kind], []).append(name)
     return names
@@ -97,6 +100,7 @@ def _listed(given: str) -> dict[str, list[str]]:
 _Pool = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "one pool's exact name: letters, digits, - and _")]
 _Daemon = Annotated[str, matching(r"(osd\.\d+|(mon|mgr|mds)\.[A-Za-z0-9_.-]+)", "KIND.ID, such as osd.3 or mon.a")]
 _Host = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9_-]*", "a machine's name in the inventory")]
+_Bucket = Annotated[str, matching(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", "one bucket's exact name, as S3 has them")]
 _Disk = Annotated[str, matching(r"[A-Za-z0-9_-]+:/[A-Za-z0-9_./:-]+", "HOST:/dev/NAME")]
 
 
@@ -105,11 +109,13 @@ class _File(TomlTable):
     daemons: tuple[_Daemon, ...] = ()
     hosts: tuple[_Host, ...] = ()
     disks: tuple[_Disk, ...] = ()
+    buckets: tuple[_Bucket, ...] = ()
 
 
 def _permit(written: _File) -> Permit:
     disks = frozenset(PermittedDisk(host, path) for host, _, path in (disk.partition(":") for disk in written.disks))
-    return Permit(frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts), disks)
+    pools, daemons, hosts = frozenset(written.pools), frozenset(written.daemons), frozenset(written.hosts)
+    return Permit(pools, daemons, hosts, disks, frozenset(written.buckets))
 
 
 def _refuse_strangers(permit: Permit, inventory: Inventory, source: str) -> None:

@@ -24,6 +24,7 @@ PERMIT = Permit(
     daemons=frozenset({"osd.3", "mon.b"}),
     hosts=frozenset({"client"}),
     disks=frozenset({PermittedDisk("client", "/dev/sdx")}),
+    buckets=frozenset({"my-bucket"}),
 )
 EXISTING = Existing(pools=frozenset({"theirs", "rbd"}), profiles=frozenset({"old-profile"}), rules=frozenset({"old"}))
 
@@ -313,20 +314,29 @@ pools = ["mine"]
 daemons = ["osd.3", "mon.b"]
 hosts = ["client"]
 disks = ["client:/dev/sdx"]
+buckets = ["my-bucket"]
 """
 
 
 def test_the_list_is_read_from_a_file_or_from_words(tmp_path: Path) -> None:
     path = tmp_path / "may-break.toml"
     path.write_text(WRITTEN)
-    words = "pool:mine,daemon:osd.3,daemon:mon.b, host:client,disk:client:/dev/sdx"
+    words = "pool:mine,daemon:osd.3,daemon:mon.b, host:client,disk:client:/dev/sdx,bucket:my-bucket"
     assert read_permit(str(path), INVENTORY) == read_permit(words, INVENTORY) == PERMIT
     assert read_permit(None, INVENTORY).read_only
 
 
+def test_a_bucket_that_is_not_on_the_list_is_refused() -> None:
+    guard().bucket("my-bucket")
+    with pytest.raises(NotPermitted, match="bucket 'theirs' is not on the list"):
+        guard().bucket("theirs")
+    with pytest.raises(NotPermitted):
+        guard(Permit()).bucket("my-bucket")
+
+
 def test_the_list_is_told_as_a_whole() -> None:
     told = "\n".join(PERMIT.describe())
-    for name in ("mine", "osd.3", "mon.b", "client", "client:/dev/sdx"):
+    for name in ("mine", "osd.3", "mon.b", "client", "client:/dev/sdx", "my-bucket"):
         assert name in told
     assert "read-only" in Permit().describe()[0]
 
@@ -340,6 +350,8 @@ def test_the_list_is_told_as_a_whole() -> None:
         ('hosts = ["client"]', 'hosts = ["nobody"]', "hosts: got 'nobody', wanted: one of client"),
         ('"client:/dev/sdx"', '"nobody:/dev/sdx"', "disks: got 'nobody'"),
         ('"client:/dev/sdx"', '"/dev/sdx"', "disks.0"),
+        ('"my-bucket"', '"my-*"', "buckets.0: got 'my-*'"),
+        ('"my-bucket"', '"ab"', "buckets.0: got 'ab'"),
         ("pools", "pool", "pool: unknown key"),
         ("pools", "pools = [", "is not TOML"),
     ],

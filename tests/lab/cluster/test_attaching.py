@@ -9,18 +9,18 @@ import pytest
 from cephlab.fixtures.attaching import unfit
 from cephlab.fixtures.run import Request
 from cephlab.fixtures.selection import not_here
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.cluster.attach.cluster import AttachedCluster, refuse_misfit, with_section
 from cephlab.lab.cluster.attach.discover import Census, DaemonRecord, place, spec_of, take_census
-from cephlab.lab.cluster.attach.guard import NotPermitted
+from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.permit import Permit
 from cephlab.lab.cluster.own import OwnCluster, own
 from cephlab.lab.scenario.scenario import Scenario
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.spec.inventory import Inventory, Machine, Role
+from cephlab.lab.spec.inventory import Inventory, Machine, Role, S3Access
 from cephlab.suites.block.stand import MeasuredTopology
 
 HERE = host_arch()
@@ -191,7 +191,7 @@ def test_without_a_foreign_machine_any_architecture_is_native() -> None:
 
 def test_what_only_a_cluster_of_the_lab_has_is_refused_in_one_place() -> None:
     nothing = cast("Any", None)
-    attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), INVENTORY, "")
+    attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), INVENTORY, "", nothing)
     with pytest.raises(NotPermitted, match="of a cluster that the lab made") as caught:
         own(attached)
     assert "cluster of the lab's own" in caught.value.hint
@@ -215,3 +215,22 @@ def test_the_clients_section_comes_last_and_wins(tmp_path: Path) -> None:
 def test_the_gate_hands_its_options_on(tmp_path: Path) -> None:
     request = Request(tmp_path, tmp_path, lab="ssh", inventory=tmp_path / "i.toml", may_break="pool:x")
     assert {f"--inventory={tmp_path}/i.toml", "--may-break=pool:x", "--lab=ssh"} <= set(request.arguments())
+
+
+def test_s3_that_stands_is_what_inventory_and_list_say(tmp_path: Path) -> None:
+    keys = tmp_path / "s3.json"
+    keys.write_text('{"access_key": "access-of-somebody", "secret_key": "secret-of-somebody"}')
+    nothing = cast("Any", None)
+    guard = Guard(Permit(buckets=frozenset({"mine"})), Existing(), dict)
+    known = replace(INVENTORY, s3=S3Access(("192.0.2.1:7480", "192.0.2.2:80"), keys))
+    attached = AttachedCluster(nothing, nothing, nothing, {}, {}, census(), known, "", guard)
+    found = attached.s3_endpoints(["mine"])
+    assert [(each.address, each.access_key) for each in found] == [
+        ("192.0.2.1:7480", "access-of-somebody"),
+        ("192.0.2.2:80", "access-of-somebody"),
+    ]
+    assert "secret-of-somebody" not in repr(found)
+    with pytest.raises(NotPermitted, match="'theirs'"):
+        attached.s3_endpoints(["mine", "theirs"])
+    with pytest.raises(Unavailable, match="does not say where S3 is"):
+        replace(attached, inventory=INVENTORY).s3_endpoints(["mine"])

@@ -5,7 +5,10 @@ from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
-from cephlab.lab.cluster.gateway import speaking_s3, write_s3_file
+import pytest
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.cluster.gateway import load_keys, speaking_s3, write_s3_file
 
 KEYS = {"access_key": "access-of-the-lab", "secret_key": "secret-of-the-lab"}
 
@@ -68,3 +71,18 @@ def test_a_cluster_without_gateways_has_no_such_file(tmp_path: Path) -> None:
     assert write_s3_file(made) is None
     assert list(tmp_path.iterdir()) == []
     assert made.asked == []
+
+
+def test_keys_of_a_user_are_read_from_what_the_lab_writes(tmp_path: Path) -> None:
+    path = write_s3_file(cluster(tmp_path, "rgw.n0"))
+    assert path is not None
+    assert load_keys(path) == (KEYS["access_key"], KEYS["secret_key"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"access_key": "a"}', "access_key = 1"])
+def test_a_file_without_keys_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "s3.json"
+    path.write_text(text)
+    with pytest.raises(SpecError, match="has no S3 keys") as caught:
+        load_keys(path)
+    assert text == "" or text not in str(caught.value)

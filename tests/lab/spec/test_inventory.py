@@ -12,6 +12,7 @@ from cephlab.lab.spec.inventory import (
     MAX_DIRECTORY,
     Inventory,
     Role,
+    S3Access,
     load_inventory,
     machine_from_json,
     machine_to_json,
@@ -26,6 +27,10 @@ profile = "ampere-altra-4n"
 [ceph]
 conf = "ceph.conf"
 keyring = "keyring"
+
+[s3]
+endpoints = ["192.0.2.1:7480", "two.example:80"]
+keys = "s3.json"
 
 [[hosts]]
 name = "one"
@@ -46,7 +51,7 @@ directory = "/srv/lab"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("id", "ceph.conf", "keyring"):
+    for name in ("id", "ceph.conf", "keyring", "s3.json"):
         (tmp_path / name).touch()
     return tmp_path
 
@@ -72,6 +77,7 @@ def test_what_is_written_is_read(folder: Path) -> None:
     )
     assert found.profile == "ampere-altra-4n"
     assert found.with_role(Role.OSD) == (one,)
+    assert found.s3 == S3Access(("192.0.2.1:7480", "two.example:80"), folder / "s3.json")
 
 
 def test_a_machine_goes_through_json(folder: Path) -> None:
@@ -95,6 +101,10 @@ def test_a_machine_goes_through_json(folder: Path) -> None:
         ('keyring = "keyring"', 'keyring = "gone"', "ceph.keyring: got"),
         ('keyring = "keyring"', "", "ceph.keyring: missing"),
         ("[ceph]", "[cehp]", "cehp: unknown key"),
+        ('"192.0.2.1:7480"', '"http://192.0.2.1:7480"', "s3.endpoints.0: got 'http://192.0.2.1:7480'"),
+        ('"192.0.2.1:7480", "two.example:80"', "", "s3.endpoints"),
+        ('keys = "s3.json"', 'keys = "gone.json"', "s3.keys: got"),
+        ('keys = "s3.json"', 'secret_key = "x"', "s3.keys: missing"),
         ('user = "ceph"', 'usr = "ceph"', "usr: unknown key"),
         ('directory = "/srv/lab"', 'directory = "lab"', "hosts.1.directory: got 'lab'"),
         ('directory = "/srv/lab"', f'directory = "/{"x" * MAX_DIRECTORY}"', "hosts.1.directory"),

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from cephlab.lab.base.errors import LabBroken, SpecError
 from cephlab.lab.workloads import s3_load_program, s3load
 from cephlab.lab.workloads.s3_ledger import BLOCK_BYTES, Ledger, ObjectBytes
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN, WRONG, Due, each_once, plan
+from cephlab.lab.workloads.s3_program import S3Answer, S3Connection
 from cephlab.lab.workloads.s3load import S3Load, S3Result, merged, parse
 from tests.fake_s3 import CONFIG, FakeGateway, FakeTime, load_of
 
@@ -57,6 +58,39 @@ def test_a_run_waits_for_the_moment_that_it_is_told_and_for_all_of_it(
     path.write_text("99.0")
     s3_load_program.wait_for_moment(path)
     assert time.now_s == pytest.approx(12.5)
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "made"),
+    [
+        ({}, True, ["b0", "b1"]),
+        ({"b1": 200}, True, None),
+        ({"b1": 403}, True, None),
+        ({"b1": 200}, False, ["b0", "b1"]),
+    ],
+    ids=["none", "its own", "somebody's", "not asked for"],
+)
+def test_a_bucket_that_is_there_ends_a_load_that_wants_new_ones(
+    there: dict[str, int], new: bool, made: list[str] | None
+) -> None:
+    asked: list[str] = []
+
+    class Line:
+        def send(self, method: str, path: str) -> S3Answer:
+            assert method == "HEAD"
+            return S3Answer(there.get(path[1:], 404), {}, b"")
+
+        def ask(self, method: str, path: str) -> bytes:
+            asked.append(path[1:])
+            return b""
+
+    if made is None:
+        with pytest.raises(SystemExit, match="b1"):
+            s3_load_program.make_buckets(cast("S3Connection", Line()), ["b0", "b1"], new=new)
+        assert asked == []
+    else:
+        s3_load_program.make_buckets(cast("S3Connection", Line()), ["b0", "b1"], new=new)
+        assert asked == made
 
 
 def test_bodies_follow_from_seed_name_version_and_length() -> None:

@@ -1,0 +1,87 @@
+"""S3 from every client machine at once, each with a bucket of its own, through the endpoints that stand."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.gateway import gateway
+from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.workloads.s3_load_program import CLEAN, FILL, FINAL, RUN
+from cephlab.lab.workloads.s3fleet import Fleet, run_together
+from cephlab.lab.workloads.s3load import Entrance, S3Load
+
+BUCKET = "standing-s3-"
+"""And the number of the client machine, and 0: standing-s3-1-0."""
+MIX = {"get": 70.0, "put": 20.0, "list": 5.0, "delete": 5.0}
+"""Of the ten-billion-object paper's mixed phase."""
+SIZES = ((4096, 65_536, 9.0), (1 << 20, 4 << 20, 1.0))
+SECONDS = {Tier.QUICK: 5.0, Tier.FULL: 60.0}
+LEAD_S = 1.0
+START_S = 120.0
+LEAST_SHARE = 0.5
+"""Of the time that all should work together."""
+
+
+def run(stage: Stage) -> None:
+    """A mix from all client machines together; each gets something done, and every answer is right."""
+    cluster, seconds = stage.cluster, SECONDS[stage.tier]
+    loads = [
+        S3Load(
+            mix=MIX,
+            sizes=SIZES,
+            bucket=f"{BUCKET}{number}-",
+            runtime_s=seconds,
+            seed=stage.rng.randrange(1 << 31),
+            phases=(FILL, RUN, FINAL, CLEAN),
+            own_buckets=True,
+        )
+        for number in range(len(cluster.load_nodes()))
+    ]
+    hosts = [cluster.hosts[node] for node in cluster.load_nodes()]
+    with entrances(cluster, [f"{load.bucket}0" for load in loads]) as doors:
+        timeout_s = (seconds + START_S) * cluster.patience
+        fleet = run_together(list(zip(hosts, loads, strict=True)), doors, lead_s=LEAD_S, timeout_s=timeout_s)
+    judge(stage.recorder, fleet, len(hosts), seconds)
+
+
+@contextmanager
+def entrances(cluster: Cluster, buckets: Sequence[str]) -> Iterator[Sequence[Entrance]]:
+    """The endpoints of the inventory; of a cluster of the lab's own, a gateway that is run for a while."""
+    if isinstance(cluster, AttachedCluster):
+        yield cluster.s3_endpoints(buckets)
+        return
+    with gateway(cluster, cluster.client.host.name, PoolKind("replicated", 2)) as door:
+        yield [door]
+
+
+def judge(recorder: Recorder, fleet: Fleet, clients: int, seconds: float) -> None:
+    """Observe that no client was lost, that all ran side by side, and that every answer was right."""
+    lost = [f"{name}: {why}" for name, why in fleet.lost.items()]
+    recorder.observe("clients that were lost", got=lost, wanted=[], of=clients)
+    for name, result in fleet.results.items():
+        recorder.record("s3_load", what=f"the client {name}", **result.told())
+        recorder.witness(f"operations from {name}", got=len(result.of(RUN)), least=1)
+        together_s = seconds - fleet.late_s[name]
+        recorder.witness(f"seconds of {name} beside the others", got=together_s, least=seconds * LEAST_SHARE)
+        asked = len(result.operations)
+        recorder.observe(f"answers to {name} that are not what was put", got=list(result.wrong), wanted=[], of=asked)
+        recorder.observe(f"errors of {name}", got=result.errors, wanted={}, of=asked)
+    if fleet.results:
+        recorder.record("s3_load", what="all clients", **fleet.whole.told())
+
+
+SCENARIOS = (
+    Scenario(
+        name="standing.s3-load",
+        goal="Every client machine can load S3, all of them at once, and every answer is right.",
+        method="Puts, gets, lists and deletes from every client machine from one moment on, each in a new bucket.",
+        run=run,
+        sees=("operations from .*",),
+        check="witnessed",
+        topology=Topology(native=2, foreign=0),
+    ),
+)
