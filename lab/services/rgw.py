@@ -52,7 +52,13 @@ class Rgw(Service):
         return ("radosgw", "-f", "-n", self.entity(ident), "-c", str(conf.conf_path(host)))
 
     def missing(self, client: RadosClient, host: Host, ident: str) -> str:
-        return silent_http(f"rgw.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
+        silent = silent_http(f"rgw.{ident}", client.host, f"{host.address}:{self.listens(ident)}")
+        if silent:
+            return silent
+        # It answers with its first thread, and tells the manager of itself once it has all 512 of them, which takes an
+        # emulated one seconds. Until then it grows, and is slow.
+        known = {entry["name"] for entry in self.metadata(client)}
+        return "" if ident in known else f"rgw.{ident} is not in the service map"
 
     def metadata(self, client: RadosClient) -> Sequence[Metadata]:
         daemons = client.mon("service dump")["services"].get("rgw", {}).get("daemons", {})

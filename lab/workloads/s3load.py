@@ -1,5 +1,6 @@
 """A load of S3 operations in a mix, closed or open, whose every operation is kept: what is asked for and what came."""
 
+import itertools
 import json
 import signal
 from collections import Counter
@@ -29,6 +30,8 @@ _MODULES = (s3_ledger, s3_load_program, s3_program)
 _PACKAGE = PurePosixPath("cephlab/lab/workloads")
 _COLUMNS = 11
 _BEGIN = "begin"
+_NUMBERS = itertools.count()
+"""Several loads may run on a host at a time."""
 
 Entrance = Gateway | Endpoint
 """Whom a load asks. Only a gateway of the lab's is asked by TLS."""
@@ -255,7 +258,7 @@ def _operation(row: str) -> S3Operation:
 
 def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool = False) -> RunningS3Load:
     """Start a load on a host, against gateways or balancers, which take turns."""
-    base = folder(host, "s3load")
+    base = folder(host, f"s3load{next(_NUMBERS)}")
     for module in _MODULES:
         path = Path(str(module.__file__))
         host.push(path, base / _PACKAGE / path.name)

@@ -8,6 +8,7 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph import conf
+from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.images.recipe import read_recipes
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services import CORE, SERVICES, daemons_on, refuse_unknown, role_sets
@@ -99,3 +100,29 @@ def test_a_spec_file_names_services(tmp_path: Path) -> None:
     path = tmp_path / "spec.toml"
     path.write_text('[[nodes]]\nname = "n0"\narch = "x86_64"\nmon = true\nmgr = true\nservices = ["rgw", "exporter"]\n')
     assert load_spec(path).nodes[0].services == ("rgw", "exporter")
+
+
+@pytest.mark.parametrize(
+    ("code", "known", "said"),
+    [
+        (0, ("n0", "n1"), ""),
+        (0, ("n1",), "rgw.n0 is not in the service map"),
+        (1, ("n0",), "rgw.n0 does not answer HTTP"),
+    ],
+    ids=["serves", "has not all its threads yet", "silent"],
+)
+def test_a_gateway_serves_once_it_answers_and_the_manager_knows_it(
+    code: int, known: tuple[str, ...], said: str
+) -> None:
+    asked: list[str] = []
+
+    def run(argv: tuple[str, ...], **_: object) -> SimpleNamespace:
+        asked.extend(argv)
+        return SimpleNamespace(code=code)
+
+    daemons = {str(gid): {"metadata": {"id": ident}, "addr": ""} for gid, ident in enumerate(known)}
+    dump = {"services": {"rgw": {"daemons": {"summary": "", **daemons}}}}
+    client = SimpleNamespace(host=SimpleNamespace(run=run), mon=lambda _: dump)
+    assert RGW.missing(cast("RadosClient", client), host(), "n0") == said
+    # The client asks: the gateway's own host may be emulated, and Python slow to start there.
+    assert "http://127.1.2.3:7480" in asked[-1]

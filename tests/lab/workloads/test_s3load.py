@@ -4,12 +4,14 @@ import json
 import random
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.cluster.gateway import Endpoint
+from cephlab.lab.providers.host import Host
 from cephlab.lab.workloads import s3_load_program, s3load
 from cephlab.lab.workloads.s3_ledger import BLOCK_BYTES, Ledger, ObjectBytes
 from cephlab.lab.workloads.s3_load_program import FILL, FINAL, RUN, WRONG, Due, each_once, plan
@@ -91,6 +93,25 @@ def test_a_bucket_that_is_there_ends_a_load_that_wants_new_ones(
     else:
         s3_load_program.make_buckets(cast("S3Connection", Line()), ["b0", "b1"], new=new)
         assert asked == made
+
+
+def test_two_loads_on_a_host_have_folders_of_their_own() -> None:
+    files: dict[str, bytes] = {}
+
+    class Machine:
+        directory = PurePosixPath("/n0")
+
+        def push(self, content: object, path: PurePosixPath, *, mode: int = 0o644) -> None:
+            files[str(path)] = b""
+
+        def spawn(self, argv: list[str], **_: object) -> None: ...
+        def remove(self, path: PurePosixPath) -> None: ...
+        def make_directory(self, path: PurePosixPath) -> None: ...
+
+    host, doors = cast("Host", Machine()), [Endpoint("192.0.2.1:80", "a", "s")]
+    first, second = (s3load.start(host, doors, S3Load()) for _ in range(2))
+    assert first.base != second.base
+    assert {f"{each.base}/config" for each in (first, second)} <= files.keys()
 
 
 def test_bodies_follow_from_seed_name_version_and_length() -> None:
