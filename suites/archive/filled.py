@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 
 from cephlab.lab.base.clock import Deadline
@@ -43,8 +44,8 @@ LARGE_BYTES = 4 * MIB
 """The paper's are of 128 MB, which a gateway stores as RADOS objects of this size."""
 SMALL = 40
 WORKERS = 4
-IDLE_S = 2.0
-LOOK_S, MOST_LOOKS = 1.5, 10
+LOOK_S, MOST_LOOKS = 2.0, 10
+"""OSDs look at their disks every 1.4 s at most (osd_heartbeat_interval of the lab)."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ def run(stage: Stage) -> None:
     seeds = {phase: stage.rng.randrange(1 << 31) for phase in PHASES}
     for number in range(course.cycles):
         fills += filled(stage, doors, number, began + (FULL - began) * (number + 1) / course.cycles)
-        shares.append(share_used(cluster))
-        stage.recorder.step(f"cycle {number + 1}: {shares[-1]:.0%} full")
-        with_idle = idle_share(cluster)
+        share, with_idle = at_rest(cluster)
+        shares.append(share)
+        stage.recorder.step(f"cycle {number + 1}: {share:.0%} full")
         for phase, mix in PHASES.items():
             name = f"{phase}-{number}"
             load = asking(mix, seeds[phase], course.asked)
@@ -100,16 +101,23 @@ def filled(stage: Stage, doors: Sequence[Gateway], number: int, target: float) -
         phases=(FILL,),
     )
     loaded(stage, f"small objects of cycle {number + 1}", near(cluster), doors, small)
-    missing = (target - share_used(cluster)) * total_bytes(cluster)
+    cluster.settle()
+    missing = (target - used_ratio(cluster)) * total_bytes(cluster)
     count = max(1, round(missing / taken_bytes([LARGE_BYTES], UNIT_BYTES, EC_4_2)))
     large = replace(small, bucket=f"large-{number}-", objects=count, sizes=constant(LARGE_BYTES))
     loaded(stage, f"large objects of cycle {number + 1}", near(cluster), doors[:1], large)
     return [replace(each, phases=(FINAL,)) for each in (large, small)]
 
 
+def at_rest(cluster: Cluster) -> tuple[float, float]:
+    """Share of the disks that is used, and CPU seconds a second that all OSDs take without a load meanwhile."""
+    cluster.settle()
+    taken, took_s, share = spent(cluster, of_osds(cluster), partial(share_used, cluster))
+    return share, taken[Role.PRIMARY] / took_s
+
+
 def share_used(cluster: Cluster) -> float:
     """Share of its disk that the emptiest OSD uses, once the manager says the same twice."""
-    cluster.settle()
     before = used_ratio(cluster)
     for _ in range(MOST_LOOKS):
         Deadline.after(LOOK_S).pause(LOOK_S)
@@ -123,12 +131,6 @@ def share_used(cluster: Cluster) -> float:
 def total_bytes(cluster: Cluster) -> int:
     """Bytes of all disks of OSDs."""
     return 1024 * sum(int(entry["kb"]) for entry in cluster.client.mgr("osd df")["nodes"])
-
-
-def idle_share(cluster: Cluster) -> float:
-    """CPU seconds a second that all OSDs take without a load."""
-    taken, took_s, _ = spent(cluster, of_osds(cluster), lambda: Deadline.after(IDLE_S).pause(IDLE_S))
-    return taken[Role.PRIMARY] / took_s
 
 
 def asking(mix: dict[str, float], seed: int, asked: int) -> S3Load:
@@ -149,7 +151,8 @@ def cost_s(stage: Stage, doors: Sequence[Gateway], load: S3Load, bucket: str, id
     """CPU seconds of all OSDs for an operation of a load in a bucket of its own, beyond what they take idle."""
     cluster = stage.cluster
     load = replace(load, bucket=bucket)
-    loaded(stage, f"filling {bucket}", near(cluster), doors, load)
+    # By the native gateway: what is measured is what OSDs take afterwards.
+    loaded(stage, f"filling {bucket}", near(cluster), doors[:1], load)
 
     def asked() -> S3Result:
         return loaded(stage, bucket, near(cluster), doors, replace(load, phases=(RUN,)))
