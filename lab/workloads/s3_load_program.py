@@ -356,7 +356,3 @@ def main() -> int:
     report = {"spent": spent, "wrong": load.wrong[:SHOWN], "wrongs": len(load.wrong)}
     Path(config["output"]).write_text(json.dumps(report))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

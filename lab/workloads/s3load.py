@@ -30,6 +30,8 @@ _MODULES = (s3_ledger, s3_load_program, s3_program)
 _PACKAGE = PurePosixPath("cephlab/lab/workloads")
 _COLUMNS = 11
 _BEGIN = "begin"
+_START = f"import sys\n\nfrom {s3_load_program.__name__} import main\n\nsys.exit(main())\n".encode()
+"""Python looks for modules beside its script first, whatever a host's PYTHONPATH is."""
 _NUMBERS = itertools.count()
 """Several loads may run on a host at a time."""
 
@@ -279,8 +281,8 @@ def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool 
         "output": str(base / "out.json"),
     }
     host.push(json.dumps(config).encode(), base / "config", mode=0o600)
-    argv = ["python3", "-m", s3_load_program.__name__, str(base / "config")]
-    process = host.spawn(argv, log=base / "words", env={"PYTHONPATH": str(base)})
+    host.push(_START, base / "start.py")
+    process = host.spawn(["python3", str(base / "start.py"), str(base / "config")], log=base / "words")
     return RunningS3Load(host, process, base / "words", base)
 
 

@@ -90,7 +90,8 @@ class AttachedCluster(Cluster):
         """
         access = self.inventory.s3
         if access is None:
-            raise Unavailable(f"{self.inventory.source.name} does not say where S3 is", "s3: missing", S3_HINT)
+            what = f"{self.inventory.source.name} does not say where the attached cluster speaks S3"
+            raise Unavailable(what, "s3: missing", S3_HINT)
         for bucket in buckets:
             self.guard.bucket(bucket)
         keys = load_keys(access.keys)

@@ -232,5 +232,5 @@ def test_s3_that_stands_is_what_inventory_and_list_say(tmp_path: Path) -> None:
     assert "secret-of-somebody" not in repr(found)
     with pytest.raises(NotPermitted, match="'theirs'"):
         attached.s3_endpoints(["mine", "theirs"])
-    with pytest.raises(Unavailable, match="does not say where S3 is"):
+    with pytest.raises(Unavailable, match="does not say where the attached cluster speaks S3"):
         replace(attached, inventory=INVENTORY).s3_endpoints(["mine"])
