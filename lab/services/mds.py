@@ -40,6 +40,11 @@ def active(client: RadosClient) -> list[str]:
     return [f"mds.{ident}" for ident, state in states(client).items() if state == ACTIVE]
 
 
+def want_standbys(client: RadosClient, count: int) -> None:
+    """How many standbys the cluster is to have. Once it had one, Ceph wants it for ever, and warns without."""
+    client.mon("fs set", fs_name=FILE_SYSTEM, var="standby_count_wanted", val=str(count))
+
+
 MDS = Mds(
     "mds",
     caps={"mon": "allow profile mds", "mgr": "allow profile mds", "osd": "allow rwx", "mds": "allow *"},

@@ -4,7 +4,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.own import add_service, own, remove_service
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.services.mds import MDS
+from cephlab.lab.services.mds import MDS, want_standbys
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.suites.cephfs.failover import load_of
 from cephlab.suites.cephfs.scrub import scrubbed
@@ -39,6 +39,7 @@ def moved(stage: Stage) -> None:
         stop_noted(cluster, recorder, f"mds.{OLD}")
         remove_service(cluster, f"mds.{OLD}")
         [serving] = wait_active(cluster)
+        want_standbys(cluster.client, 0)
         goes_on(load)
         recorder.step(f"{serving} serves")
         for osd in migrate.osds_on(cluster, OLD):
