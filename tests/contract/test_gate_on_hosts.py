@@ -21,7 +21,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.providers.container import ContainerProvider
-from tests.contract.yard import Kind, Loopback, Spot, Yard, skip_without, yard
+from tests.contract.yard import SSH_VARIABLE, Kind, Loopback, Spot, Yard, skip_without, yard
 from tests.fixtures.test_gate_command import Heard
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1500), pytest.mark.usefixtures("images")]
@@ -35,6 +35,8 @@ PIP = [f"{name}={value}" for name, value in os.environ.items() if name.startswit
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    if os.environ.get(SSH_VARIABLE) != "1":
+        pytest.skip(f"machines are installed and sent images where {SSH_VARIABLE}=1, as `tox -e lab` has it: minutes")
     skip_without(Kind.LOOPBACK)
     below = Path(tempfile.mkdtemp(prefix="on-"))  # short: sockets lie below it
     spots = [
