@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cephlab.cli.output import Output, table
 
 if TYPE_CHECKING:
+    from cephlab.fixtures.plan import PlannedScenario
     from cephlab.fixtures.run import Request
     from cephlab.lab.archive.archive import Archive
 
@@ -20,29 +21,38 @@ def show(out: Output, request: Request) -> int:
 
     planned = plan(request)
     running = [each for each in planned if each.skipped is None]
-    timed = [each.last_s for each in running if each.last_s is not None]
+    timed = [max(each.last_s, each.load_s or 0.0) for each in running if each.last_s is not None]
     rows = [
         [
             each.scenario,
             str(each.cluster),
             str(each.nodes) if each.nodes else "",
             f"{each.memory_bytes / GIB:.1f} GiB" if each.memory_bytes else "",
-            each.skipped or ("unknown" if each.last_s is None else seconds_text(each.last_s)),
+            each.skipped or _time(each),
         ]
         for each in planned
     ]
     most = max((each.memory_bytes for each in running), default=0)
     unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
+    last = "last time, or will by their load" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
     said = [
         f"{len(running)} scenarios, {clusters} clusters one by one; the largest needs about {most / GIB:.1f} GiB",
-        f"{len(timed)} of them took {seconds_text(sum(timed))} last time{unknown}; raising clusters comes on top",
+        f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}; raising clusters comes on top",
     ]
     if not out.as_json:
         out.result(table(("scenario", "cluster", "nodes", "memory", "last time"), rows), None)
     told = {"scenarios": [asdict(each) for each in planned], "seconds": sum(timed), "memory_bytes": most}
     out.result("\n".join(said), told)
     return 0
+
+
+def _time(planned: PlannedScenario) -> str:
+    """How long it took, and how long its load will be where the user may set that."""
+    from cephlab.lab.report.page import seconds_text
+
+    last = "unknown" if planned.last_s is None else seconds_text(planned.last_s)
+    return f"{last}; {seconds_text(planned.load_s)} of load now" if planned.load_s else last
 
 
 def name_all(out: Output, request: Request) -> int:

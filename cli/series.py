@@ -50,7 +50,7 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
     with TemporaryDirectory(prefix="cephlab-series-") as name:
         folder = Path(name)
         kept.unpack(archive, folder)
-        server = kept.program(_image_root(world))
+        server = kept.server_program(world.images)
         spans = list(spans_of(read_archive(archive).events))
         if spans and not kept.add_steps(server, folder, spans):
             out.note(f"steps and faults are not marked: {kept.TOOL} is not installed beside {server}")
@@ -61,13 +61,3 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
             sink.writelines(kept.openmetrics(api))
     out.result(str(options.export), {"export": str(options.export)})
     return 0
-
-
-def _image_root(world: World) -> Path | None:
-    """Of a built image that has a Prometheus for this machine."""
-    from cephlab.lab.services.prometheus import PROMETHEUS
-    from cephlab.lab.spec.arch import host_arch
-    from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
-
-    image = world.images.cached(DEFAULT_RELEASE, host_arch(), ("ceph", PROMETHEUS.role_set))
-    return image.root if image is not None else None

@@ -15,7 +15,10 @@ from cephlab.lab.archive.archive import SERIES, STORE
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, NotInstalled, SpecError
 from cephlab.lab.base.process import run, start_detached
-from cephlab.lab.services.prometheus import EVERY_S
+from cephlab.lab.images.store import ImageStore
+from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS
+from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.lab.telemetry.tsdb import QUERIES
 
 PROGRAM = "prometheus"
@@ -83,6 +86,12 @@ def program(root: Path | None) -> str:
     if path is None:
         raise NotInstalled({PROGRAM: PROGRAM}, "it shows the series of a run")
     return path
+
+
+def server_program(images: ImageStore) -> str:
+    """A Prometheus of this machine, else of a built image for it; NotInstalled without one."""
+    image = images.cached(DEFAULT_RELEASE, host_arch(), ("ceph", PROMETHEUS.role_set))
+    return program(image.root if image is not None else None)
 
 
 def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
@@ -55,18 +54,33 @@ PROMETHEUS = Prometheus(
 
 
 def render(peers: Mapping[str, Host]) -> bytes:
-    """Its configuration file: a job for each kind of target, each target labelled with its node. JSON is YAML too."""
-    jobs = [{"job_name": kind, "honor_labels": True, "static_configs": _targets(kind, peers)} for kind in _KINDS]
+    """Its configuration file for a cluster of the lab's: daemon -> its host."""
+    return configuration({kind: _targets(kind, peers) for kind in _KINDS})
+
+
+def configuration(jobs: Mapping[str, Sequence[tuple[str, str]]]) -> bytes:
+    """Its configuration file: a job for each kind of target, each target labelled with its node. JSON is YAML too.
+
+    jobs: kind -> (address with port, node) of each target.
+    """
+    listed = [
+        {
+            "job_name": kind,
+            "honor_labels": True,
+            "static_configs": [{"targets": [address], "labels": {"node": node}} for address, node in targets],
+        }
+        for kind, targets in jobs.items()
+    ]
     every = {"scrape_interval": f"{EVERY_S}s", "scrape_timeout": f"{EVERY_S}s"}
-    return json.dumps({"global": every, "scrape_configs": jobs}, indent=2).encode() + b"\n"
+    return json.dumps({"global": every, "scrape_configs": listed}, indent=2).encode() + b"\n"
 
 
-def _targets(kind: str, peers: Mapping[str, Host]) -> list[dict[str, Any]]:
+def _targets(kind: str, peers: Mapping[str, Host]) -> list[tuple[str, str]]:
     """Where the daemons of a kind tell their series."""
     targets = []
     for name, host in sorted(peers.items()):
         mine, _, ident = name.partition(".")
         if mine == kind:
             port = MANAGER_PORT if kind == MGR.kind else EXPORTER.listens(ident)
-            targets.append({"targets": [f"{host.address}:{port}"], "labels": {"node": host.name}})
+            targets.append((f"{host.address}:{port}", host.name))
     return targets

@@ -17,6 +17,9 @@ from cephlab.lab.spec.specfile import TomlTable, load_model
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Path of the inventory, unless `--inventory` gives it."""
 
+EXPORTER_PORT = 9100
+"""Of prometheus-node-exporter; its own default."""
+
 SSH_PORT = 22
 """Unless the inventory or ssh's own settings give another."""
 
@@ -42,7 +45,7 @@ class Machine:
 
     user, port, key, known_hosts: for ssh, None for its own settings; the last two are files on this machine.
     directory, python, path: on that machine; python is 3.9 or later, path is put before the user's PATH.
-    sudo: whether systemctl needs `sudo -n`.
+    sudo: whether systemctl needs `sudo -n`. exporter: port of the node exporter that it may have.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Machine:
     python: str = "python3"
     sudo: bool = False
     path: str = ""
+    exporter: int = EXPORTER_PORT
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,7 @@ class _Defaults(TomlTable):
     python: _Program | None = None
     sudo: bool | None = None
     path: _Path | None = None
+    exporter: _Port | None = None
 
 
 class _InventoryHost(_Defaults):

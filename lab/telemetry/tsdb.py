@@ -4,12 +4,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+from typing import Any, Protocol
 
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.base.process import Result, run
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.providers.host import Host
 from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS
 
 PROGRAM = Path(__file__).with_name("tsdb_program.py")
@@ -80,19 +81,57 @@ class Drawn:
     points: tuple[tuple[float, float], ...]
 
 
-def server_of(cluster: Cluster) -> Daemon | None:
-    """The cluster's Prometheus, if it has one that runs."""
-    servers = (each for each in cluster.daemons.values() if each.kind == PROMETHEUS.kind and each.alive())
-    return next(servers, None)
+class Reached(Protocol):
+    """A machine that a Prometheus runs on, as far as it is needed here."""
+
+    def run(self, argv: Sequence[str], /, *, timeout_s: float, stdin: bytes) -> Result: ...
+
+    def read(self, path: PurePosixPath, /) -> bytes: ...
+
+    def remove(self, path: PurePosixPath, /) -> None: ...
 
 
-def drawn(server: Daemon, began_s: float, ended_s: float) -> list[Drawn]:
+@dataclass(frozen=True)
+class Server:
+    """A Prometheus that runs. api: address of its API on its machine; data: the folder there with its store `tsdb`."""
+
+    machine: Reached
+    api: str
+    data: PurePosixPath
+
+
+class _Here:
+    """This machine."""
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, stdin: bytes) -> Result:
+        return run(argv, timeout_s=timeout_s, stdin=stdin)
+
+    def read(self, path: PurePosixPath) -> bytes:
+        return Path(path).read_bytes()
+
+    def remove(self, path: PurePosixPath) -> None:
+        rmtree(path) if Path(path).is_dir() else Path(path).unlink()
+
+
+def server_of(cluster: Cluster) -> Server | None:
+    """The Prometheus that watches a cluster, if one runs: on a node, or on this machine for one that exists."""
+    watcher = cluster.watcher if isinstance(cluster, AttachedCluster) else None
+    if watcher is not None:
+        return Server(_Here(), watcher.api, watcher.data)
+    for each in cluster.daemons.values():
+        if each.kind == PROMETHEUS.kind and each.alive():
+            api = f"http://{each.host.address}:{PROMETHEUS.listens(each.id)}/api/v1"
+            return Server(each.host, api, PROMETHEUS.data(each.host, each.id))
+    return None
+
+
+def drawn(server: Server, began_s: float, ended_s: float) -> list[Drawn]:
     """The lines of the report between two times since the epoch."""
     step_s = max(float(EVERY_S), (ended_s - began_s) / POINTS)
     window = f"{math.ceil(max(_WINDOW_S, 4 * step_s))}s"
     queries = [query.expr.replace("$w", window) for query in QUERIES]
     asked = {"queries": queries, "start": began_s, "end": ended_s, "step": step_s}
-    answer = _run(server, ["ranges", _base(server)], json.dumps(asked).encode())
+    answer = _run(server, ["ranges", server.api], json.dumps(asked).encode())
     return list(lines(json.loads(answer)))
 
 
@@ -106,22 +145,16 @@ def lines(results: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Drawn]:
                 yield Drawn(query.panel, query.label.format(**each["metric"]), points)
 
 
-def snapshot(server: Daemon) -> bytes:
+def snapshot(server: Server) -> bytes:
     """All that it kept, as a gzipped tar file with a folder `tsdb`."""
-    host, data = server.host, PROMETHEUS.data(server.host, server.id)
-    target = data / "snapshot.tar.gz"
-    _run(server, ["snapshot", _base(server), str(data / "tsdb"), str(target)])
-    content = host.read(target)
-    host.remove(target)
-    host.remove(data / "tsdb" / "snapshots")
+    target = server.data / "snapshot.tar.gz"
+    _run(server, ["snapshot", server.api, str(server.data / "tsdb"), str(target)])
+    content = server.machine.read(target)
+    server.machine.remove(target)
+    server.machine.remove(server.data / "tsdb" / "snapshots")
     return content
 
 
-def _base(server: Daemon) -> str:
-    host: Host = server.host
-    return f"http://{host.address}:{PROMETHEUS.listens(server.id)}/api/v1"
-
-
-def _run(server: Daemon, words: Sequence[str], stdin: bytes = b"") -> str:
+def _run(server: Server, words: Sequence[str], stdin: bytes = b"") -> str:
     argv = ["python3", "-c", PROGRAM.read_text(), *words]
-    return server.host.run(argv, timeout_s=_TIMEOUT_S, stdin=stdin).stdout
+    return server.machine.run(argv, timeout_s=_TIMEOUT_S, stdin=stdin).stdout

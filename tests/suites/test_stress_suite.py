@@ -1,11 +1,17 @@
 """The stress suite: its length, what its readings become, what each series is held to, and what is found."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
 import pytest
 
+from cephlab.cli.plan import _time
+from cephlab.fixtures.plan import PlannedScenario
+from cephlab.fixtures.plan import plan as plan_of
+from cephlab.fixtures.run import Request
 from cephlab.lab.archive.durations import Pass, Place, limit_of
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.ceph.memory import Footprint
@@ -17,7 +23,7 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.lab.telemetry.daemons import DaemonReading
 from cephlab.lab.workloads.fiolatency import Window
 from cephlab.suites.stress import SCENARIOS
-from cephlab.suites.stress.length import LEAST_EVERY_S, READINGS, Length, length_of, minutes
+from cephlab.suites.stress.length import LEAST_EVERY_S, MINUTES_VARIABLE, READINGS, Length, length_of, minutes
 from cephlab.suites.stress.resumed import take_over
 from cephlab.suites.stress.series import KINDS, Values, beside_peers, declare, kind_of, of_client, of_daemons
 from cephlab.suites.stress.struck import MENU, osds_of, went_on
@@ -253,3 +259,21 @@ def test_only_osds_are_struck_under_the_stress_load() -> None:
     steps = plan(osds_of(layout), Random(5), MENU)
     targets = {fault.target for _, step in zip(range(50), steps, strict=False) for fault in step.faults}
     assert targets == {"osd.0", "osd.1"}
+
+
+def planned(tmp_path: Path) -> list[PlannedScenario]:
+    return plan_of(Request(tmp_path / "a", tmp_path / "home", suites=("stress",), expression="mixed"))
+
+
+def test_a_plan_says_how_long_the_load_will_be_and_refuses_what_is_no_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(MINUTES_VARIABLE, "360")
+    (mixed,) = planned(tmp_path)
+    assert mixed.load_s == 6 * 3600
+    assert _time(mixed) == "unknown; 360 min 0 s of load now"
+    assert _time(replace(mixed, last_s=90.0, load_s=None)) == "1 min 30 s"
+
+    monkeypatch.setenv(MINUTES_VARIABLE, "bananas")
+    with pytest.raises(SpecError, match="is no length"):
+        planned(tmp_path)

@@ -14,6 +14,7 @@ from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon, Wanted
 from cephlab.lab.cluster.attach.discover import Census, spec_of, take_census
+from cephlab.lab.cluster.attach.exporters import Watcher, candidates, watching
 from cephlab.lab.cluster.attach.guard import Existing, Guard, NotPermitted
 from cephlab.lab.cluster.attach.guarded import GuardedHost, own_folder
 from cephlab.lab.cluster.attach.permit import Permit
@@ -37,7 +38,8 @@ _OP_TIMEOUTS = {"rados_mon_op_timeout": "60", "rados_osd_op_timeout": "120"}
 class AttachedCluster(Cluster):
     """An existing cluster. Its clients run only on the inventory's client machines.
 
-    program_name: the entity that programs are limited to; empty if the list names no pool.
+    program_name: the entity that programs are limited to; empty if the list names no pool. watcher: a Prometheus here
+    that scrapes the exporters there.
     """
 
     guarded_hosts: Mapping[str, Host]
@@ -47,6 +49,7 @@ class AttachedCluster(Cluster):
     program_name: str
     guard: Guard
     patience: float = 1.0
+    watcher: Watcher | None = None
 
     @property
     def hosts(self) -> Mapping[str, Host]:
@@ -107,10 +110,13 @@ def guarded_conf(folder: PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def attach_cluster(inventory: Inventory, permit: Permit, run: Run, *, progress: Progress) -> Iterator[AttachedCluster]:
+def attach_cluster(
+    inventory: Inventory, permit: Permit, run: Run, *, progress: Progress, prometheus: str = ""
+) -> Iterator[AttachedCluster]:
     """Enter the machines and ask the cluster what it has. Leaving the block removes what was put there.
 
-    SpecError if inventory, list and cluster do not match. Nothing was changed then.
+    prometheus: the program that keeps, on this machine, what exporters there tell; empty: nothing is kept.
+    SpecError if inventory, list and cluster do not match, or no exporter is there. Nothing was changed then.
     """
     access = _access(inventory)
     if not inventory.with_role(Role.CLIENT):
@@ -132,8 +138,13 @@ def attach_cluster(inventory: Inventory, permit: Permit, run: Run, *, progress: 
         undo.callback(client.close)
         census = take_census(client, inventory)
         refuse_misfit(permit, census, inventory)
+        watcher = None
+        if prometheus:
+            asked = candidates(inventory.machines, census.placed)
+            watcher = undo.enter_context(watching(asked, prometheus, run.directory / "prometheus", progress))
         name = f"client.cephlab-{run.id}" if permit.pools and permit.hosts else ""
         cluster = _cluster(run, inventory, permit, census, lab, name)
+        cluster.watcher = watcher
         programs = [cluster.hosts[host.name] for host in clients]
         undo.enter_context(_limited(client, programs, permit, name, access.conf.read_text()))
         progress(f"attached to {census.fsid}: {len(census.daemons)} daemons of {census.release}")
