@@ -1,17 +1,22 @@
 """What the archive suite says of disks, levels and loads that are wrong on purpose, and its arithmetic by the paper."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
+from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History, Recorder
+from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.archive import SCENARIOS, failures, filled, scrub, spill
 from cephlab.suites.archive.spill import Levels, Met, files_bytes
 from cephlab.suites.archive.stand import EC_4_2, FILLED, UNIT_BYTES, taken_bytes
+from tests import fake_stage
 
 GB = 1_000_000_000
 LEVELS = """
@@ -120,6 +125,43 @@ def test_a_load_that_stopped_for_good_shows_nothing() -> None:
     result = S3Result((operation(5.0, 0.1),), (), 0, 30.0, 1.0)
     verdict = verdict_of(lambda recorder: failures.served(recorder, result, 10.0, 60.0))
     assert verdict.outcome is Outcome.INCONCLUSIVE
+
+
+ANSWERED = tuple(operation(float(number), 0.1) for number in range(20))
+REFUSED = tuple(operation(float(number), 0.1, "ConnectionRefusedError") for number in range(20))
+
+
+@pytest.mark.parametrize(
+    ("operations", "targets", "outcome"),
+    [
+        ((*ANSWERED, *REFUSED), ["4 GiB", "4 GiB"], Outcome.PASS),
+        (ANSWERED, ["4 GiB", "1 GiB"], Outcome.FAIL),
+        (REFUSED, ["4 GiB", "4 GiB"], Outcome.INCONCLUSIVE),
+    ],
+    ids=["sound", "less memory afterwards", "nobody was ever answered"],
+)
+def test_a_power_cut_is_judged_by_what_was_observed(
+    monkeypatch: pytest.MonkeyPatch, operations: tuple[S3Operation, ...], targets: list[str], outcome: Outcome
+) -> None:
+    def stores(stage: Stage, cluster: Cluster) -> None:
+        stage.recorder.observe("fsck of osd.0 after the power was cut", got=len(operations) > 0, wanted=True)
+
+    said = iter(targets)
+    power = SimpleNamespace(switch_on=lambda _: None)
+    done = S3Result(operations, (), 0, 30.0, 1.0)
+    for name, value in {
+        "PowerCut": SimpleNamespace(aim=lambda *_: power),
+        "layout_of": lambda _: None,
+        "paper_mix": lambda _: nullcontext(),
+        "inflict": lambda *_: nullcontext(),
+        "check_stores": stores,
+        "healed": lambda *_: done,
+        "memory_targets": lambda _: {"osd.0": next(said)},
+        "agreed": lambda _: None,
+    }.items():
+        monkeypatch.setattr(failures, name, value)
+    scenario = next(each for each in SCENARIOS if each.name == "archive.power-cut")
+    assert fake_stage.verdict_of(scenario, SimpleNamespace()).outcome is outcome
 
 
 def test_the_cluster_has_six_machines_and_a_gateway_of_each_architecture() -> None:
