@@ -37,6 +37,9 @@ entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 """
 """Left out by it: cases that mount the file system read-only, and those of FreeBSD's flags and of birth times."""
 
+WHICH = b'#!/bin/sh\ncommand -v "$@"\n'
+"""Two cases ask `which` for a program to start; an image has none."""
+
 _CASE = re.compile(r"^(\w+(?:::\w+)+) +(ok|skipped|FAILED)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Summary: .* (\d+) total$", re.MULTILINE)
 _SAID = {"ok": CaseResult.PASS, "skipped": CaseResult.SKIP, "FAILED": CaseResult.FAIL}
@@ -78,12 +81,14 @@ def run(stage: Stage) -> None:
     there, settings = host.directory / PROGRAM, host.directory / "pjdfstest.toml"
     host.push(source, there, mode=0o755)
     host.push(SETTINGS.encode(), settings)
+    host.push(WHICH, host.directory / "posix" / "which", mode=0o755)
+    env = {"PATH": f"{host.directory}/posix:/usr/sbin:/usr/bin:/sbin:/bin"}
     before = requests(cluster, server)
     with mounted(cluster, host) as folder:
         argv = [str(there), "-c", str(settings), "-p", str(folder)]
         code: int | None
         try:
-            ended = host.run(argv, timeout_s=LIMIT_S * cluster.patience, check=False)
+            ended = host.run(argv, env=env, timeout_s=LIMIT_S * cluster.patience, check=False)
             code, stdout, stderr = ended.code, ended.stdout, ended.stderr
         except CommandTimedOut as error:
             code, stdout, stderr = None, error.stdout, error.stderr
