@@ -123,8 +123,8 @@ class Osd:
         return tuple(name for name in (self.block, self.db, self.wal) if name)
 
 
-LOOKED_AT = frozenset({"exporter"})
-"""Services that every node of a cluster with series has, clients too."""
+ONLOOKERS = frozenset({"exporter", "prometheus"})
+"""Services of a cluster with series that have no part in it. Clients have them too."""
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,8 @@ class Node:
 
     @property
     def has_daemons(self) -> bool:
-        """Whether it has a part in the cluster. One that is only looked at (LOOKED_AT) is a client all the same."""
-        return bool(self.osds or self.mon or self.mgr or set(self.services) - LOOKED_AT)
+        """Whether it has a part in the cluster. One that only looks on (ONLOOKERS) is a client all the same."""
+        return bool(self.osds or self.mon or self.mgr or set(self.services) - ONLOOKERS)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from cephlab.lab.spec.arch import Arch, parse_arch
 from cephlab.lab.spec.clusterspec import (
     DEFAULT_DISK_BYTES,
     DEFAULT_RELEASE,
-    LOOKED_AT,
     MIN_DB_BYTES,
     ClusterSpec,
     Disk,
@@ -101,11 +100,19 @@ def with_gateways(spec: ClusterSpec, gateways: int, *, balancer: bool) -> Cluste
 
 
 def with_metrics(spec: ClusterSpec) -> ClusterSpec:
-    """The spec with an exporter on every node, and Prometheus on the first; as it is where it has a Prometheus."""
+    """The spec with an exporter on every node, and one Prometheus; as it is where it has a Prometheus.
+
+    It is on the first node without daemons, so that it outlives those that fail, else on the first node.
+    """
     if not spec.nodes or any("prometheus" in node.services for node in spec.nodes):
         return spec
-    first, *others = (replace(node, services=(*node.services, *LOOKED_AT)) for node in spec.nodes)
-    return replace(spec, nodes=(replace(first, services=(*first.services, "prometheus")), *others))
+    bare = (node.name for node in spec.nodes if not node.has_daemons)
+    chosen = next(bare, spec.nodes[0].name)
+    nodes = [
+        replace(node, services=(*node.services, "exporter", *(["prometheus"] if node.name == chosen else [])))
+        for node in spec.nodes
+    ]
+    return replace(spec, nodes=tuple(nodes))
 
 
 def _node(index: int, arch: Arch, daemons: Daemons) -> Node:

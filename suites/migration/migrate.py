@@ -12,24 +12,30 @@ from cephlab.lab.ceph.keyring import Entity
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.deploy.packages import plan_osd
-from cephlab.lab.cluster.own import OwnCluster
+from cephlab.lab.cluster.own import OwnCluster, add_service, own, remove_service
 from cephlab.lab.faults.nodes import switch_off
 from cephlab.lab.providers.base import TakesOver
 from cephlab.lab.providers.host import Host
+from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.mon import MON
 from cephlab.lab.services.osd import OSD
-from cephlab.lab.spec.clusterspec import Capability, Node, without_daemons
+from cephlab.lab.services.prometheus import PROMETHEUS
+from cephlab.lab.spec.clusterspec import ONLOOKERS, Capability, Node, without_daemons
 
 _TOOL_S = 120.0
 _QUORUM_S = 60.0
-_SERVICE_ORDER = ("mgr", "osd", "mon")
-"""The order in which daemons stop. They start in the reverse order."""
+_LAST = ("mgr", "osd", "mon")
+"""The order in which these stop, after all other services. They start in the reverse order."""
 
 
 def daemons_on(cluster: Cluster, node: str) -> list[Daemon]:
-    """The daemons of a node, in the order in which they stop."""
-    daemons = [daemon for daemon in cluster.daemons.values() if daemon.host.name == node]
-    return sorted(daemons, key=lambda daemon: (_SERVICE_ORDER.index(daemon.kind), daemon.name))
+    """The daemons of a node that have a part in the cluster, in the order in which they stop."""
+    daemons = [daemon for daemon in _all_on(cluster, node) if daemon.kind not in ONLOOKERS]
+    return sorted(daemons, key=lambda daemon: (daemon.kind in _LAST and _LAST.index(daemon.kind) + 1, daemon.name))
+
+
+def _all_on(cluster: Cluster, node: str) -> list[Daemon]:
+    return [daemon for daemon in cluster.daemons.values() if daemon.host.name == node]
 
 
 def osds_on(cluster: Cluster, node: str) -> list[int]:
@@ -51,7 +57,16 @@ def power_off(cluster: Cluster, node: str) -> None:
     """Cut a machine's power without a shutdown. LabBroken where the lab's own client runs there."""
     if cluster.client.host.name == node:
         raise LabBroken(f"{node} cannot be switched off", "the lab's own client runs there", "raise it with clients")
+    for daemon in _all_on(cluster, node):
+        if daemon.kind in ONLOOKERS:
+            remove_service(own(cluster), daemon.name)
     switch_off(cluster, [node])
+
+
+def look_on(cluster: OwnCluster, node: str) -> None:
+    """Where the cluster has a Prometheus, a machine that came gets an exporter."""
+    if any(daemon.kind == PROMETHEUS.kind for daemon in cluster.daemons.values()):
+        add_service(cluster, node, EXPORTER.kind)
 
 
 def remove_node(cluster: OwnCluster, node: str) -> None:
@@ -82,8 +97,10 @@ def give_up_osd(cluster: OwnCluster, osd: int) -> None:
 
 
 def add_machine(cluster: OwnCluster, node: Node) -> Host:
-    """Start a machine with its disks and ceph.conf, without daemons."""
-    return cluster.add_node(without_daemons(node))
+    """Start a machine with its disks and ceph.conf, without daemons of the cluster."""
+    host = cluster.add_node(without_daemons(node))
+    look_on(cluster, node.name)
+    return host
 
 
 def add_osds(cluster: OwnCluster, node: Node) -> list[int]:
@@ -247,6 +264,7 @@ def take_over(cluster: OwnCluster, old: Node, new: Node) -> Host:
     )
     cluster.deployer.prepare_host(cluster.deployment, host)
     cluster.save()
+    look_on(cluster, host.name)
     return host
 
 

@@ -229,6 +229,8 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
     busy += [Complaint("mgr.n0", "output", asked.format(code)) for code in (200, 503)]
     assert sort_out(busy, allowed, stopped=False)[0] == []
     assert sort_out([Complaint("mgr.n0", "output", asked.format(500))], allowed, stopped=False)[0]
+    ended = 'ts=1 caller=main.go:973 level=warn msg="Received an OS signal, exiting gracefully..." signal=terminated'
+    assert sort_out([Complaint("prometheus.c0", "output", ended)], allowed, stopped=True)[0] == []
     grave = [
         Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 31.52s {LATE}"),
         DOWN,

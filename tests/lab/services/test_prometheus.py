@@ -9,7 +9,7 @@ from cephlab.lab.providers.host import Host
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS, render
 from cephlab.lab.spec.arch import Arch
-from cephlab.lab.spec.clusterspec import LOOKED_AT
+from cephlab.lab.spec.clusterspec import ONLOOKERS
 from cephlab.lab.spec.layout import build_spec, with_metrics
 from tests.lab.services.test_haproxy import DemoHost
 
@@ -65,8 +65,9 @@ def test_metrics_are_an_exporter_on_every_node_and_one_server() -> None:
     assert [node.services for node in spec.nodes] == [("exporter", "prometheus"), ("exporter",), ("exporter",)]
 
 
-def test_a_client_that_is_looked_at_is_still_a_machine_without_daemons() -> None:
+def test_a_client_that_looks_on_is_still_a_machine_without_daemons() -> None:
     """Else no scenario would find its client in a cluster that has series (`gate --metrics`)."""
     spec = with_metrics(build_spec([(Arch.X86_64, 2)], bare=[Arch.X86_64]))
     assert [node.has_daemons for node in spec.nodes] == [True, True, False]
-    assert frozenset({EXPORTER.kind}) == LOOKED_AT
+    assert [node.services for node in spec.nodes] == [("exporter",), ("exporter",), ("exporter", "prometheus")]
+    assert frozenset({EXPORTER.kind, PROMETHEUS.kind}) == ONLOOKERS
