@@ -19,6 +19,8 @@ LAB_OBJECT_BYTES = 10_000_000
 """Largest object on a lab; all ranges of larger ones shrink alike."""
 LAB_WORKERS, LAB_BUCKETS = 8, 4
 LEAST_OPERATIONS = 10
+MOST_LONGER = 8.0
+"""Times as long as planned, at most, where a busy machine does too few operations."""
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,30 @@ def run(stage: Stage, job: Job) -> None:
     for load in job.objects:
         part = scaled(load, scale_of(stage), stage.rng.randrange(1 << 31))
         result = loaded(stage, load.name, near(stage.cluster), doors, part.load)
+        again = longer(part, len(counted(result, part.rampup_s)), load.runtime_s)
+        if again is not None:
+            part, result = again, loaded(stage, load.name, near(stage.cluster), doors, again.load)
         note(stage.recorder, load, result, f"{job.source}; {part.words}", part.rampup_s)
         if part.pause_s:
             Deadline.after(part.pause_s).pause(part.pause_s)
 
 
+def longer(part: Scaled, count: int, published_s: float) -> Scaled | None:
+    """The load in buckets of its own for as long as enough operations take at the pace of a run that did `count`.
+
+    None where there were enough, where it runs by their number or not at all, or ran for as long as published.
+    """
+    load = part.load
+    if count >= LEAST_OPERATIONS or RUN not in load.phases or load.operations or load.runtime_s >= published_s:
+        return None
+    runtime_s = min(published_s, load.runtime_s * min(MOST_LONGER, 2 * LEAST_OPERATIONS / max(1, count)))
+    more = replace(load, bucket=f"{load.bucket}again-", runtime_s=runtime_s)
+    return replace(part, load=more, words=f"{part.words}; again for {runtime_s:g} s, as this machine was busy")
+
+
 def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampup_s: float) -> None:
     """Note what each operation did after the ramp, and that there was enough of it."""
-    done = settled(result, rampup_s) or result.of(FILL)
+    done = counted(result, rampup_s)
     recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
     bound = Bound(f"{why}: recorded only", basis=Basis.PROFILE)
     seconds = max(each.ended_s for each in done) - min(each.began_s for each in done) if done else 1.0
@@ -107,6 +125,11 @@ def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampu
         only = replace(result, operations=tuple(replace(each, phase=RUN) for each in own))
         recorder.figure(f"{load.name}: p90 of {kind}", only.percentile_s(90), "s", bound)
     recorder.figure(f"{load.name}: bytes of bodies", sum(each.bytes for each in done) / seconds, "B/s", bound)
+
+
+def counted(result: S3Result, rampup_s: float) -> list[S3Operation]:
+    """What figures are of: the run after its ramp, or the filling of a load that only fills."""
+    return settled(result, rampup_s) or result.of(FILL)
 
 
 def settled(result: S3Result, rampup_s: float) -> list[S3Operation]:

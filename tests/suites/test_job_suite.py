@@ -1,5 +1,6 @@
 """Jobs at a lab's size: what shrinks, what stays apart, what is refused, and what counts after the ramp."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,25 @@ def test_only_what_came_after_the_ramp_counts(count: int, outcome: Outcome) -> N
     assert CHECKS["figures"](recorder.events()).outcome is outcome
     rate = next(event.data for event in recorder.events() if event.data.get("metric") == "mixed: get")
     assert rate["value"] == pytest.approx((count - 5) / (count - 6 + 0.5))
+
+
+@pytest.mark.parametrize(("count", "runtime_s"), [(10, None), (5, 4.0), (3, 20 / 3), (0, 8.0)])
+def test_a_busy_machine_gets_more_time_for_enough_operations(count: int, runtime_s: float | None) -> None:
+    part = replace(objects.scaled(LARGE, Scale(), 1), rampup_s=0.0)
+    part = replace(part, load=replace(part.load, runtime_s=1.0))
+    again = objects.longer(part, count, LARGE.runtime_s)
+    assert (again and again.load.runtime_s) == pytest.approx(runtime_s)
+    if again is not None:
+        # What the first run left must not be met.
+        assert again.load.bucket != part.load.bucket
+        assert f"again for {again.load.runtime_s:g} s" in again.words
+
+
+def test_a_load_at_its_published_length_or_by_number_is_not_run_again() -> None:
+    full = objects.scaled(LARGE, Scale(1e12, at_length=True), 1)
+    assert objects.longer(full, 0, LARGE.runtime_s) is None
+    small = JOBS["rhcs-10b-small"].objects[0]
+    assert objects.longer(objects.scaled(small, Scale(), 1), 0, small.runtime_s) is None
 
 
 def test_a_job_that_was_asked_for_runs_in_the_quick_tier() -> None:
