@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from cephlab.lab.archive.archive import SERIES, STORE
-from cephlab.lab.base import clock
-from cephlab.lab.base.errors import CephTrouble, NotInstalled, SpecError
-from cephlab.lab.base.process import run, start_detached
+from cephlab.lab.base.errors import NotInstalled, SpecError
+from cephlab.lab.base.process import run
 from cephlab.lab.images.store import ImageStore
-from cephlab.lab.services.prometheus import EVERY_S, PROMETHEUS
+from cephlab.lab.services.prometheus import ENDS_WITH_US, EVERY_S, PROMETHEUS, running_here
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.lab.telemetry.tsdb import QUERIES
@@ -27,8 +26,6 @@ STEP = "cephlab_step"
 """Series of a scenario's steps and faults: 1 while each lasts."""
 _ALWAYS = "100y"
 _ASK_S = 60.0
-_START_S = 60.0
-_END_S = 10.0
 _ACROSS, _WIDE, _HIGH = 2, 12, 8
 
 
@@ -95,8 +92,9 @@ def server_program(images: ImageStore) -> str:
 
 
 def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
-    """The command that serves an unpacked store on loopback. It forgets nothing, however old."""
+    """Serves an unpacked store on loopback, while this process lives. It forgets nothing, however old."""
     return (
+        *ENDS_WITH_US,
         server,
         f"--config.file={folder}/prometheus.yml",
         f"--storage.tsdb.path={folder}/tsdb",
@@ -108,23 +106,8 @@ def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
 @contextmanager
 def served(server: str, folder: Path, port: int) -> Iterator[str]:
     """Serve an unpacked store while the block lasts; yields the address of its API. CephTrouble where it ends early."""
-    log = folder / "prometheus.log"
-    process = start_detached(argv(server, folder, port), log=log)
-    try:
-
-        def ready() -> bool:
-            if not process.alive():
-                raise CephTrouble(f"{PROGRAM} ended", log.read_text(errors="replace")[-500:])
-            try:
-                return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=_ASK_S).read())
-            except OSError:
-                return False
-
-        clock.wait(ready, bool, what=f"{PROGRAM} ready", timeout_s=_START_S, interval_s=0.2)
-        yield f"http://127.0.0.1:{port}/api/v1"
-    finally:
-        process.kill()
-        process.wait(_END_S)
+    with running_here(argv(server, folder, port), folder / "prometheus.log", port) as api:
+        yield api
 
 
 def openmetrics(api: str) -> Iterator[str]:

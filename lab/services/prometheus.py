@@ -1,8 +1,14 @@
 """Prometheus, which keeps what the node exporters and the managers of a cluster say, over time."""
 
 import json
-from collections.abc import Mapping, Sequence
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.base.process import start_detached
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.providers.host import Host
 from cephlab.lab.services.exporter import EXPORTER
@@ -51,6 +57,34 @@ class Prometheus(Service):
 PROMETHEUS = Prometheus(
     "prometheus", program="prometheus", role_set="metrics", port=9090, follows=EXPORTER.kind
 )  # its own default
+
+
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command: the kernel kills it when this process ends, however that ends. util-linux has the program."""
+_ASK_S = 60.0
+_START_S = 60.0
+_END_S = 10.0
+
+
+@contextmanager
+def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
+    """A server on this machine while the block lasts; yields its API's address. CephTrouble where it ends early."""
+    process = start_detached(argv, log=log)
+    try:
+
+        def ready() -> bool:
+            if not process.alive():
+                raise CephTrouble(f"{PROMETHEUS.program} ended", log.read_text(errors="replace")[-500:])
+            try:
+                return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}{READY}", timeout=_ASK_S).read())
+            except OSError:
+                return False
+
+        clock.wait(ready, bool, what=f"{PROMETHEUS.program} ready", timeout_s=_START_S, interval_s=0.2)
+        yield f"http://127.0.0.1:{port}/api/v1"
+    finally:
+        process.kill()
+        process.wait(_END_S)
 
 
 def render(peers: Mapping[str, Host]) -> bytes:

@@ -9,20 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.errors import CephTrouble, SpecError
-from cephlab.lab.base.process import start_detached
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.mgr import MGR
-from cephlab.lab.services.prometheus import MANAGER_PORT, READY, configuration
+from cephlab.lab.services.prometheus import ENDS_WITH_US, MANAGER_PORT, configuration, running_here
 from cephlab.lab.spec.inventory import Machine
 
 CEPH_EXPORTER_PORT = 9926
 """Of the ceph-exporter that cephadm starts on each machine, which tells what OSDs count; its own default."""
 _ASK_S = 5.0
-_START_S = 60.0
-_END_S = 10.0
 _AT_ONCE = 16
 
 
@@ -111,7 +107,7 @@ def watching(asked: Iterable[Candidate], program: str, folder: Path, progress: P
     settings, log, port = folder / "prometheus.yml", folder / "prometheus.log", _free_port()
     settings.write_bytes(configuration(jobs))
     argv = (
-        *("setpriv", "--pdeathsig", "KILL"),  # util-linux: it ends with this process, however that ends
+        *ENDS_WITH_US,
         program,
         f"--config.file={settings}",
         f"--storage.tsdb.path={folder}/tsdb",
@@ -119,22 +115,8 @@ def watching(asked: Iterable[Candidate], program: str, folder: Path, progress: P
         "--log.level=warn",
         "--web.enable-admin-api",  # for snapshots
     )
-    process = start_detached(argv, log=log)
-    try:
-
-        def ready() -> bool:
-            if not process.alive():
-                raise CephTrouble("prometheus ended", log.read_text(errors="replace")[-500:])
-            try:
-                return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}{READY}", timeout=_ASK_S).read())
-            except OSError:
-                return False
-
-        clock.wait(ready, bool, what="prometheus ready", timeout_s=_START_S, interval_s=0.2)
-        yield Watcher(f"http://127.0.0.1:{port}/api/v1", PurePosixPath(folder))
-    finally:
-        process.kill()
-        process.wait(_END_S)
+    with running_here(argv, log, port) as api:
+        yield Watcher(api, PurePosixPath(folder))
 
 
 def _free_port() -> int:

@@ -11,6 +11,7 @@ import pytest
 from cephlab.lab.archive import series
 from cephlab.lab.archive.archive import SERIES, STORE
 from cephlab.lab.base.errors import NotInstalled, SpecError
+from cephlab.lab.services.prometheus import ENDS_WITH_US
 from cephlab.lab.telemetry.tsdb import QUERIES
 
 
@@ -53,6 +54,7 @@ def test_a_store_is_served_on_loopback_alone_and_forgets_nothing(tmp_path: Path)
     argv = series.argv("prometheus", tmp_path, 9095)
     assert "--web.listen-address=127.0.0.1:9095" in argv
     assert "--storage.tsdb.retention.time=100y" in argv
+    assert argv[: len(ENDS_WITH_US)] == ENDS_WITH_US  # or a killed command leaves it
 
 
 def test_samples_are_written_with_their_times_and_escaped_labels(monkeypatch: pytest.MonkeyPatch) -> None:
