@@ -194,6 +194,7 @@ def add_service(cluster: OwnCluster, node: str, service: str) -> Daemon:
     after = replace(before, services=(*before.services, service))
     cluster.respec([after if each is before else each for each in cluster.spec.nodes])
     *_, name = daemons_on(after)
+    service_of(name).tell_managers(cluster.client)
     service_of(name).prepare(cluster.client)
     deployer, deployment = cluster.deployer, cluster.deployment
     entity = deployer.new_entity(deployment, name)

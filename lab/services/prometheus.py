@@ -42,7 +42,7 @@ class Prometheus(Service):
             "--web.enable-admin-api",  # for snapshots
         )
 
-    def prepare(self, client: RadosClient) -> None:
+    def tell_managers(self, client: RadosClient) -> None:
         """Let the managers tell what their OSDs count: Debian has no ceph-exporter, which tells it elsewhere."""
         name = "mgr/prometheus/exclude_perf_counters"
         client.mon("config set", who="mgr", name=name, value="false", force=True)

@@ -73,6 +73,12 @@ class Service:
         """Libraries that its programs need preloaded on a host."""
         return ()
 
+    def tell_managers(self, client: RadosClient) -> None:
+        """Set options of manager modules. Called before the managers start: a change restarts a module's web server.
+
+        That server may be starting: then the module fails for good (ceph 18.2.7, `config_notify` of prometheus).
+        """
+
     def prepare(self, client: RadosClient) -> None:
         """Called before a daemon of the kind starts, perhaps several times: makes what the cluster still lacks."""
 

@@ -87,6 +87,10 @@ class Deployer:
             _all([pool.submit(client.call, "about", connect_s=int(60 * self.patience))], deployment)
             self.progress("monitors have a quorum")
             self.confine_managers(client)
+            names = [(node, daemon) for node in self.spec.nodes for daemon in daemons_on(node)]
+            kinds = dict.fromkeys(service_of(daemon).kind for _, daemon in names)
+            for kind in kinds:
+                SERVICES[kind].tell_managers(client)
             aged = pool.submit(self._await_monitors, deployment)
             nodes = [node for node in self.spec.nodes if node.mgr]
             managers = [pool.submit(self._start_mgr, deployment, node, entities, aged) for node in nodes]
@@ -94,8 +98,7 @@ class Deployer:
                 client.mon("osd new", uuid=plan.uuid, id=plan.id)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
             _all([*managers, *started], deployment)
-            names = [(node, daemon) for node in self.spec.nodes for daemon in daemons_on(node)]
-            for kind in dict.fromkeys(service_of(daemon).kind for _, daemon in names):
+            for kind in kinds:
                 SERVICES[kind].prepare(client)
             others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
             _all(others, deployment)

@@ -50,7 +50,7 @@ def test_managers_tell_what_osds_count() -> None:
         def mon(self, command: str, **more: Any) -> None:
             asked.append((command, more))
 
-    PROMETHEUS.prepare(cast("RadosClient", Client()))
+    PROMETHEUS.tell_managers(cast("RadosClient", Client()))
     ((command, more),) = asked
     assert (command, more["who"], more["name"], more["value"]) == (
         "config set",
