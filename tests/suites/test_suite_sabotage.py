@@ -177,7 +177,7 @@ BEFORE: Mapping[str, tuple[int, ...]] = {"1.0": (0, 1), "1.1": (1, 0)}
 
 
 def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str = "reef") -> Verdict:
-    """One release of an upgrade of five daemons, which end as `mix` says."""
+    """One release of an upgrade of five daemons, which end as `mix` says. Two that look on are not upgraded."""
     done = 0
 
     def all_daemons(cluster: Any, release: str, images: object, after: Callable[[rolling.Step], None]) -> None:
@@ -189,6 +189,9 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str
         done += rolling.LEAST_A_MIX
         assert ready(None)
 
+    def kind(name: str) -> SimpleNamespace:
+        return SimpleNamespace(kind=name)
+
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.upgrade", all_daemons)
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.mix", lambda _: mix)
     monkeypatch.setattr("cephlab.suites.upgrade.rolling.hosts_of", lambda *_: {})
@@ -196,7 +199,7 @@ def upgraded(monkeypatch: pytest.MonkeyPatch, mix: dict[str, int], required: str
     stage = stage_of(
         SimpleNamespace(
             hosts={"n0": SimpleNamespace(arch=Arch.X86_64)},
-            daemons=dict.fromkeys(range(5)),
+            daemons=dict(enumerate(map(kind, ("mon", "mgr", "osd", "osd", "osd", "exporter", "prometheus")))),
             client=SimpleNamespace(mon=lambda _: {"require_osd_release": required}),
             wait=wait,
         )
