@@ -10,9 +10,14 @@ from cephlab.tuning.placement import MachineLoad
 from cephlab.tuning.profile import DiskRole, Disks, MachineClass, Profile
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.work import OperationWork
-from cephlab.tuning.workload import Shape
+from cephlab.tuning.workload import Flow, Shape
 
 UTILISATION_LAW = "utilisation law U = X D, so X <= 1 / D (Denning and Buzen 1978)"
+NVMEOF_OPS = {Flow.WRITE: 50_000.0, Flow.READ: 65_000.0}
+"""Operations of NVMEOF_BYTES a second that one polling core of an NVMe-oF gateway does; of reads the middle of 60 to 70
+thousand."""
+NVMEOF_BYTES = 4096
+NVMEOF_SOURCE = "Ceph SPDK NVMe-oF gateway: performance analysis on Kunpeng 920, 2025, case 2"
 _FRAME_BYTES = 38  # Ethernet header, checksum, preamble and gap
 _HEADERS_BYTES = 52  # IPv4 and TCP with timestamps, inside the MTU
 
@@ -56,6 +61,7 @@ def ceilings(profile: Profile, work: OperationWork) -> tuple[Ceiling, ...]:
         known += _network(profile, load, work)
         known += _memory(load.name, load.machine, load.count, memory.moved(load, work))
     known += _clients_on_nodes(profile, work) if profile.clients_on_nodes else _clients(profile, work)
+    known += _nvmeof(profile, work)
     if profile.uplink:
         # The measured bytes beyond the payload are those of both directions together: half of them go one way.
         amount = work.shape.payload_bytes + work.client.wire / 2
@@ -253,6 +259,25 @@ def _network(profile: Profile, load: MachineLoad, work: OperationWork) -> Iterat
                 _Servers(copies=load.count, path_s=(amount - unseen) / (bandwidth * share) * load.count),
                 source="framing: IEEE 802.3, RFC 791, RFC 9293",
             )
+
+
+def _nvmeof(profile: Profile, work: OperationWork) -> Iterator[Ceiling]:
+    shape = work.shape
+    if profile.nvmeof_cores and at_a_gateway(shape):
+        ops = NVMEOF_OPS[shape.flow]
+        cores = profile.nvmeof_cores
+        yield from _made(
+            "NVMe-oF gateways: cores that poll",
+            1 / (ops * cores),
+            f"{cores} cores x {ops:,.0f} ops/s",
+            _Servers(copies=cores),
+            source=NVMEOF_SOURCE,
+        )
+
+
+def at_a_gateway(shape: Shape) -> bool:
+    """Whether it is known what an operation costs an NVMe-oF gateway: an operation of 4 KiB on an image."""
+    return not shape.through_gateway and shape.block_bytes == NVMEOF_BYTES
 
 
 def _memory(whose: str, machine: MachineClass, count: float, moved_bytes: float) -> Iterator[Ceiling]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning import calibrate, devices, imbalance, memory, mva, placement
-from cephlab.tuning.ceilings import Ceiling, ceilings, mixed
+from cephlab.tuning.ceilings import Ceiling, at_a_gateway, ceilings, mixed
 from cephlab.tuning.constants import Constants, current
 from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.profile import Profile
@@ -200,4 +200,6 @@ def _unknown(profile: Profile, work: OperationWork, release: str) -> tuple[str, 
     sentences = [*measured, *placement.doubts(profile, work.shape), *memory.doubts(profile), *profile.missing]
     if work.shape.through_gateway and work.gateway is None:
         sentences.append("CPU of the gateways: not measured, so it is no limit here.")
+    if profile.nvmeof_cores and not at_a_gateway(work.shape):
+        sentences.append("NVMe-oF gateways: only known for 4 KiB of an image, so they are no limit here.")
     return tuple(sentences)

@@ -174,8 +174,10 @@ class Profile:
     """A cluster and its clients. clients_on_nodes: the load runs on the storage nodes themselves.
 
     rtt: of one small message and its answer between two hosts. uplink: between clients and cluster (switch uplink, load
-    balancer), one direction; None: nothing is narrower than the machines' own links. pgs: pg_num of the loaded pool;
-    None: as Ceph's autoscaler would choose. missing: what was not published, as sentences.
+    balancer), one direction; None: nothing is narrower than the machines' own links. nvmeof_cores: that poll for
+    NVMe-oF gateways before the images, over all gateways, on machines of their own; 0: clients reach the images
+    themselves. pgs: pg_num of the loaded pool; None: as Ceph's autoscaler would choose. missing: what was not
+    published, as sentences.
     """
 
     name: str
@@ -186,6 +188,7 @@ class Profile:
     mtu_bytes: int
     threads: Threads
     uplink: Figure | None = None
+    nvmeof_cores: int = 0
     clients_on_nodes: bool = False
     max_backfills: int = 1
     pgs: int | None = None

@@ -26,6 +26,7 @@ _HINT = "docs/model.md shows a whole profile"
 class _NetworkTable(TomlTable):
     rtt: TimeFigure
     uplink: RateFigure | None = None
+    nvmeof_cores: Annotated[int, Field(ge=0, strict=True)] = 0
     mtu_bytes: Annotated[int, Field(ge=576, le=65536, strict=True)] = 1500
 
 

@@ -222,6 +222,19 @@ def test_an_uplink_carries_the_payload_and_half_of_what_is_beyond() -> None:
     assert {"n: CPU", "n: network in", "clients: network"} <= found.keys()
 
 
+def test_polling_cores_of_an_nvmeof_gateway_limit_small_operations_on_images() -> None:
+    behind = replace(profile(), nvmeof_cores=4)
+    small = replace(WRITE, block_bytes=4096)
+    name = "NVMe-oF gateways: cores that poll"
+    writes, reads = (by_name(behind, work(shape))[name] for shape in (small, replace(small, operation="randread")))
+    assert figures(writes) == (pytest.approx(1 / 200_000), 4, pytest.approx(1 / 50_000))
+    assert reads.ops == pytest.approx(260_000)
+    assert name not in by_name(profile(), work(small))
+    assert name not in by_name(behind, work(WRITE))
+    through_s3 = replace(behind, nodes=(machine(gateways=1, disk=(disks(),)),))
+    assert name not in by_name(through_s3, work(replace(small, operation="put")))
+
+
 # Load generators
 
 

@@ -288,6 +288,17 @@ def test_a_narrow_uplink_limits_what_clients_get() -> None:
     assert made.ceiling == pytest.approx(1e8 * goodput(9000) / 4096)
 
 
+def test_cores_of_an_nvmeof_gateway_limit_what_is_known_of_them_and_say_so_of_the_rest() -> None:
+    behind = replace(profile(), nvmeof_cores=1)
+    costs = [demand("randread", size, primary_s=1e-9) for size in (4096, 65536)]
+    made = predict(costs, behind, Shape("randread", 4096, 10, 100))
+    assert made.bottleneck == "NVMe-oF gateways: cores that poll"
+    assert made.ceiling == pytest.approx(65_000)
+    said = "NVMe-oF gateways: only known for 4 KiB of an image, so they are no limit here."
+    assert said not in made.unknown
+    assert said in predict(costs, behind, Shape("randread", 65536, 10, 100)).unknown
+
+
 def test_the_busiest_osd_decides() -> None:
     threads = {Role.PRIMARY: {"tp_osd_tp": 100e-6}}
     one = demand("randread", primary_s=1e-4, threads=threads)
