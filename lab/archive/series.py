@@ -15,7 +15,7 @@ from cephlab.lab.archive.archive import SERIES, STORE
 from cephlab.lab.base.errors import NotInstalled, SpecError
 from cephlab.lab.base.process import run
 from cephlab.lab.images.store import ImageStore
-from cephlab.lab.services.prometheus import ENDS_WITH_US, EVERY_S, PROMETHEUS, running_here
+from cephlab.lab.services.prometheus import ENDS_WITH_US, EVERY_S, PROMETHEUS, running_here, server_argv
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from cephlab.lab.telemetry.tsdb import QUERIES
@@ -93,14 +93,8 @@ def server_program(images: ImageStore) -> str:
 
 def argv(server: str, folder: Path, port: int) -> tuple[str, ...]:
     """Serves an unpacked store on loopback, while this process lives. It forgets nothing, however old."""
-    return (
-        *ENDS_WITH_US,
-        server,
-        f"--config.file={folder}/prometheus.yml",
-        f"--storage.tsdb.path={folder}/tsdb",
-        f"--storage.tsdb.retention.time={_ALWAYS}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    )
+    command = server_argv(server, folder, f"127.0.0.1:{port}")
+    return (*ENDS_WITH_US, *command, f"--storage.tsdb.retention.time={_ALWAYS}")
 
 
 @contextmanager

@@ -240,11 +240,16 @@ def parse_fio(text: str, reads: bool) -> dict[str, float]:
     return figures
 
 
-def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
-    """Bytes a second of one TCP stream over the loopback, by iperf3."""
+def free_port() -> int:
+    """A port of loopback that nobody has now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def loopback_bytes_s(seconds: float, run: Run = run_here) -> float:
+    """Bytes a second of one TCP stream over the loopback, by iperf3."""
+    port = free_port()
     server = threading.Thread(
         target=process.run,
         args=(["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", str(port)],),

@@ -4,7 +4,7 @@ import json
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble
@@ -31,16 +31,8 @@ class Prometheus(Service):
         host.push(render(peers), self.data(host, ident) / "prometheus.yml")
 
     def argv(self, host: Host, ident: str) -> tuple[str, ...]:
-        data = self.data(host, ident)
-        return (
-            self.program,
-            f"--config.file={data}/prometheus.yml",
-            f"--storage.tsdb.path={data}/tsdb",
-            f"--storage.tsdb.retention.time={_KEPT}",
-            f"--web.listen-address={host.address}:{self.listens(ident)}",
-            "--log.level=warn",
-            "--web.enable-admin-api",  # for snapshots
-        )
+        command = server_argv(self.program, self.data(host, ident), f"{host.address}:{self.listens(ident)}")
+        return (*command, f"--storage.tsdb.retention.time={_KEPT}", *SCRAPING)
 
     def tell_managers(self, client: RadosClient) -> None:
         """Let the managers tell what their OSDs count: Debian has no ceph-exporter, which tells it elsewhere."""
@@ -57,6 +49,20 @@ class Prometheus(Service):
 PROMETHEUS = Prometheus(
     "prometheus", program="prometheus", role_set="metrics", port=9090, follows=EXPORTER.kind
 )  # its own default
+
+
+SCRAPING = ("--log.level=warn", "--web.enable-admin-api")
+"""Options of a server that scrapes: quiet, and it makes snapshots."""
+
+
+def server_argv(program: str, folder: PurePath, listen: str) -> tuple[str, ...]:
+    """A server's command. folder: has `prometheus.yml`, and its store `tsdb`; listen: HOST:PORT of its API."""
+    return (
+        program,
+        f"--config.file={folder}/prometheus.yml",
+        f"--storage.tsdb.path={folder}/tsdb",
+        f"--web.listen-address={listen}",
+    )
 
 
 ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")

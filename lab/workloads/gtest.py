@@ -93,20 +93,27 @@ def run_gtest(host: Host, call: Call, wanted: Sequence[str]) -> GtestRun:
     """Run a program's cases and account for every wanted one."""
     argv, report = [call.program, f"--gtest_filter={call.select}", f"--gtest_output=json:{call.report}"], call.report
     host.remove(report)
-    code: int | None
-    try:
-        env = preloading(call.preload, call.env)
-        ended = host.run(argv, env=env, timeout_s=call.timeout_s, check=False, cwd=call.cwd)
-        code, stdout, stderr = ended.code, ended.stdout, ended.stderr
-    except CommandTimedOut as error:
-        code, stdout, stderr = None, error.stdout, error.stderr
+    env = preloading(call.preload, call.env)
+    code, stdout, tail = run_cases(host, argv, env=env, timeout_s=call.timeout_s, cwd=call.cwd)
     # The report is written only at the end. After a crash there is only what the program had printed.
     written = host.read(report) if host.exists(report) else b""
     host.remove(report)
     cases = parse_report(written) if written else parse_output(stdout)
-    tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
     run = GtestRun(call.program, tuple(cases), code, tail)
     return replace(run, cases=tuple(_accounted(run, wanted)))
+
+
+def run_cases(
+    host: Host, argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, cwd: PurePosixPath | None = None
+) -> tuple[int | None, str, str]:
+    """Run a program of many cases: its status, None when it took too long; what it printed; the last lines of all."""
+    code: int | None
+    try:
+        ended = host.run(argv, env=env, timeout_s=timeout_s, check=False, cwd=cwd)
+        code, stdout, stderr = ended.code, ended.stdout, ended.stderr
+    except CommandTimedOut as error:
+        code, stdout, stderr = None, error.stdout, error.stderr
+    return code, stdout, "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
 
 
 def parse_report(text: bytes) -> list[Case]:

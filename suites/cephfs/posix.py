@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cephlab.lab.base.errors import CommandTimedOut, SpecError, Unavailable
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun
+from cephlab.lab.workloads.gtest import Case, CaseResult, GtestRun, run_cases
 from cephlab.suites.cephfs.mounted import GUESTS, mounted
 from cephlab.suites.cephfs.stand import EXPECTED, requests, wait_active
 from cephlab.suites.interop.cephtests import read_known, record_run
@@ -43,7 +43,6 @@ WHICH = b'#!/bin/sh\ncommand -v "$@"\n'
 _CASE = re.compile(r"^(\w+(?:::\w+)+) +(ok|skipped|FAILED)$", re.MULTILINE)
 _TOTAL = re.compile(r"^Summary: .* (\d+) total$", re.MULTILINE)
 _SAID = {"ok": CaseResult.PASS, "skipped": CaseResult.SKIP, "FAILED": CaseResult.FAIL}
-_TAIL_LINES = 20
 
 
 def program() -> Path:
@@ -86,15 +85,9 @@ def run(stage: Stage) -> None:
     before = requests(cluster, server)
     with mounted(cluster, host) as folder:
         argv = [str(there), "-c", str(settings), "-p", str(folder)]
-        code: int | None
-        try:
-            ended = host.run(argv, env=env, timeout_s=LIMIT_S * cluster.patience, check=False)
-            code, stdout, stderr = ended.code, ended.stdout, ended.stderr
-        except CommandTimedOut as error:
-            code, stdout, stderr = None, error.stdout, error.stderr
+        code, stdout, tail = run_cases(host, argv, env=env, timeout_s=LIMIT_S * cluster.patience)
         asked = requests(cluster, server) - before
     cases = tuple(parse(stdout))
-    tail = "\n".join([*stdout.splitlines(), *stderr.splitlines()][-_TAIL_LINES:])
     record_run(stage.recorder, GtestRun(PROGRAM, cases, code, tail), read_known(LIST))
     stage.recorder.observe(f"cases that {PROGRAM} counts", got=total(stdout), wanted=len(cases))
     stage.recorder.witness("requests to the metadata server", got=asked, least=len(cases))

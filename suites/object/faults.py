@@ -98,12 +98,16 @@ def index_leader(cluster: Cluster) -> str:
     return f"osd.{pools.locate(cluster, INDEX_POOL, f'.dir.{ident}.0')['acting_primary']}"
 
 
+def pair(stage: Stage) -> tuple[list[Gateway], int]:
+    """Both balancers, once they call all gateways up, and the number of the one to strike."""
+    fronts = speaking_s3(stage.cluster, HAPROXY.kind)
+    balancer(stage.cluster)
+    return fronts, stage.rng.randrange(len(fronts))
+
+
 def balancer_killed(stage: Stage) -> None:
     """Kill one of two balancers: what is asked of the other goes on."""
-    cluster = stage.cluster
-    fronts = speaking_s3(cluster, HAPROXY.kind)
-    balancer(cluster)
-    victim = stage.rng.randrange(len(fronts))
+    fronts, victim = pair(stage)
     result, began_s, ended_s = struck(stage, fronts, lambda: KillDaemon(fronts[victim].name))
     stage.recorder.figure(
         "share of requests that failed",
@@ -129,9 +133,7 @@ def only_its_own(
 def balancer_hangs(stage: Stage) -> None:
     """Stop one of two balancers: its clients wait, and those of the other one do not."""
     cluster = stage.cluster
-    fronts = speaking_s3(cluster, HAPROXY.kind)
-    balancer(cluster)
-    victim = stage.rng.randrange(len(fronts))
+    fronts, victim = pair(stage)
     stopped: list[float] = []
 
     def note() -> None:
@@ -144,7 +146,7 @@ def balancer_hangs(stage: Stage) -> None:
 
 def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], victim: int, stopped_s: float) -> None:
     """Observe that only who asked the balancer that hung waited for its end."""
-    held = [each for each in operations if each.endpoint == victim and each.ended_s - each.began_s > HOLD_S / 2]
+    held = [each for each in operations if each.endpoint == victim and waited_long(each)]
     recorder.witness("requests that waited for the balancer that hung", got=len(held), least=LEAST_AFTER)
     others = [each for each in operations if each.endpoint != victim]
     passed_by(recorder, others, stopped_s, stopped_s + HOLD_S)
@@ -153,9 +155,7 @@ def beside_one_that_hangs(recorder: Recorder, operations: list[S3Operation], vic
 def balancer_cut_off(stage: Stage) -> None:
     """Cut one of two balancers off from all gateways: it says so at once to who asks it, and the other one serves."""
     cluster = stage.cluster
-    fronts = speaking_s3(cluster, HAPROXY.kind)
-    balancer(cluster)
-    victim = stage.rng.randrange(len(fronts))
+    fronts, victim = pair(stage)
     away, rest = (fronts[victim].host.name,), tuple(each.host.name for each in speaking_s3(cluster))
     noticed: list[float] = []
     result, began_s, ended_s = struck(

@@ -1,7 +1,6 @@
 """A Prometheus on this machine for a cluster that exists: it scrapes exporters that are there, and starts none."""
 
 import http.client
-import socket
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.probe import free_port
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.services.exporter import EXPORTER
 from cephlab.lab.services.mgr import MGR
-from cephlab.lab.services.prometheus import ENDS_WITH_US, MANAGER_PORT, configuration, running_here
+from cephlab.lab.services.prometheus import (
+    ENDS_WITH_US,
+    MANAGER_PORT,
+    SCRAPING,
+    configuration,
+    running_here,
+    server_argv,
+)
 from cephlab.lab.spec.inventory import Machine
 
 CEPH_EXPORTER_PORT = 9926
@@ -104,23 +111,8 @@ def watching(asked: Iterable[Candidate], program: str, folder: Path, progress: P
     told = sorted(f"{kind} of {node}" for kind, targets in jobs.items() for _, node in targets)
     progress(f"series from {', '.join(told)}; none from {', '.join(map(str, silent)) or 'nothing else'}")
     folder.mkdir(parents=True, exist_ok=True)
-    settings, log, port = folder / "prometheus.yml", folder / "prometheus.log", _free_port()
-    settings.write_bytes(configuration(jobs))
-    argv = (
-        *ENDS_WITH_US,
-        program,
-        f"--config.file={settings}",
-        f"--storage.tsdb.path={folder}/tsdb",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--log.level=warn",
-        "--web.enable-admin-api",  # for snapshots
-    )
-    with running_here(argv, log, port) as api:
+    (folder / "prometheus.yml").write_bytes(configuration(jobs))
+    port = free_port()
+    argv = (*ENDS_WITH_US, *server_argv(program, folder, f"127.0.0.1:{port}"), *SCRAPING)
+    with running_here(argv, folder / "prometheus.log", port) as api:
         yield Watcher(api, PurePosixPath(folder))
-
-
-def _free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
