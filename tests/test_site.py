@@ -87,7 +87,7 @@ def test_a_key_says_what_it_takes() -> None:
     assert re.search(r"\| `memory` \| .*units: B, KB, .*\*\*required\*\* \|", profile)
     assert re.search(r"\| `mtu_bytes` \| integer, at least 576, at most 65536 \| `1500` \|", profile)
     assert re.search(
-        r"\| `roles` \| a list of: `mon`, `mgr`, `osd`, `client` \| \*\*required\*\* \|", section("Inventory")
+        r"\| `roles` \| a list of: `mon`, `mgr`, `osd`, `nvmeof`, `client` \| \*\*required\*\* \|", section("Inventory")
     )
 
 

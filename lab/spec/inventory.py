@@ -1,13 +1,13 @@
 """The inventory file: existing machines, how to enter them, their roles, and how to reach their Ceph."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch, parse_arch
@@ -16,6 +16,9 @@ from cephlab.lab.spec.specfile import TomlTable, load_model
 
 INVENTORY_VARIABLE = "CEPHLAB_INVENTORY"
 """Path of the inventory, unless `--inventory` gives it."""
+
+NVMEOF_PORT = 5500
+"""Of the gRPC API of ceph-nvmeof; its own default."""
 
 EXPORTER_PORT = 9100
 """Of prometheus-node-exporter; its own default."""
@@ -36,6 +39,7 @@ class Role(StrEnum):
     MON = "mon"
     MGR = "mgr"
     OSD = "osd"
+    NVMEOF = "nvmeof"
     CLIENT = "client"
 
 
@@ -82,6 +86,18 @@ class S3Access:
 
 
 @dataclass(frozen=True)
+class NvmeofAccess:
+    """How gateways of ceph-nvmeof are reached. pool: where Ceph keeps what they were told; port: of their gRPC API.
+
+    certificates: with mTLS, files of the gateways' certificate, the client's, and the client's key.
+    """
+
+    pool: str
+    port: int = NVMEOF_PORT
+    certificates: tuple[Path, Path, Path] | None = None
+
+
+@dataclass(frozen=True)
 class Inventory:
     """The content of an inventory file. profile: name or file of a hardware profile."""
 
@@ -90,9 +106,15 @@ class Inventory:
     ceph: CephAccess | None = None
     profile: str | None = None
     s3: S3Access | None = None
+    nvmeof: NvmeofAccess | None = None
 
     def with_role(self, role: Role) -> tuple[Machine, ...]:
         return tuple(machine for machine in self.machines if role in machine.roles)
+
+
+def with_port(address: str, port: int) -> str:
+    """ADDRESS:PORT, with brackets around an address of IPv6."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def load_inventory(path: Path) -> Inventory:
@@ -188,10 +210,29 @@ class _S3(TomlTable):
     keys: str
 
 
+class _Nvmeof(TomlTable):
+    pool: str
+    port: _Port = NVMEOF_PORT
+    server_cert: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+
+    @property
+    def files(self) -> list[str]:
+        return [name for name in (self.server_cert, self.client_cert, self.client_key) if name]
+
+    @model_validator(mode="after")
+    def _sound(self) -> "_Nvmeof":
+        if len(self.files) not in (0, 3):
+            raise ValueError("got some of server_cert, client_cert, client_key; wanted: all three for mTLS, or none")
+        return self
+
+
 class _InventoryFile(_Defaults):
     hosts: Annotated[tuple[_InventoryHost, ...], Field(min_length=1)]
     ceph: _Ceph | None = None
     s3: _S3 | None = None
+    nvmeof: _Nvmeof | None = None
     profile: str | None = None
 
 
@@ -203,7 +244,14 @@ def _inventory(path: Path, written: _InventoryFile) -> Inventory:
     ceph = written.ceph
     access = CephAccess(here(ceph.conf), here(ceph.keyring), ceph.name) if ceph else None
     s3 = S3Access(written.s3.endpoints, here(written.s3.keys)) if written.s3 else None
-    return Inventory(path, machines, access, written.profile, s3)
+    return Inventory(path, machines, access, written.profile, s3, _nvmeof(written.nvmeof, here))
+
+
+def _nvmeof(written: _Nvmeof | None, here: Callable[[str], Path]) -> NvmeofAccess | None:
+    if written is None:
+        return None
+    files = [here(name) for name in written.files]
+    return NvmeofAccess(written.pool, written.port, (files[0], files[1], files[2]) if files else None)
 
 
 def _machine(path: Path, host: _InventoryHost, defaults: _Defaults, number: int) -> Machine:
@@ -233,6 +281,10 @@ def _refuse(inventory: Inventory) -> None:
         files += [("ceph.conf", inventory.ceph.conf), ("ceph.keyring", inventory.ceph.keyring)]
     if inventory.s3 is not None:
         files += [("s3.keys", inventory.s3.keys)]
+    if inventory.nvmeof is not None:
+        files += [("nvmeof", file) for file in inventory.nvmeof.certificates or ()]
+    if (inventory.nvmeof is None) is bool(inventory.with_role(Role.NVMEOF)):
+        wrong += ["nvmeof: wanted: a table [nvmeof] and the role nvmeof of each gateway's machine, or neither"]
     wrong += [
         f"{key}: got {path}, wanted: an existing file" for key, path in files if path and not Path(path).is_file()
     ]

@@ -82,7 +82,7 @@ def place(daemons: Iterable[DaemonRecord], inventory: Inventory) -> dict[str, st
             wrong.append(f"architecture of {machine.name}: got {machine.arch}, {daemon.name} says {daemon.arch}")
     for machine in inventory.machines:
         kinds = {_KINDS[name.partition(".")[0]] for name, where in placed.items() if where == machine.name}
-        spare = sorted(machine.roles - kinds - {Role.CLIENT})
+        spare = sorted(machine.roles - kinds - {Role.CLIENT, Role.NVMEOF})
         wrong += [f"roles of {machine.name}: got {role}, and the cluster has no {role} there" for role in spare]
     if wrong:
         hint = "correct the inventory: every machine with a daemon, cluster_address as Ceph knows it"

@@ -21,7 +21,7 @@ from cephlab.lab.services.prometheus import (
     running_here,
     server_argv,
 )
-from cephlab.lab.spec.inventory import Machine
+from cephlab.lab.spec.inventory import Machine, with_port
 
 CEPH_EXPORTER_PORT = 9926
 """Of the ceph-exporter that cephadm starts on each machine, which tells what OSDs count; its own default."""
@@ -65,11 +65,7 @@ def candidates(machines: Iterable[Machine], placed: Mapping[str, str]) -> tuple[
 
 def _candidate(kind: str, machine: Machine, port: int) -> Candidate:
     addresses = dict.fromkeys((machine.address, machine.cluster_address))
-    return Candidate(kind, machine.name, tuple(_with_port(address, port) for address in addresses))
-
-
-def _with_port(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return Candidate(kind, machine.name, tuple(with_port(address, port) for address in addresses))
 
 
 def tells(address: str) -> bool:

@@ -28,6 +28,7 @@ _MON_READS = (
     "mon metadata",
     "mon stat",
     "mon versions",
+    "nvme-gw show",
     "orch host ls",
     "orch ls",
     "orch ps",

@@ -92,6 +92,11 @@ def test_a_role_that_nothing_fills_is_refused() -> None:
         place([found for found in DAEMONS if found.name != "osd.2"], INVENTORY)
 
 
+def test_a_gateway_is_no_daemon_that_the_cluster_lists() -> None:
+    there = replace(INVENTORY, machines=(*MACHINES, machine("d", 4, HERE, Role.NVMEOF)))
+    assert set(place(DAEMONS, there).values()) == {"a", "b", "c"}
+
+
 def test_the_cluster_becomes_a_spec() -> None:
     spec = spec_of(census(), INVENTORY)
     assert [(node.name, node.arch, len(node.osds), node.mon) for node in spec.nodes] == [

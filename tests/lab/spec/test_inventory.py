@@ -11,6 +11,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import (
     MAX_DIRECTORY,
     Inventory,
+    NvmeofAccess,
     Role,
     S3Access,
     load_inventory,
@@ -32,10 +33,16 @@ keyring = "keyring"
 endpoints = ["192.0.2.1:7480", "two.example:80"]
 keys = "s3.json"
 
+[nvmeof]
+pool = "gateways"
+server_cert = "server.crt"
+client_cert = "client.crt"
+client_key = "client.key"
+
 [[hosts]]
 name = "one"
 address = "192.0.2.1"
-roles = ["mon", "osd"]
+roles = ["mon", "osd", "nvmeof"]
 
 [[hosts]]
 name = "two"
@@ -49,9 +56,12 @@ directory = "/srv/lab"
 """
 
 
+CERTIFICATES = ("server.crt", "client.crt", "client.key")
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("id", "ceph.conf", "keyring", "s3.json"):
+    for name in ("id", "ceph.conf", "keyring", "s3.json", *CERTIFICATES):
         (tmp_path / name).touch()
     return tmp_path
 
@@ -78,6 +88,9 @@ def test_what_is_written_is_read(folder: Path) -> None:
     assert found.profile == "ampere-altra-4n"
     assert found.with_role(Role.OSD) == (one,)
     assert found.s3 == S3Access(("192.0.2.1:7480", "two.example:80"), folder / "s3.json")
+    server, client, key = (folder / name for name in CERTIFICATES)
+    assert found.nvmeof == NvmeofAccess("gateways", 5500, (server, client, key))
+    assert found.with_role(Role.NVMEOF) == (one,)
 
 
 def test_a_machine_goes_through_json(folder: Path) -> None:
@@ -105,6 +118,9 @@ def test_a_machine_goes_through_json(folder: Path) -> None:
         ('"192.0.2.1:7480", "two.example:80"', "", "s3.endpoints"),
         ('keys = "s3.json"', 'keys = "gone.json"', "s3.keys: got"),
         ('keys = "s3.json"', 'secret_key = "x"', "s3.keys: missing"),
+        ('client_key = "client.key"', 'client_key = "gone.key"', "nvmeof: got"),
+        ('client_key = "client.key"', "", "wanted: all three for mTLS, or none"),
+        (', "nvmeof"]', "]", "a table [nvmeof] and the role nvmeof"),
         ('user = "ceph"', 'usr = "ceph"', "usr: unknown key"),
         ('directory = "/srv/lab"', 'directory = "lab"', "hosts.1.directory: got 'lab'"),
         ('directory = "/srv/lab"', f'directory = "/{"x" * MAX_DIRECTORY}"', "hosts.1.directory"),

@@ -1,0 +1,308 @@
+"""Gateways of ceph-nvmeof, Ceph's own over SPDK, in a group of an attached cluster.
+
+What one gateway of a group is told, the others take over from Ceph within seconds. Ceph's monitors say which of them
+serves a namespace, and shut out one that failed.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+from cephlab.lab.base import clock
+from cephlab.lab.base.errors import CephTrouble, SpecError, Unavailable
+from cephlab.lab.blockstack.gatewayapi import Certificates, GatewayApi, GatewayRefused
+from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Namespace, Pair, Volume
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.spec.inventory import Role, with_port
+
+OLDEST = (1, 2)
+"""Of ceph-nvmeof's versions. Before it, fields that are sent had other numbers."""
+BLOCK_BYTES = 512
+"""Of a namespace, as with the kernel's target."""
+MAX_NAMESPACES = 32
+SHOWN_S = 30.0
+"""A gateway looks every five seconds for what another one of its group was told (state_update_interval_sec)."""
+TURNED_S = 120.0
+"""The monitors miss a gateway after ten seconds (mon_nvmeofgw_beacon_grace), and wait for every OSD to refuse it."""
+
+_STATES = re.compile(r"(\d+): (\w+)")
+_TYPED = re.compile(r"^v[12]:")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A gateway as the monitors see it. group: the ANA group that it has for itself; states: of each group there."""
+
+    available: bool
+    group: int
+    states: Mapping[int, str]
+
+    def state(self, group: int) -> AnaState:
+        """How good its way is to the namespaces of a group."""
+        serves = self.available and self.states.get(group) == "ACTIVE"
+        return AnaState.OPTIMIZED if serves else AnaState.INACCESSIBLE
+
+
+def members(shown: Mapping[str, Any]) -> dict[str, Member]:
+    """Name of each gateway -> itself, of what `ceph nvme-gw show POOL GROUP` says."""
+    listed = shown.get("Created Gateways:", shown.get("Created Gateways", []))
+    return {
+        str(gateway["gw-id"]): Member(
+            gateway["Availability"] == "AVAILABLE",
+            int(gateway["anagrp-id"]),
+            {int(group): state for group, state in _STATES.findall(gateway["ana states"])},
+        )
+        for gateway in listed
+    }
+
+
+@dataclass
+class SpdkGateway:
+    """One gateway of a group. name: of its machine; pool: where Ceph keeps what the group was told."""
+
+    cluster: AttachedCluster
+    name: str
+    arch: Arch
+    address: str
+    api: GatewayApi
+    pool: str
+    _volume: Volume | None = None
+    _clients: tuple[str, ...] = ()
+
+    @property
+    def port(self) -> int:
+        return PORT
+
+    @cached_property
+    def info(self) -> Any:
+        """What it says of itself. Unavailable for a version that is too old."""
+        info = self.api.call("get_gateway_info")
+        version = tuple(int(part) for part in re.findall(r"\d+", info.version)[:2])
+        if version < OLDEST:
+            wanted = f"got {info.version!r}, wanted: {'.'.join(map(str, OLDEST))} or later"
+            raise Unavailable(f"the gateway on {self.name} of the attached cluster is too old", wanted)
+        return info
+
+    def serve(self, volume: Volume, state: AnaState) -> None:
+        """The one that is to be OPTIMIZED adds the namespace, to its own ANA group. The others wait to see it."""
+        self.cluster.guard.pool(volume.pool)
+        self._volume = volume
+        named = {"subsystem_nqn": volume.nqn, "serial_number": volume.serial, "no_group_append": True}
+        subsystem = {**named, "max_namespaces": MAX_NAMESPACES, "enable_ha": True}
+        self._ensure("create_subsystem", subsystem, self._shown)
+        for host in volume.hosts:
+            secret = volume.secrets.get(host, "")
+            let_in = {"subsystem_nqn": volume.nqn, "host_nqn": host, "dhchap_key": secret}
+            self._ensure("add_host", let_in, partial(self._lets_in, host, proven=bool(secret)))
+        where = {"traddr": self.address, "trsvcid": PORT, "adrfam": int(":" in self.address)}
+        listener = {"nqn": volume.nqn, "host_name": self.info.hostname, **where}
+        self._ensure("create_listener", listener, self._listens)
+        if state is AnaState.OPTIMIZED:
+            self._add(volume, self.info.load_balancing_group)
+        self._until(partial(self._has, volume), f"{volume.image} as a namespace of the gateway on {self.name}")
+        self._learn_clients()
+        self.turn(state)
+
+    def turn(self, state: AnaState) -> None:
+        """Wait until the monitors have turned it: they alone do."""
+        group = self._group()
+        clock.wait(
+            lambda: self.member().state(group),
+            lambda seen: seen is state,
+            what=f"the gateway on {self.name} {state} for ANA group {group}",
+            timeout_s=TURNED_S * self.cluster.patience,
+            timed_out=clock.not_reached_with(lambda seen: f"{seen}; {self.member()}"),
+        )
+
+    def give(self, twin: SpdkGateway) -> None:
+        """Have its twin serve all namespaces: they go into the twin's ANA group."""
+        group = twin.info.load_balancing_group
+        for shown in self._subsystem().namespaces:
+            where = {"subsystem_nqn": self._served.nqn, "nsid": shown.nsid}
+            self.api.call("namespace_change_load_balancing_group", **where, anagrpid=group)
+        for gateway in (self, twin):
+            gateway._until(partial(gateway._all_in, group), f"namespaces in ANA group {group} on {gateway.name}")
+
+    def add(self, namespace: Namespace) -> None:
+        self.cluster.guard.pool(namespace.pool)
+        self._add(namespace, self._group())
+        self._learn_clients()
+
+    def grow(self, namespace: Namespace) -> None:
+        """Takes whole MiB, which is what the API has."""
+        size = int(self.cluster.client.rbd_look(namespace.pool, namespace.image, [])["size"])
+        if size % MIB:
+            raise SpecError(f"{namespace.image} has {size} bytes", "gateways over SPDK grow by whole MiB")
+        where = {"subsystem_nqn": self._served.nqn, "nsid": namespace.number}
+        self.api.call("namespace_resize", **where, new_size=size // MIB)
+        what = f"{namespace.image} with {size} bytes on {self.name}"
+        self._until(lambda: self._sizes().get(namespace.number) == size, what)
+
+    def remove(self, namespace: Namespace) -> None:
+        where = {"subsystem_nqn": self._served.nqn, "nsid": namespace.number}
+        self._ensure("namespace_delete", where, lambda: not self._has(namespace), passing=errno.ENODEV)
+
+    def clients(self) -> tuple[str, ...]:
+        return self._clients
+
+    def told(self) -> dict[str, Any]:
+        shown, first = self._subsystem(), self._first()
+        return {
+            "nqn": shown.nqn,
+            "serial": shown.serial_number,
+            "uuid": first.uuid.lower(),
+            "nguid": first.nguid.lower().replace("-", ""),
+            "group": str(first.anagrpid),
+            "hosts": sorted(["*"] if shown.allow_any_host else [host.nqn for host in shown.hosts]),
+            "controllers": [shown.min_cntlid, shown.max_cntlid],
+            "state": self.member().state(first.anagrpid),
+        }
+
+    def withdraw(self) -> None:
+        """Takes the subsystem away, which is the whole group's."""
+        if self._volume is not None and self._shown():
+            whole = {"subsystem_nqn": self._volume.nqn, "force": True}
+            # What another gateway of the group took away goes here by itself, and SPDK has no errno for it.
+            self._ensure("delete_subsystem", whole, lambda: not self._shown(), passing=None)
+
+    def member(self) -> Member:
+        """It as the monitors see it. CephTrouble if they do not know it."""
+        shown = self.cluster.client.mon("nvme-gw show", pool=self.pool, group=self.info.group)
+        known = members(shown)
+        if self.info.name not in known:
+            says = f"nvme-gw show {self.pool} {self.info.group}: {', '.join(known) or 'none'}"
+            raise CephTrouble(f"the monitors have no gateway {self.info.name}", says, "see [nvmeof] in docs/attach.md")
+        return known[self.info.name]
+
+    @property
+    def _served(self) -> Volume:
+        if self._volume is None:
+            raise SpecError(f"the gateway on {self.name} serves nothing", "serve comes first")
+        return self._volume
+
+    def _add(self, namespace: Namespace, group: int) -> None:
+        image = {"rbd_pool_name": namespace.pool, "rbd_image_name": namespace.image, "block_size": BLOCK_BYTES}
+        where = {"subsystem_nqn": self._served.nqn, "nsid": namespace.number, "uuid": namespace.uuid}
+        self._ensure("namespace_add", {**image, **where, "anagrpid": group}, partial(self._has, namespace))
+
+    def _ensure(
+        self, call: str, fields: Mapping[str, Any], done: Callable[[], bool], *, passing: int | None = errno.EEXIST
+    ) -> None:
+        """Make a call, and wait until the gateway shows that it is done: an answer alone proves nothing.
+
+        passing: what a gateway says where another one of its group was told already; None for anything.
+        """
+        said = ""
+        try:
+            self.api.call(call, **fields)
+        except GatewayRefused as refusal:
+            if not refusal.status or passing not in (None, refusal.status):
+                raise
+            said = f", which said {refusal.message!r}"
+        self._until(done, f"what {call} asked of the gateway on {self.name}{said}")
+
+    def _until(self, done: Callable[[], bool], what: str) -> None:
+        clock.wait(done, bool, what=what, timeout_s=SHOWN_S * self.cluster.patience, interval_s=0.2)
+
+    def _subsystem(self) -> Any:
+        """As SPDK itself has it. CephTrouble where it has none."""
+        nqn = self._served.nqn
+        there = {each.nqn: each for each in self.api.call("get_subsystems").subsystems}
+        if nqn not in there:
+            raise CephTrouble(f"the gateway on {self.name} has no subsystem {nqn}", f"it has: {', '.join(there)}")
+        return there[nqn]
+
+    def _shown(self) -> bool:
+        return self._served.nqn in {each.nqn for each in self.api.call("get_subsystems").subsystems}
+
+    def _lets_in(self, host: str, *, proven: bool) -> bool:
+        """proven: whether it has to prove its name. A gateway that knows no secrets passes over them."""
+        known = {each.nqn: each.use_dhchap for each in self.api.call("list_hosts", subsystem=self._served.nqn).hosts}
+        return known.get(host) is proven
+
+    def _listens(self) -> bool:
+        return (self.address, str(PORT)) in {(at.traddr, at.trsvcid) for at in self._subsystem().listen_addresses}
+
+    def _has(self, namespace: Namespace) -> bool:
+        shown = {each.nsid: each.uuid.lower() for each in self._subsystem().namespaces}
+        return shown.get(namespace.number) == namespace.uuid
+
+    def _all_in(self, group: int) -> bool:
+        return {each.anagrpid for each in self._subsystem().namespaces} == {group}
+
+    def _sizes(self) -> dict[int, int]:
+        listed = self.api.call("list_namespaces", subsystem=self._served.nqn).namespaces
+        return {each.nsid: each.rbd_image_size for each in listed}
+
+    def _first(self) -> Any:
+        return next(each for each in self._subsystem().namespaces if each.nsid == self._served.number)
+
+    def _group(self) -> int:
+        return int(self._first().anagrpid)
+
+    def _learn_clients(self) -> None:
+        seen = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
+        self._clients = tuple(dict.fromkeys((*self._clients, *seen)))
+
+
+@dataclass
+class MonitoredPair(Pair):
+    """Two gateways of one group. Ceph's monitors turn and fence them, so that all that is left is to wait."""
+
+    serving: SpdkGateway
+    waiting: SpdkGateway
+
+    def take_over(self) -> None:
+        self.waiting.turn(AnaState.OPTIMIZED)
+        self.serving, self.waiting = self.waiting, self.serving
+
+    def rejoin(self) -> None:
+        """The monitors give a gateway that came back its own ANA group again: it serves, and has new clients."""
+        self.take_over()
+        self.waiting.turn(AnaState.INACCESSIBLE)
+        self.serving._learn_clients()
+
+    def hand_over(self) -> None:
+        """Put all namespaces into the other's ANA group."""
+        self.serving.give(self.waiting)
+        for gateway, state in ((self.waiting, AnaState.OPTIMIZED), (self.serving, AnaState.INACCESSIBLE)):
+            gateway.turn(state)
+        self.serving, self.waiting = self.waiting, self.serving
+
+
+def gateways_of(cluster: AttachedCluster) -> list[SpdkGateway]:
+    """The gateways that the inventory names, in its order. Unavailable where it names none."""
+    access = cluster.inventory.nvmeof
+    machines = cluster.inventory.with_role(Role.NVMEOF)
+    if access is None:
+        what = f"{cluster.inventory.source.name} names no NVMe-oF gateway of the attached cluster"
+        raise Unavailable(what, "nvmeof: missing", "give it a table [nvmeof], see docs/attach.md")
+    certificates = Certificates(*access.certificates) if access.certificates else None
+    return [
+        SpdkGateway(
+            cluster,
+            machine.name,
+            machine.arch,
+            machine.cluster_address,
+            GatewayApi(with_port(machine.address, access.port), certificates),
+            access.pool,
+        )
+        for machine in machines
+    ]
+
+
+def pair_of(cluster: AttachedCluster, volume: Volume) -> MonitoredPair:
+    """The first two gateways of the inventory before an image. Unavailable where there are fewer."""
+    found = gateways_of(cluster)
+    if len(found) < 2:
+        names = f"role nvmeof: {', '.join(gateway.name for gateway in found)}"
+        what = "a pair takes two NVMe-oF gateways of the attached cluster"
+        raise Unavailable(what, names, "give a second machine the role")
+    return MonitoredPair(cluster, volume, found[0], found[1])
