@@ -1,9 +1,20 @@
-"""Limits of service: no errors, and no wait longer than noticing a dead OSD takes."""
+"""Limits of service: no errors, and no wait longer than noticing a dead OSD and copying what it missed take."""
+
+from dataclasses import dataclass
 
 from cephlab.lab.ceph.daemon import STOP_S
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
+from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.history.history import Recorder
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.machines import hardware_of
+from cephlab.tuning.limits import supported_factor
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.profilefile import find_profile
+from cephlab.tuning.recovery import recovery_time
+from cephlab.tuning.references import FigureKind
+from cephlab.tuning.units import Measure, show
 
 
 def no_errors(recorder: Recorder, why: str) -> None:
@@ -11,14 +22,53 @@ def no_errors(recorder: Recorder, why: str) -> None:
     recorder.limit("client_errors", 0, "", why)
 
 
-def wait_until_noticed(recorder: Recorder, cluster: Cluster, peering_s: float) -> None:
-    """Limit every wait to the time that noticing a dead OSD takes, and peering without it.
+@dataclass(frozen=True)
+class Copying:
+    """seconds: what copying may take on the machines of the run's profile, 0 without one; why, derivation: of it."""
+
+    seconds: float = 0.0
+    why: str = "no profile says how fast its machines copy"
+    derivation: tuple[str, ...] = ()
+
+
+def copying(stage: Stage, data_bytes: float, kind: PoolKind = REPLICATED) -> Copying:
+    """What the model allows the run's profile for copying one machine's part of some data again.
+
+    data_bytes: before copies or shards, spread over the machines with OSDs. Recovery gets the share of disks and
+    network that the profile's requirement of recovery leaves it, else all of it.
+    """
+    hardware, cluster = hardware_of(stage), stage.cluster
+    if hardware is None:
+        return Copying()
+    machines = len({cluster.host_of(f"osd.{osd}").name for osd in cluster.osd_ids()})
+    part = data_bytes * kind.size / max(1, kind.k) / machines
+    share = hardware.recovery.share if hardware.recovery else 1.0
+    made = recovery_time(hardware.profile, part, nodes=max(2, machines), share=share, k=kind.k)
+
+    def find(name: str) -> Profile:
+        return find_profile(name, cluster.run.home.profiles)
+
+    factor = supported_factor((), (FigureKind.RECOVERY,), find)
+    allowed = made.seconds * factor
+    why = (
+        f"{allowed:.3g} s for copying {show(part, Measure.BYTES)} on a machine of {hardware.profile.name}, limited by "
+        f"{made.limit}; the model is trusted to {factor:.3g}"
+    )
+    return Copying(allowed, why, tuple(made.derivation.lines()))
+
+
+def wait_until_noticed(stage: Stage, peering_s: float, copied: Copying) -> None:
+    """Limit every wait to the time that noticing a dead OSD takes, peering without it, and copying what clients use.
 
     peering_s: for peering and the first operations afterwards, before patience.
     """
+    cluster = stage.cluster
     grace = float(own(cluster).deployment.options["osd_heartbeat_grace"])
-    why = f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}"
-    recorder.limit("longest_wait_s", grace + peering_s * cluster.patience, "s", why)
+    why = (
+        f"osd_heartbeat_grace {grace:g} s, then {peering_s:g} s of peering times a patience of {cluster.patience:g}; "
+        f"{copied.why}"
+    )
+    stage.recorder.limit("longest_wait_s", grace + peering_s * cluster.patience + copied.seconds, "s", why)
 
 
 def stop_noted(cluster: Cluster, recorder: Recorder, name: str) -> None:

@@ -15,7 +15,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
 from cephlab.tuning.changes import changed
 from cephlab.tuning.profile import Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
-from cephlab.tuning.requirements import Requirement
+from cephlab.tuning.requirements import RecoveryRequirement, Requirement
 from cephlab.tuning.units import Measure
 
 SHIPPED = Path(__file__).with_name("profiles")
@@ -75,6 +75,11 @@ class Hardware:
     path: Path
     profile: Profile
     requirements: tuple[Requirement, ...]
+
+    @property
+    def recovery(self) -> RecoveryRequirement | None:
+        """The first requirement of recovery; None where there is none."""
+        return next((each for each in self.requirements if isinstance(each, RecoveryRequirement)), None)
 
 
 def load_hardware(path: Path, changes: Sequence[str] = ()) -> Hardware:

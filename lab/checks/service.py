@@ -33,17 +33,27 @@ def service(events: Sequence[Event]) -> Verdict:
             ("longest_gap_s", longest_gap_s(meanwhile, ends), "s"),
         ]
     measured = [event.data for event in events if event.kind == "figure"]
-    figures += [(data["metric"], float(data["value"]), data["unit"]) for data in measured]
     limits = {event.data["metric"]: event.data for event in events if event.kind == "limit"}
+    # A figure with bounds of its own is told by them, once, unless a limit holds it too.
+    figures += [_parts(data) for data in measured if not _bounded(data) or data["metric"] in limits]
     verdicts = [_judge(metric, value, unit, limits.get(metric)) for metric, value, unit in figures]
     known = {metric for metric, _, _ in figures}
     verdicts += [Verdict(Outcome.INCONCLUSIVE, f"{name} was not measured") for name in limits if name not in known]
-    verdicts += [judge_figure(data) for data in measured if (data["least"], data["most"]) != (None, None)]
+    verdicts += [judge_figure(data) for data in measured if _bounded(data)]
     verdicts += [Verdict(Outcome.PASS, "errors", (line,)) for line in [_word(op) for op in errors(meanwhile)][:_SHOWN]]
     merged = merge(verdicts)
     if merged.outcome is Outcome.PASS:
+        figures += [_parts(data) for data in measured if data["metric"] not in known]
         return Verdict(Outcome.PASS, ", ".join(_said(*figure) for figure in figures), merged.derivation)
     return merged
+
+
+def _bounded(figure: Mapping[str, Any]) -> bool:
+    return (figure["least"], figure["most"]) != (None, None)
+
+
+def _parts(figure: Mapping[str, Any]) -> tuple[str, float, str]:
+    return figure["metric"], float(figure["value"]), figure["unit"]
 
 
 def _judge(metric: str, value: float, unit: str, limit: Mapping[str, Any] | None) -> Verdict:

@@ -81,6 +81,11 @@ class Load:
                 f"load {self.name}: sizes {self.sizes}, read_share {self.read_share}", "at least 256, 0 to 1"
             )
 
+    @property
+    def most_bytes(self) -> int:
+        """What it stores at most, before copies."""
+        return len(self.nodes) * self.keys * max(self.sizes)
+
 
 @dataclass
 class RunningClient:

@@ -17,7 +17,7 @@ from cephlab.suites.cephfs.topics import TOPICS, looks
 from cephlab.suites.interop.walks.live import lines
 from cephlab.suites.interop.walks.scenarios import Sides, clients, sides_on
 from cephlab.suites.interop.walks.walk import Step, fitting, take
-from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.limits import copying, no_errors, wait_until_noticed
 from cephlab.suites.migration.trial import client_nodes
 from cephlab.suites.upgrade import rolling
 
@@ -29,11 +29,11 @@ def upgraded(stage: Stage, release: str) -> None:
     """Make trees, upgrade every daemon under files, and look at the trees through clients of the newer release."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "an upgrade must not make CephFS refuse a client")
-    wait_until_noticed(recorder, cluster, rolling.PEERING_S)
     limit_gap(recorder, cluster, stop_s=STOP_S)
     wait_active(cluster)
     trees = made(stage)
     load = load_of(stage, "upgrade", client_nodes(cluster))
+    wait_until_noticed(stage, rolling.PEERING_S, copying(stage, load.load.most_bytes))
     load.prepare()
     with load.running():
         targets = rolling.one_release(stage, release, load)

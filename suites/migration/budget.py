@@ -8,7 +8,6 @@ from cephlab.tuning.profilefile import Hardware, load_profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import SHIPPED as REFERENCES
 from cephlab.tuning.references import load_reference
-from cephlab.tuning.requirements import RecoveryRequirement
 
 REFERENCE = "ampere-altra"
 """The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which has the figures."""
@@ -61,8 +60,7 @@ def by_profile(hardware: Hardware, procedure: str, moved_share: float) -> AtScal
     full a node is and what share of disks and network recovery gets. Without one it is the time to copy a node's data
     once; for REUSE as much less of it as the paper's budget for that is less.
     """
-    profile = hardware.profile
-    wanted = next((each for each in hardware.requirements if isinstance(each, RecoveryRequirement)), None)
+    profile, wanted = hardware.profile, hardware.recovery
     heaviest = max(machine.weight for machine in profile.nodes)
     data_bytes = FILL * heaviest
     lost, share, k = 1, 1.0, 0

@@ -20,7 +20,7 @@ from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
-from cephlab.suites.limits import no_errors, wait_until_noticed
+from cephlab.suites.limits import copying, no_errors, wait_until_noticed
 from cephlab.suites.machines import hardware_of
 from cephlab.suites.migration import migrate, movement
 from cephlab.suites.migration.budget import TOLERANCE, at_scale, by_profile
@@ -199,7 +199,7 @@ def judge(running: Trial) -> None:
     for pool in (STILL, LIVE):
         observe_copies(running.stage, pool, f"in {pool}", least=PG_NUM[running.stage.tier])
     no_errors(recorder, "a migration must not make Ceph refuse a client")
-    wait_until_noticed(recorder, cluster, PEERING_S)
+    wait_until_noticed(running.stage, PEERING_S, copying(running.stage, running.load.load.most_bytes, running.kind))
 
 
 def note_movement(running: Trial) -> None:

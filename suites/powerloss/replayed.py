@@ -14,7 +14,7 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability, Disk
-from cephlab.suites.limits import no_errors
+from cephlab.suites.limits import copying, no_errors
 from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load, returned, under_way
 
 OSD = "osd.0"
@@ -72,7 +72,7 @@ def replayed(stage: Stage, *, keep: Callable[[Survey], int] = until_the_cut) -> 
             put_store_on(osd, copy)
             replay(stage, osd, Replay(host, host.disk(LOG.name), copy), keep)
             cluster.start(OSD)
-            returned(cluster, recorder)
+            returned(stage, copying(stage, load.load.most_bytes, LONE))
         load.verify()
         load.clean()
 

@@ -8,6 +8,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.full import Level, set_threshold, thresholds
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.interop.mirror import Mirror
+from cephlab.suites.limits import copying
 from cephlab.suites.resilience.trial import PG_NUM, returned, scenario_under_load
 
 ROOM_BYTES = 48 << 20
@@ -46,7 +47,7 @@ def full(stage: Stage) -> None:
         client.close()
         for level in reversed(Level):
             set_threshold(cluster, level, before[level])
-    returned(cluster, recorder)
+    returned(stage, copying(stage, MOST_OBJECTS * OBJECT_BYTES))
 
 
 def lower(cluster: Cluster) -> None:

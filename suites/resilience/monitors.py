@@ -25,6 +25,7 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import RecordedLoad
+from cephlab.suites.limits import copying
 from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, loaded, returned, scenario_under_load, under_way
 
 HOLD_S = (2.0, 4.0)
@@ -124,13 +125,14 @@ def split(stage: Stage) -> None:
     with loaded(stage) as load, beyond(stage, load.load.pool, there, away) as looker:
         seed = stage.rng.randrange(1 << 30)
         across = RecordedLoad(cluster, recorder, replace(load.load, name="across", nodes=(here, there), seed=seed))
+        both = load.load.most_bytes + across.load.most_bytes
         across.prepare()
         with across.running():
             under_way(across)
             # The fault's sign is that the OSDs of the other side are marked down: from then on their copies are stale.
             with inflict(Partition(away, rest), cluster, recorder):
                 looker.look()
-            returned(cluster, recorder, "across_healthy_s")
+            returned(stage, copying(stage, both), "across_healthy_s")
             goes_on(across)
         across.verify()
 

@@ -10,6 +10,7 @@ from cephlab.lab.faults.nodes import KillNode, strikeable
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind
+from cephlab.suites.limits import Copying
 from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
@@ -33,9 +34,9 @@ BLOCKS: Kind = "blocks"
 
 def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> None:
     """Kill one OSD after the other while clients work."""
-    cluster = stage.cluster
-    limit_stall(stage)
-    with loaded(stage, Data(of=of, sizes=sizes)):
+    cluster, data = stage.cluster, Data(of=of, sizes=sizes)
+    limit_stall(stage, data.copied(stage))
+    with loaded(stage, data):
         for osd in stage.rng.sample(cluster.osd_ids(), len(cluster.osd_ids())):
             with inflict(KillDaemon(f"osd.{osd}"), cluster, stage.recorder):
                 linger(stage.rng, *HOLD_S)
@@ -45,20 +46,25 @@ def osd_failure(stage: Stage, sizes: tuple[int, ...], of: Kind = "objects") -> N
 def node_failure(stage: Stage, nodes: int, sizes: tuple[int, ...]) -> None:
     """Kill one or two of the six machines of an erasure-coded pool that should survive the loss of two."""
     cluster = stage.cluster
-    limit_stall(stage)
     victims = stage.rng.sample(strikeable(layout_of(cluster)), nodes)
     # With Ceph's default of k+1 the pool would not serve with two machines gone; the paper's claim is for k.
     options = {"min_size": str(EC_4_2.k)}
-    with loaded(stage, Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)), ExitStack() as stack:
+    data = Data(EC_4_2, sizes=sizes, options=options, pg_num=EC_PGS)
+    limit_stall(stage, data.copied(stage))
+    with loaded(stage, data), ExitStack() as stack:
         for node in victims:
             stack.enter_context(inflict(KillNode(node), cluster, stage.recorder))
         linger(stage.rng, *HOLD_S)
 
 
-def limit_stall(stage: Stage) -> None:
-    """Limit how long clients wait: as long as noticing and peering take."""
-    why = "20 s until the loss of OSD and monitor is noticed, and as much again for peering on a busy machine"
-    stage.recorder.limit("longest_gap_s", STALL_S * stage.cluster.patience, "s", why)
+def limit_stall(stage: Stage, copied: Copying) -> None:
+    """Limit how long clients wait: as long as noticing and peering take, and copying what they use."""
+    patience = stage.cluster.patience
+    why = (
+        "20 s until the loss of OSD and monitor is noticed, and as much again for peering on a busy machine, times a "
+        f"patience of {patience:g}; {copied.why}"
+    )
+    stage.recorder.limit("longest_gap_s", STALL_S * patience + copied.seconds, "s", why)
 
 
 SCENARIOS = (

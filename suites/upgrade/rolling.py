@@ -29,7 +29,7 @@ from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from cephlab.suites.interop.mirror import Mirror
 from cephlab.suites.interop.scrub import observe_copies
-from cephlab.suites.limits import no_errors, note_killed, wait_until_noticed
+from cephlab.suites.limits import copying, no_errors, note_killed, wait_until_noticed
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
 from cephlab.suites.migration.trial import client_nodes
@@ -181,11 +181,11 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     """Fill pools, upgrade under load to each release in turn, and let the newest release's clients read everything."""
     cluster, recorder = stage.cluster, stage.recorder
     no_errors(recorder, "an upgrade must not make Ceph refuse a client")
-    wait_until_noticed(recorder, cluster, PEERING_S)
     for name, kind in {**POOLS, LIVE: REPLICATED}.items():  # they go with the cluster, which nobody uses again
         pools.create(cluster, name, kind, pg_num=PG_NUM)
     mirrors = [filled(stage, pool, number) for number, pool in enumerate(POOLS)]
     load = new_load(stage)
+    wait_until_noticed(stage, PEERING_S, copying(stage, load.load.most_bytes))
     load.prepare()
     older, targets, old_map = {}, dict(cluster.hosts), b""
     with load.running():
