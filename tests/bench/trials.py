@@ -32,7 +32,7 @@ from cephlab.lab.telemetry.side_by_side import Side, Starts
 
 SLOWER_PERCENT = 10
 NEIGHBOURS = 2
-STARTS = 16
+STARTS = 32
 DEPTH = 16
 IMAGE_BYTES = 96 << 20
 SOURCE = Path(__file__).with_name("burn.c")

@@ -244,7 +244,7 @@ def test_costs_are_compared_with_the_baseline_that_a_cache_kept(tmp_path: Path, 
     (tmp_path / "demands" / "baseline").mkdir(parents=True)
     (tmp_path / "demands" / "baseline" / "reef-x86_64-abc.json").touch()
     assert run("costs", "reef", **where).returncode == 0
-    assert page.read_text().endswith("--beside baseline --budget 112\n")
+    assert page.read_text().endswith("--beside baseline --budget 224\n")
     assert run("costs").returncode == 2
 
 
