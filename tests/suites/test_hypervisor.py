@@ -162,3 +162,22 @@ def test_the_relay_leaves_out_what_a_monitor_says_unasked(tmp_path: Path, more: 
                 link.sendall(b'{"QMP": 1}\n{"event": "x"}\n{"return": 2}\n')
                 assert child.stdout.readline() == wanted
             assert child.wait(timeout=20) == 0
+
+
+def test_the_relay_ends_with_a_qemu_that_is_killed_before_it_has_read_a_request(tmp_path: Path) -> None:
+    """Its end resets the socket then, and whoever waits for the answer must be told."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "s"))
+        server.listen()
+        argv = [sys.executable, "-I", str(Path(relay.__file__)), str(tmp_path / "s")]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+            link, _ = server.accept()
+            assert child.stdin is not None
+            with link:
+                child.stdin.write(b"asked\n")
+                child.stdin.flush()
+                assert link.recv(100, socket.MSG_PEEK) == b"asked\n"
+            try:
+                assert child.wait(timeout=10) == 0
+            finally:
+                child.kill()

@@ -13,11 +13,14 @@ import threading
 
 def outward(link: socket.socket, *, monitor: bool) -> None:
     """Print the socket's lines until it closes, then end this program."""
-    for line in link.makefile("rb"):
-        if not (monitor and {"QMP", "event"} & json.loads(line).keys()):
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
-    os._exit(0)
+    try:
+        for line in link.makefile("rb"):
+            if not (monitor and {"QMP", "event"} & json.loads(line).keys()):
+                sys.stdout.buffer.write(line)
+                sys.stdout.buffer.flush()
+    finally:
+        # A QEMU that is killed with a line unread resets the socket, which is an error here and not an end of it.
+        os._exit(0)
 
 
 def main() -> None:
