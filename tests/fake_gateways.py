@@ -206,7 +206,9 @@ def handlers(servicer: Servicer, classes: Mapping[str, Any]) -> Any:
     def handler(call: str) -> Any:
         request, answer = (classes[kind] for kind in CALLS[call])
 
-        def behaviour(asked: Any, _: Any) -> Any:
+        def behaviour(asked: Any, context: Any) -> Any:
+            if servicer.name in servicer.group.down:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "it is down")
             return answer(**servicer.answer(call, asked))
 
         return grpc.unary_unary_rpc_method_handler(

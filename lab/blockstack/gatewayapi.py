@@ -181,41 +181,44 @@ def path_of(call: str) -> str:
     return f"/{_SERVICE}/{call}"
 
 
+@dataclass(frozen=True)
 class GatewayApi:
-    """One gateway's API. address: ADDRESS:PORT, with brackets around an address of IPv6."""
+    """One gateway's API. address: ADDRESS:PORT, with brackets around an address of IPv6.
 
-    def __init__(self, address: str, certificates: Certificates | None = None) -> None:
-        require()
-        import grpc
+    Each call has a connection of its own: one that is kept waits for minutes before it tries a gateway again that was
+    down.
+    """
 
-        self.address = address
-        # A proxy is for the web, and a gateway is not found through one.
-        options = [("grpc.enable_http_proxy", 0)]
-        if certificates is None:
-            self._channel = grpc.insecure_channel(address, options)
-        else:
-            credentials = grpc.ssl_channel_credentials(
-                root_certificates=certificates.server_cert.read_bytes(),
-                private_key=certificates.client_key.read_bytes(),
-                certificate_chain=certificates.client_cert.read_bytes(),
-            )
-            self._channel = grpc.secure_channel(address, credentials, options)
+    address: str
+    certificates: Certificates | None = None
 
     def call(self, name: str, **fields: Any) -> Any:
         """Make a call; returns the answer's message. GatewayRefused unless its status is 0."""
+        request, answer = (message_classes()[kind] for kind in CALLS[name])
         import grpc
 
-        request, answer = (message_classes()[kind] for kind in CALLS[name])
-        ask = self._channel.unary_unary(
-            path_of(name), request_serializer=request.SerializeToString, response_deserializer=answer.FromString
-        )
-        try:
-            said = ask(request(**fields), timeout=ANSWER_S)
-        except grpc.RpcError as error:
-            raise GatewayRefused(self.address, name, 0, f"{error.code().name}: {error.details()}") from error
+        with self._channel() as channel:
+            ask = channel.unary_unary(
+                path_of(name), request_serializer=request.SerializeToString, response_deserializer=answer.FromString
+            )
+            try:
+                said = ask(request(**fields), timeout=ANSWER_S)
+            except grpc.RpcError as error:
+                raise GatewayRefused(self.address, name, 0, f"{error.code().name}: {error.details()}") from error
         if getattr(said, "status", 0):
             raise GatewayRefused(self.address, name, said.status, said.error_message)
         return said
 
-    def close(self) -> None:
-        self._channel.close()
+    def _channel(self) -> Any:
+        import grpc
+
+        # A proxy is for the web, and a gateway is not found through one.
+        options = [("grpc.enable_http_proxy", 0)]
+        if self.certificates is None:
+            return grpc.insecure_channel(self.address, options)
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=self.certificates.server_cert.read_bytes(),
+            private_key=self.certificates.client_key.read_bytes(),
+            certificate_chain=self.certificates.client_cert.read_bytes(),
+        )
+        return grpc.secure_channel(self.address, credentials, options)

@@ -29,8 +29,8 @@ BLOCK_BYTES = 512
 MAX_NAMESPACES = 32
 SHOWN_S = 30.0
 """A gateway looks every five seconds for what another one of its group was told (state_update_interval_sec)."""
-TURNED_S = 120.0
-"""The monitors miss a gateway after ten seconds (mon_nvmeofgw_beacon_grace), and wait for every OSD to refuse it."""
+TURNED_S = 300.0
+"""The monitors miss a gateway after ten seconds (mon_nvmeofgw_beacon_grace). One that was shut out starts anew."""
 
 _STATES = re.compile(r"(\d+): (\w+)")
 _TYPED = re.compile(r"^v[12]:")
@@ -74,6 +74,7 @@ class SpdkGateway:
     api: GatewayApi
     pool: str
     _volume: Volume | None = None
+    _group: int = 0
     _clients: tuple[str, ...] = ()
 
     @property
@@ -107,16 +108,15 @@ class SpdkGateway:
         if state is AnaState.OPTIMIZED:
             self._add(volume, self.info.load_balancing_group)
         self._until(partial(self._has, volume), f"{volume.image} as a namespace of the gateway on {self.name}")
-        self._learn_clients()
+        self.learn()
         self.turn(state)
 
     def turn(self, state: AnaState) -> None:
-        """Wait until the monitors have turned it: they alone do."""
-        group = self._group()
+        """Wait until the monitors have turned it: they alone do. It may be down itself."""
         clock.wait(
-            lambda: self.member().state(group),
+            lambda: self.member().state(self._group),
             lambda seen: seen is state,
-            what=f"the gateway on {self.name} {state} for ANA group {group}",
+            what=f"the gateway on {self.name} {state} for ANA group {self._group}",
             timeout_s=TURNED_S * self.cluster.patience,
             timed_out=clock.not_reached_with(lambda seen: f"{seen}; {self.member()}"),
         )
@@ -129,11 +129,12 @@ class SpdkGateway:
             self.api.call("namespace_change_load_balancing_group", **where, anagrpid=group)
         for gateway in (self, twin):
             gateway._until(partial(gateway._all_in, group), f"namespaces in ANA group {group} on {gateway.name}")
+            gateway.learn()
 
     def add(self, namespace: Namespace) -> None:
         self.cluster.guard.pool(namespace.pool)
-        self._add(namespace, self._group())
-        self._learn_clients()
+        self._add(namespace, self._group)
+        self.learn()
 
     def grow(self, namespace: Namespace) -> None:
         """Takes whole MiB, which is what the API has."""
@@ -171,6 +172,12 @@ class SpdkGateway:
             whole = {"subsystem_nqn": self._volume.nqn, "force": True}
             # What another gateway of the group took away goes here by itself, and SPDK has no errno for it.
             self._ensure("delete_subsystem", whole, lambda: not self._shown(), passing=None)
+
+    def learn(self) -> None:
+        """Note what has to be known of it once it is down: the namespaces' ANA group, and its clients of Ceph."""
+        self._group = int(self._first().anagrpid)
+        seen = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
+        self._clients = tuple(dict.fromkeys((*self._clients, *seen)))
 
     def member(self) -> Member:
         """It as the monitors see it. CephTrouble if they do not know it."""
@@ -244,13 +251,6 @@ class SpdkGateway:
     def _first(self) -> Any:
         return next(each for each in self._subsystem().namespaces if each.nsid == self._served.number)
 
-    def _group(self) -> int:
-        return int(self._first().anagrpid)
-
-    def _learn_clients(self) -> None:
-        seen = (_TYPED.sub("", each.nonce) for each in self._subsystem().namespaces)
-        self._clients = tuple(dict.fromkeys((*self._clients, *seen)))
-
 
 @dataclass
 class MonitoredPair(Pair):
@@ -267,7 +267,7 @@ class MonitoredPair(Pair):
         """The monitors give a gateway that came back its own ANA group again: it serves, and has new clients."""
         self.take_over()
         self.waiting.turn(AnaState.INACCESSIBLE)
-        self.serving._learn_clients()
+        self.serving.learn()
 
     def hand_over(self) -> None:
         """Put all namespaces into the other's ANA group."""

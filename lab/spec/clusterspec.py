@@ -83,6 +83,7 @@ class Capability(StrEnum):
     PAGE_SIZE = "page-size"
     THIS_MACHINE = "this-machine"  # native nodes' processes run on this machine's kernel, beside its own
     FABRICS = "fabrics"  # its nodes' kernels have NVMe over TCP, target and initiator
+    SPDK_GATEWAYS = "spdk-gateways"  # gateways of ceph-nvmeof may be there already
     SHARED_NETWORK = "shared-network"  # nodes of different runs reach each other
 
 

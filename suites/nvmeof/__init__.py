@@ -1,6 +1,18 @@
 """NVMe over TCP before RBD: gateways and initiators of both architectures, and a pair of which one fails."""
 
-from cephlab.suites.nvmeof import access, content, failover, known, namespaces, overhead, pool, rolling, smallest, wire
+from cephlab.suites.nvmeof import (
+    access,
+    content,
+    failover,
+    known,
+    namespaces,
+    overhead,
+    pool,
+    rolling,
+    smallest,
+    spdk,
+    wire,
+)
 
 SCENARIOS = (
     *smallest.SCENARIOS,
@@ -11,6 +23,7 @@ SCENARIOS = (
     *rolling.SCENARIOS,
     *namespaces.SCENARIOS,
     *wire.SCENARIOS,
+    *spdk.SCENARIOS,
     *known.SCENARIOS,
     *pool.SCENARIOS,
 )

@@ -3,19 +3,26 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from signal import SIGTERM
 from typing import ClassVar
 
 import psutil
 
 from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.blockstack.nvmeof import PORT
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.fault import Sign, look_for
 from cephlab.lab.faults.nodes import OneNode, cannot
 from cephlab.lab.providers.base import RunsMachines, Unplugs
+from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.clusterspec import Capability
+from cephlab.lab.spec.inventory import Machine, Role
 
+UNDONE_S = 900
+"""After so long a machine of somebody's undoes what was done to it, whatever became of the lab."""
 STUCK_S = 1.5
 """Long enough that every worker of the load waits for a request that the gateway holds."""
 
@@ -50,6 +57,72 @@ class IsolateNode(OneNode):
 
     def sign(self, cluster: Cluster) -> Sign:
         return unheard(cluster, self.node)
+
+
+@dataclass(frozen=True)
+class CutOff(IsolateNode):
+    """The machine of an attached cluster's first gateway loses the OSDs, and then monitors and initiator too.
+
+    By routes that lead nowhere, so that ssh still enters it. It undoes them by itself after a while, should nobody.
+    """
+
+    name: ClassVar[str] = "cut-off"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SPDK_GATEWAYS})
+    node: str = "the gateway that serves"
+
+    @contextmanager
+    def broken(self, cluster: Cluster) -> Iterator[None]:
+        assert isinstance(cluster, AttachedCluster)
+        machine = struck(cluster)
+        host = cluster.hosts[machine.name]
+        parts = lost_by(cluster, host)
+        undoing = "; ".join(" ".join(route("del", address)) for part in parts for address in part)
+        watchdog = host.spawn(["sh", "-c", f"sleep {UNDONE_S}; {undoing}"], log=host.directory / "cut-off.log")
+        added: list[str] = []
+        try:
+            for part in parts:
+                for address in part:
+                    host.run(route("add", address))
+                    added.append(address)
+                SYSTEM.sleep(STUCK_S)
+            yield
+        finally:
+            watchdog.signal(SIGTERM)
+            for address in added:
+                host.run(route("del", address), check=False)
+
+    def sign(self, cluster: Cluster) -> Sign:
+        assert isinstance(cluster, AttachedCluster)
+        return unheard(cluster, struck(cluster).name)
+
+
+def struck(cluster: AttachedCluster) -> Machine:
+    """The machine of the first gateway. Unavailable where it has anything else, which would be cut off too."""
+    machine = cluster.inventory.with_role(Role.NVMEOF)[0]
+    if machine.roles != {Role.NVMEOF}:
+        roles = f"roles of {machine.name}: {', '.join(sorted(machine.roles))}"
+        raise Unavailable("a gateway of the attached cluster is cut off on a machine of its own alone", roles)
+    return machine
+
+
+def lost_by(cluster: AttachedCluster, host: Host) -> tuple[list[str], list[str]]:
+    """(addresses of OSDs, those of monitors and of the initiator that are left). Unavailable if ssh comes from one."""
+    of_kind: dict[str, set[str]] = {"osd": set(), "mon": set()}
+    for daemon in cluster.census.daemons:
+        of_kind.setdefault(daemon.kind, set()).update(daemon.addresses)
+    name = cluster.client.host.address
+    seen_as = {line.split()[0] for line in host.run(["getent", "ahosts", name]).stdout.splitlines()}
+    storage, others = of_kind["osd"], (of_kind["mon"] | seen_as) - of_kind["osd"]
+    entered_from = (host.run(["sh", "-c", "echo $SSH_CONNECTION"]).stdout.split() or [""])[0]
+    if entered_from in storage | others:
+        what = f"{host.name} of the attached cluster would be cut off from ssh too"
+        raise Unavailable(what, f"it is entered from {entered_from}", "run cephlab on a machine without Ceph's daemons")
+    return sorted(storage), sorted(others)
+
+
+def route(verb: str, address: str) -> list[str]:
+    """The command that adds or deletes the route to an address that leads nowhere."""
+    return ["ip", "-6" if ":" in address else "-4", "route", verb, "blackhole", address]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 """Shared by the scenarios: machines of their own for gateways and initiator, and an image behind a pair of gateways."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
+from typing import Any
 
 from cephlab.lab.base import clock
+from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.blockstack.initiator import Connecting, Initiator
 from cephlab.lab.blockstack.nvmeof import CONTROLLERS, Pair, Volume, host_nqn
 from cephlab.lab.blockstack.nvmet import KernelGateway
+from cephlab.lab.blockstack.spdk import pair_of
 from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import PoolKind
+from cephlab.lab.providers.host import Host
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -78,22 +83,39 @@ def from_first(first: Arch) -> Nodes:
     return NODES[first], NODES[first.other]
 
 
-def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, secrets: Mapping[str, str] | None = None) -> Pair:
-    """A pair before the suite's image. secrets: by which hosts must prove their names, see `Volume`."""
-    hosts = tuple(host_nqn(name) for name in dict.fromkeys((INITIATOR, *nodes)))
+def initiator_on(cluster: Cluster) -> str:
+    """The machine of the initiator: on an attached cluster the first client machine."""
+    return cluster.load_nodes()[0] if isinstance(cluster, AttachedCluster) else INITIATOR
+
+
+def entered_as_root(host: Host) -> None:
+    """Unavailable unless programs of a machine that exists run as root there, which its kernel wants."""
+    if host.run(["id", "-u"]).stdout.strip() != "0":
+        what = f"{host.name} of the attached cluster is entered as an ordinary user"
+        raise Unavailable(what, "only root connects to NVMe-oF gateways", 'give it user = "root" in the inventory')
+
+
+def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any) -> Pair:
+    """A pair before the suite's image. volume: secrets, see `Volume`.
+
+    An attached cluster has gateways of its own, and monitors that fence them.
+    """
+    hosts = tuple(host_nqn(name) for name in dict.fromkeys((initiator_on(cluster), *nodes)))
+    shown = Volume(POOL, IMAGE, hosts, **volume)
+    if isinstance(cluster, AttachedCluster):
+        entered_as_root(cluster.hosts[initiator_on(cluster)])
+        return pair_of(cluster, shown)
     serving, waiting = (KernelGateway(cluster, *each) for each in zip(nodes, CONTROLLERS, strict=True))
-    return Pair(cluster, Volume(POOL, IMAGE, hosts, secrets or {}), serving, waiting, fenced)
+    return Pair(cluster, shown, serving, waiting, fenced)
 
 
 @contextmanager
-def served(
-    stage: Stage, nodes: Nodes, *, fenced: bool = True, secrets: Mapping[str, str] | None = None
-) -> Iterator[Pair]:
-    """An image behind a pair for the length of a block."""
+def served(stage: Stage, nodes: Nodes, *, fenced: bool = True, **volume: Any) -> Iterator[Pair]:
+    """An image behind a pair for the length of a block. volume: see `paired`."""
     cluster = stage.cluster
+    pair = paired(cluster, nodes, fenced=fenced, **volume)
     with pools.pool(cluster, POOL, copies_for(cluster)):
         cluster.client.rbd_create(POOL, IMAGE, IMAGE_BYTES, features=LAYERING)
-        pair = paired(cluster, nodes, fenced=fenced, secrets=secrets)
         try:
             pair.serve()
             yield pair
@@ -103,11 +125,11 @@ def served(
 
 @contextmanager
 def standing(
-    stage: Stage, nodes: Nodes, *, node: str = INITIATOR, connecting: Connecting = HELD, fenced: bool = True
+    stage: Stage, nodes: Nodes, *, node: str = "", connecting: Connecting = HELD, fenced: bool = True
 ) -> Iterator[Stand]:
-    """A pair, and an initiator on a node that is connected to both of its gateways."""
+    """A pair, and an initiator on a node that is connected to both of its gateways. node: `initiator_on` without it."""
     with served(stage, nodes, fenced=fenced) as pair:
-        initiator = Initiator(stage.cluster, node, connecting)
+        initiator = Initiator(stage.cluster, node or initiator_on(stage.cluster), connecting)
         try:
             stand = Stand(pair, initiator, initiator.connect(pair.volume, pair.gateways))
             equal_but_for_numbers(stage, stand)
@@ -132,10 +154,13 @@ def equal_but_for_numbers(stage: Stage, stand: Stand) -> None:
         told = gateway.told()
         alike = {key: told[key] for key in stand.volume.identity}
         stage.recorder.observe(f"what {gateway.name} shows", got=alike, wanted=stand.volume.identity)
+    ranges = sorted(gateway.told()["controllers"] for gateway in stand.pair.gateways)
+    apart = ranges[0][1] < ranges[1][0]
+    stage.recorder.observe("whether the gateways' ranges of controllers' numbers are apart", got=apart, wanted=True)
     _, paths = stand.initiator.look(stand.volume)
     numbers = sorted(path.controller for path in paths)
     stage.recorder.observe(
         "controllers' numbers within the ranges of their gateways",
-        got=[first <= number <= last for number, (first, last) in zip(numbers, CONTROLLERS, strict=False)],
-        wanted=[True] * len(CONTROLLERS),
+        got=[first <= number <= last for number, (first, last) in zip(numbers, ranges, strict=False)],
+        wanted=[True] * len(ranges),
     )

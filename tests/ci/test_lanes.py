@@ -34,6 +34,7 @@ NOWHERE = {
     "baseline.memory": "nodes of a lab have no memory modules of their own",
     "baseline.numa": "nodes of a lab share the NUMA nodes of the machine below",
     "baseline.pcie-links": "nodes of a lab have no PCIe devices of their own",
+    "nvmeof.spdk-*": "gateways over SPDK are there already, or not at all",
 }
 """Scenarios, or patterns of them, that no hosted job can run, and why."""
 

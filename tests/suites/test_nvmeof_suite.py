@@ -20,7 +20,7 @@ from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, wire_program
+from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, spdk, wire_program
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
 
@@ -136,7 +136,7 @@ def test_gateways_and_initiator_have_machines_of_their_own() -> None:
 
 def test_every_scenario_with_a_gateway_asks_for_a_kernel_that_has_it() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len(SCENARIOS) >= 19
-    below = {scenario.name for scenario in (*known.SCENARIOS, *pool.SCENARIOS)}
+    below = {scenario.name for scenario in (*known.SCENARIOS, *pool.SCENARIOS, *spdk.SCENARIOS)}
     assert all(Capability.FABRICS in scenario.needs for scenario in SCENARIOS if scenario.name not in below)
     assert {scenario.suite for scenario in SCENARIOS} == {"nvmeof"}
     assert any(scenario.tier is Tier.QUICK for scenario in SCENARIOS)

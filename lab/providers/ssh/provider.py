@@ -36,7 +36,7 @@ class SshProvider:
         self._find = find
 
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({Capability.HARDWARE})
+        return frozenset({Capability.HARDWARE, Capability.SPDK_GATEWAYS})
 
     def unavailable(self, spec: ClusterSpec | None = None) -> Unavailable | None:
         if shutil.which("ssh") is None:

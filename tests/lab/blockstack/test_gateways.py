@@ -3,7 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -98,13 +98,12 @@ def attached(group: Group, *, patience: float = 1.0, pools: frozenset[str] = fro
 @contextmanager
 def group_of(group: Group, *, patience: float = 1.0) -> Iterator[tuple[SpdkGateway, SpdkGateway]]:
     cluster = attached(group, patience=patience)
-    with serving(group) as addresses, ExitStack() as stop:
-        found = []
-        for name, at, address in zip(group.names, ("10.0.0.1", "10.0.0.2"), addresses, strict=True):
-            api = GatewayApi(address)
-            stop.callback(api.close)
-            found.append(SpdkGateway(cluster, name, Arch.X86_64, at, api, POOL))
-        yield found[0], found[1]
+    with serving(group) as addresses:
+        one, other = (
+            SpdkGateway(cluster, name, Arch.X86_64, at, GatewayApi(address), POOL)
+            for name, at, address in zip(group.names, ("10.0.0.1", "10.0.0.2"), addresses, strict=True)
+        )
+        yield one, other
 
 
 @contextmanager
@@ -183,6 +182,16 @@ def use(gateway: SpdkGateway, group: Group) -> None:
     gateway.remove(SECOND)
 
 
+def test_a_pair_that_only_says_that_it_handed_over_is_found_out() -> None:
+    group = images()
+    group.idle = {"namespace_change_load_balancing_group"}
+    with group_of(group, patience=0.0) as (one, other):
+        pair = MonitoredPair(attached(group), VOLUME, one, other)
+        pair.serve()
+        with pytest.raises(NotReached, match="ANA group 2"):
+            pair.hand_over()
+
+
 def test_a_subsystem_that_stays_is_found_out() -> None:
     group = images()
     with group_of(group, patience=0.0) as (gateway, _):
@@ -253,7 +262,6 @@ def test_a_gateway_that_does_not_answer_is_named() -> None:
         api.call("get_gateway_info")
     assert caught.value.status == 0
     assert "UNAVAILABLE" in caught.value.detail
-    api.close()
 
 
 def test_gateways_with_mtls_are_asked_by_certificate(tmp_path: Path) -> None:
@@ -272,7 +280,6 @@ def test_gateways_with_mtls_are_asked_by_certificate(tmp_path: Path) -> None:
             else:
                 with pytest.raises(GatewayRefused, match="did not answer"):
                     api.call("get_gateway_info")
-            api.close()
 
 
 def test_a_monitored_pair_waits_for_what_the_monitors_do() -> None:

@@ -1,0 +1,204 @@
+"""The scenarios over an attached cluster's gateways: their API answers on loopback, machines are what a test says."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.process import Result
+from cephlab.lab.blockstack import spdk as gateways
+from cephlab.lab.blockstack.gatewayapi import GatewayApi
+from cephlab.lab.checks import Outcome
+from cephlab.lab.cluster import pools
+from cephlab.lab.cluster.attach.cluster import AttachedCluster
+from cephlab.lab.cluster.attach.discover import Census, DaemonRecord
+from cephlab.lab.cluster.attach.guard import Existing, Guard
+from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
+from cephlab.lab.spec.arch import Arch
+from cephlab.lab.spec.inventory import Inventory, Machine, NvmeofAccess, Role
+from cephlab.suites.nvmeof import faults, smallest, spdk, stand
+from tests.fake_gateways import MIB, POOL, Group, serving
+from tests.fake_stage import stage_of
+
+
+@dataclass
+class Client:
+    """The machine of the initiator. Its kernel is let in where the group's list and secrets say so, or `open` does."""
+
+    group: Group
+    name: str = "loader"
+    user: str = "0"
+    open: bool = False
+    connected: list[tuple[str, str]] = field(default_factory=list)
+    address: str = "192.0.2.9"
+    arch: Arch = Arch.X86_64
+
+    @property
+    def directory(self) -> PurePosixPath:
+        return PurePosixPath("/d")
+
+    def run(self, argv: Sequence[str], *, stdin: bytes = b"", **_: Any) -> Result:
+        said = json.dumps(self.answer(json.loads(stdin))) if argv[0] == "python3" else self.user
+        return Result(tuple(argv), 0, said.encode(), b"")
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["do"] == "connect":
+            return {"refused": self.refused(asked["options"])}
+        if asked["do"] == "disconnect":
+            self.connected.clear()
+            return {}
+        paths = [
+            {"address": address, "state": "live", "controller": 2040 * number + 7, "ana": "optimized"}
+            for number, (_, address) in enumerate(self.connected)
+        ]
+        return {"device": "/dev/nvme0n1" if paths else "", "paths": paths, "namespaces": {}}
+
+    def refused(self, options: dict[str, Any]) -> str:
+        hosts = self.group.subsystems[options["nqn"]]["hosts"]
+        key = hosts.get(options["hostnqn"])
+        if not self.open and (key is None or (key and options.get("dhchap_secret") != key)):
+            return "Input/output error"
+        self.connected.append((options["nqn"], options["traddr"]))
+        return ""
+
+
+def machine(name: str, number: int, role: Role) -> Machine:
+    return Machine(name, f"192.0.2.{number}", f"192.0.2.{number}", Arch.X86_64, frozenset({role}))
+
+
+def daemon(name: str, number: int) -> DaemonRecord:
+    return DaemonRecord(name, "", frozenset({f"192.0.2.{number}"}), "")
+
+
+MACHINES = (machine("gw1", 1, Role.NVMEOF), machine("gw2", 2, Role.NVMEOF), machine("loader", 9, Role.CLIENT))
+DAEMONS = (daemon("osd.0", 4), daemon("osd.1", 5), daemon("mon.a", 5), daemon("mon.b", 6))
+
+
+def attached(group: Group, hosts: dict[str, Any], machines: Sequence[Machine] = MACHINES) -> AttachedCluster:
+    told = SimpleNamespace(
+        alive=lambda: True,
+        host=hosts["loader"],
+        mon=lambda *_, **__: group.show(),
+        rbd_create=lambda *_, **__: None,
+        rbd_look=lambda _pool, image, _pieces: {"size": group.images[image]},
+    )
+    known = Inventory(Path("inventory.toml"), tuple(machines), nvmeof=NvmeofAccess(POOL))
+    guard = Guard(Permit(pools=frozenset({stand.POOL})), Existing(), dict)
+    census = Census("f", "tentacle", DAEMONS, {}, frozenset(), frozenset(), frozenset())
+    nothing = cast("Any", SimpleNamespace(id="fake"))
+    clients = {"loader": cast("Any", told)}
+    return AttachedCluster(nothing, nothing, nothing, hosts, {}, census, known, "", guard, clients=clients)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
+    """Two gateways that answer where the inventory has them, and a pool that is there."""
+    shared = Group({stand.IMAGE: 16 * MIB})
+    monkeypatch.setattr(pools, "pool", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(stand, "copies_for", lambda _: None)
+    with serving(shared) as addresses:
+        places = {f"192.0.2.{number}:5500": address for number, address in enumerate(addresses, 1)}
+        monkeypatch.setattr(gateways, "GatewayApi", lambda address, given: GatewayApi(places[address], given))
+        yield shared
+
+
+def scenario(name: str) -> Scenario:
+    return next(each for each in spdk.SCENARIOS if each.name == name)
+
+
+def stage(cluster: AttachedCluster) -> Stage:
+    return stage_of(cluster)
+
+
+@pytest.mark.parametrize(("lets_in", "outcome"), [(False, Outcome.PASS), (True, Outcome.FAIL)])
+def test_gateways_that_let_a_stranger_in_are_found_out(group: Group, *, lets_in: bool, outcome: Outcome) -> None:
+    loader = Client(group, open=lets_in)
+    verdict = run_scenario(scenario("nvmeof.spdk-access"), stage(attached(group, {"loader": loader})))
+    assert verdict.outcome is outcome
+    assert group.subsystems == {}
+
+
+def test_data_goes_by_each_of_an_attached_clusters_gateways(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[str, str]] = []
+
+    def both_ways(_: Stage, standing: stand.Stand, _way: str) -> None:
+        told = {gateway.name: gateway.told()["state"] for gateway in standing.pair.gateways}
+        served.append((standing.pair.serving.name, told[standing.pair.serving.name]))
+
+    monkeypatch.setattr(smallest, "both_ways", both_ways)
+    loader = Client(group)
+    verdict = run_scenario(scenario("nvmeof.spdk-content"), stage(attached(group, {"loader": loader})))
+    assert served == [("gw1", "optimized"), ("gw2", "optimized")]
+    assert verdict.outcome is not Outcome.FAIL, verdict
+    assert (group.subsystems, loader.connected) == ({}, [])
+
+
+def test_a_machine_that_is_not_entered_as_root_is_a_skip(group: Group) -> None:
+    cluster = attached(group, {"loader": Client(group, user="1000")})
+    with pytest.raises(Unavailable, match="loader of the attached cluster is entered as an ordinary user"):
+        spdk.refused(stage(cluster))
+    assert group.subsystems == {}
+
+
+@dataclass
+class GatewayHost:
+    """A gateway's machine: what was run there, in order."""
+
+    done: list[str] = field(default_factory=list)
+    entered_from: str = "192.0.2.200 50000 192.0.2.1 22"
+    name: str = "gw1"
+    directory: PurePosixPath = PurePosixPath("/d")  # noqa: RUF009
+
+    def run(self, argv: Sequence[str], *, check: bool = True) -> Result:
+        if argv[0] == "ip":
+            self.done.append(" ".join(argv[3:]))
+        said = {"getent": "192.0.2.9 STREAM loader\n", "sh": self.entered_from}.get(argv[0], "")
+        return Result(tuple(argv), 0, said.encode(), b"")
+
+    def spawn(self, argv: Sequence[str], *, log: PurePosixPath) -> SimpleNamespace:
+        self.done.append(argv[-1])
+        return SimpleNamespace(signal=lambda number: self.done.append(number.name))
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> tuple[GatewayHost, AttachedCluster]:
+    monkeypatch.setattr(faults, "STUCK_S", 0.0)
+    host, shared = GatewayHost(), Group({})
+    return host, attached(shared, {"gw1": host, "loader": Client(shared)})
+
+
+def test_a_gateway_is_cut_off_from_osds_first_and_undoes_it_by_itself(cut: tuple[GatewayHost, AttachedCluster]) -> None:
+    host, cluster = cut
+    with pytest.raises(ZeroDivisionError), faults.CutOff().broken(cluster):
+        raise ZeroDivisionError
+    lost = [f"blackhole 192.0.2.{number}" for number in (4, 5, 6, 9)]
+    undone = "; ".join(f"ip -4 route del {address}" for address in lost)
+    assert host.done == [
+        f"sleep {faults.UNDONE_S}; {undone}",
+        *(f"add {address}" for address in lost),
+        "SIGTERM",
+        *(f"del {address}" for address in lost),
+    ]
+
+
+def test_a_machine_that_would_lose_ssh_is_not_cut_off(cut: tuple[GatewayHost, AttachedCluster]) -> None:
+    host, cluster = cut
+    host.entered_from = "192.0.2.6 50000 192.0.2.1 22"
+    with pytest.raises(Unavailable, match="cut off from ssh too"), faults.CutOff().broken(cluster):
+        pass
+    assert host.done == []
+
+
+def test_a_machine_with_more_than_a_gateway_is_not_cut_off() -> None:
+    shared = Group({})
+    both = Machine("gw1", "192.0.2.1", "192.0.2.1", Arch.X86_64, frozenset({Role.NVMEOF, Role.OSD}))
+    cluster = attached(shared, {"loader": Client(shared)}, (both, *MACHINES[1:]))
+    with pytest.raises(Unavailable, match="on a machine of its own"), faults.CutOff().broken(cluster):
+        pass
