@@ -30,6 +30,7 @@ class Group:
     idle: set[str] = field(default_factory=set)
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)
     version: str = "1.3.2"
+    knows_secrets: bool = True
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -104,7 +105,7 @@ class Servicer:
         hosts = self.group.subsystems[asked.subsystem_nqn]["hosts"]
         if asked.host_nqn in hosts:
             return refused(errno.EEXIST, "Host is already added")
-        hosts[asked.host_nqn] = asked.dhchap_key
+        hosts[asked.host_nqn] = asked.dhchap_key if self.group.knows_secrets else ""
         return {}
 
     def list_hosts(self, asked: Any) -> dict[str, Any]:
@@ -130,6 +131,7 @@ class Servicer:
             return refused(errno.EINVAL, "block size can't be zero, and the load balancing group has to exist")
         image = asked.rbd_image_name
         kept = {"image": image, "uuid": asked.uuid, "group": asked.anagrpid, "size": self.group.images[image]}
+        kept["whole"] = all(asked.HasField(name) for name in ("create_image", "size", "force", "no_auto_visible"))
         namespaces[asked.nsid] = kept
         return {"nsid": asked.nsid}
 
@@ -151,6 +153,8 @@ class Servicer:
         namespace = self.group.subsystems[asked.subsystem_nqn]["namespaces"][asked.nsid]
         if self.group.own(self.name) != namespace["group"]:
             return refused(errno.ENODEV, "try this command from the gateway that owns the ANA group")
+        if not namespace["whole"]:  # ceph-nvmeof keeps the request, and makes a new one of it
+            return refused(errno.EINVAL, "Error persisting namespace load balancing group: 'create_image'")
         namespace["group"] = asked.anagrpid
         return {}
 

@@ -31,6 +31,7 @@ _LISTENER: Fields = {
     "traddr": (3, "string"),
     "adrfam": (5, "int32"),
     "trsvcid": (6, "uint32"),
+    "secure": (7, "bool"),
 }
 
 MESSAGES: Mapping[str, Fields] = {
@@ -67,6 +68,10 @@ MESSAGES: Mapping[str, Fields] = {
         "block_size": (5, "uint32"),
         "uuid": (6, "string"),
         "anagrpid": (7, "int32"),
+        "create_image": (8, "bool"),
+        "size": (9, "uint64"),
+        "force": (10, "bool"),
+        "no_auto_visible": (11, "bool"),
     },
     "nsid_status": {**_STATUS, "nsid": (3, "uint32")},
     "namespace_resize_req": {**_ONE_NAMESPACE, "new_size": (4, "uint64")},
@@ -151,7 +156,8 @@ def message_classes() -> Mapping[str, Any]:
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message_factory import GetMessageClass
 
-    file = FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto3")
+    # By proto2, what is given is sent, zeros too: gateways keep requests as they came, and miss later what was not in.
+    file = FileDescriptorProto(name=f"{_PACKAGE}.proto", package=_PACKAGE, syntax="proto2")
     for name, wanted in MESSAGES.items():
         message = file.message_type.add(name=name)
         for key, (number, kind) in wanted.items():

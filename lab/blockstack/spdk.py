@@ -95,14 +95,16 @@ class SpdkGateway:
         """The one that is to be OPTIMIZED adds the namespace, to its own ANA group. The others wait to see it."""
         self.cluster.guard.pool(volume.pool)
         self._volume = volume
+        if state is AnaState.OPTIMIZED:
+            self.withdraw()  # what a run left that was killed
         named = {"subsystem_nqn": volume.nqn, "serial_number": volume.serial, "no_group_append": True}
         subsystem = {**named, "max_namespaces": MAX_NAMESPACES, "enable_ha": True}
         self._ensure("create_subsystem", subsystem, self._shown)
         for host in volume.hosts:
             secret = volume.secrets.get(host, "")
-            let_in = {"subsystem_nqn": volume.nqn, "host_nqn": host, "dhchap_key": secret}
+            let_in = {"subsystem_nqn": volume.nqn, "host_nqn": host, **({"dhchap_key": secret} if secret else {})}
             self._ensure("add_host", let_in, partial(self._lets_in, host, proven=bool(secret)))
-        where = {"traddr": self.address, "trsvcid": PORT, "adrfam": int(":" in self.address)}
+        where = {"traddr": self.address, "trsvcid": PORT, "adrfam": int(":" in self.address), "secure": False}
         listener = {"nqn": volume.nqn, "host_name": self.info.hostname, **where}
         self._ensure("create_listener", listener, self._listens)
         if state is AnaState.OPTIMIZED:
@@ -197,7 +199,8 @@ class SpdkGateway:
     def _add(self, namespace: Namespace, group: int) -> None:
         image = {"rbd_pool_name": namespace.pool, "rbd_image_name": namespace.image, "block_size": BLOCK_BYTES}
         where = {"subsystem_nqn": self._served.nqn, "nsid": namespace.number, "uuid": namespace.uuid}
-        self._ensure("namespace_add", {**image, **where, "anagrpid": group}, partial(self._has, namespace))
+        usual = {"create_image": False, "size": 0, "force": False, "no_auto_visible": False}
+        self._ensure("namespace_add", {**image, **where, "anagrpid": group, **usual}, partial(self._has, namespace))
 
     def _ensure(
         self, call: str, fields: Mapping[str, Any], done: Callable[[], bool], *, passing: int | None = errno.EEXIST

@@ -192,6 +192,14 @@ def test_a_pair_that_only_says_that_it_handed_over_is_found_out() -> None:
             pair.hand_over()
 
 
+def test_what_a_killed_run_left_is_taken_away_first() -> None:
+    group = images()
+    group.subsystems[VOLUME.nqn] = {"serial": "old", "hosts": {"nqn.old": ""}, "listeners": {}, "namespaces": {}}
+    with group_of(group) as (gateway, _):
+        gateway.serve(VOLUME, AnaState.OPTIMIZED)
+        assert {key: gateway.told()[key] for key in VOLUME.identity} == VOLUME.identity
+
+
 def test_a_subsystem_that_stays_is_found_out() -> None:
     group = images()
     with group_of(group, patience=0.0) as (gateway, _):
@@ -225,8 +233,7 @@ def test_a_secret_that_a_gateway_passes_over_lets_nobody_in() -> None:
     with group_of(group, patience=0.0) as (gateway, _):
         gateway.serve(volume, AnaState.OPTIMIZED)
         assert group.subsystems[volume.nqn]["hosts"] == {HOSTS[0]: volume.secrets[HOSTS[0]], HOSTS[1]: ""}
-        gateway.withdraw()
-        group.subsystems[volume.nqn] = {"serial": "", "hosts": {HOSTS[0]: ""}, "listeners": {}, "namespaces": {}}
+        group.knows_secrets = False
         with pytest.raises(NotReached, match="add_host"):
             gateway.serve(volume, AnaState.OPTIMIZED)
 
@@ -366,14 +373,15 @@ WIRE: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     (
         "create_listener_req",
-        {"nqn": "nqn.s", "host_name": "gw", "traddr": "::1", "adrfam": 1, "trsvcid": 4420},
-        "0a056e716e2e73120267771a033a3a31280130c422",
+        {"nqn": "nqn.s", "host_name": "gw", "traddr": "10.0.0.1", "adrfam": 0, "trsvcid": 4420, "secure": False},
+        "0a056e716e2e73120267771a0831302e302e302e31280030c4223800",
     ),
     (
         "namespace_add_req",
         {"rbd_pool_name": "p", "rbd_image_name": "i", "subsystem_nqn": "nqn.s", "nsid": 2}
-        | {"block_size": 512, "uuid": "u", "anagrpid": 3},
-        "0a01701201691a056e716e2e7320022880043201753803",
+        | {"block_size": 512, "uuid": "u", "anagrpid": 3}
+        | {"create_image": False, "size": 0, "force": False, "no_auto_visible": False},
+        "0a01701201691a056e716e2e73200228800432017538034000480050005800",
     ),
     (
         "namespace_resize_req",
