@@ -26,6 +26,7 @@ class Group:
     names: tuple[str, ...] = ("gw1", "gw2")
     subsystems: dict[str, dict[str, Any]] = field(default_factory=dict)
     down: set[str] = field(default_factory=set)
+    blocklist: dict[str, str] = field(default_factory=dict)
     serves: dict[int, str] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)
     refusals: dict[str, tuple[int, str]] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from typing import Any
 
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import CephTrouble, SpecError, Unavailable
-from cephlab.lab.blockstack.gatewayapi import Certificates, GatewayApi, GatewayRefused
+from cephlab.lab.blockstack.gatewayapi import Certificates, GatewayApi, GatewayRefused, require
 from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Namespace, Pair, Volume
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.spec.arch import Arch
@@ -281,12 +281,13 @@ class MonitoredPair(Pair):
 
 
 def gateways_of(cluster: AttachedCluster) -> list[SpdkGateway]:
-    """The gateways that the inventory names, in its order. Unavailable where it names none."""
+    """The gateways that the inventory names, in its order. Unavailable where it names none, or grpcio is missing."""
     access = cluster.inventory.nvmeof
     machines = cluster.inventory.with_role(Role.NVMEOF)
     if access is None:
         what = f"{cluster.inventory.source.name} names no NVMe-oF gateway of the attached cluster"
         raise Unavailable(what, "nvmeof: missing", "give it a table [nvmeof], see docs/attach.md")
+    require()
     certificates = Certificates(*access.certificates) if access.certificates else None
     return [
         SpdkGateway(

@@ -75,16 +75,16 @@ class CutOff(IsolateNode):
         assert isinstance(cluster, AttachedCluster)
         machine = struck(cluster)
         host = cluster.hosts[machine.name]
-        parts = lost_by(cluster, host)
-        undoing = "; ".join(" ".join(route("del", address)) for part in parts for address in part)
+        storage, others = lost_by(cluster, host)
+        undoing = "; ".join(" ".join(route("del", address)) for address in (*storage, *others))
         watchdog = host.spawn(["sh", "-c", f"sleep {UNDONE_S}; {undoing}"], log=host.directory / "cut-off.log")
         added: list[str] = []
         try:
-            for part in parts:
-                for address in part:
-                    host.run(route("add", address))
-                    added.append(address)
-                SYSTEM.sleep(STUCK_S)
+            for address in (*storage, *others):
+                if others and address == others[0]:
+                    SYSTEM.sleep(STUCK_S)
+                host.run(route("add", address))
+                added.append(address)
             yield
         finally:
             watchdog.signal(SIGTERM)

@@ -1,8 +1,8 @@
 """The scenarios over an attached cluster's gateways: their API answers on loopback, machines are what a test says."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -14,16 +14,21 @@ from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.process import Result
 from cephlab.lab.blockstack import spdk as gateways
 from cephlab.lab.blockstack.gatewayapi import GatewayApi
-from cephlab.lab.checks import Outcome
+from cephlab.lab.checks import CHECKS, Outcome
+from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.attach.cluster import AttachedCluster
 from cephlab.lab.cluster.attach.discover import Census, DaemonRecord
 from cephlab.lab.cluster.attach.guard import Existing, Guard
 from cephlab.lab.cluster.attach.permit import Permit
+from cephlab.lab.history import operations
+from cephlab.lab.history.history import Recorder
+from cephlab.lab.history.operations import Act, Ended, Operation
+from cephlab.lab.providers.ssh import SshProvider
 from cephlab.lab.scenario.scenario import Scenario, Stage, run_scenario
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.inventory import Inventory, Machine, NvmeofAccess, Role
-from cephlab.suites.nvmeof import faults, smallest, spdk, stand
+from cephlab.suites.nvmeof import failover, faults, smallest, spdk, stand
 from tests.fake_gateways import MIB, POOL, Group, serving
 from tests.fake_stage import stage_of
 
@@ -45,6 +50,8 @@ class Client:
         return PurePosixPath("/d")
 
     def run(self, argv: Sequence[str], *, stdin: bytes = b"", **_: Any) -> Result:
+        if argv[0] == "python3" and not stdin:  # whether a gateway takes a connection
+            return Result(tuple(argv), int(bool(self.group.down)), b"", b"")
         said = json.dumps(self.answer(json.loads(stdin))) if argv[0] == "python3" else self.user
         return Result(tuple(argv), 0, said.encode(), b"")
 
@@ -85,7 +92,7 @@ def attached(group: Group, hosts: dict[str, Any], machines: Sequence[Machine] = 
     told = SimpleNamespace(
         alive=lambda: True,
         host=hosts["loader"],
-        mon=lambda *_, **__: group.show(),
+        mon=lambda prefix, **_: group.show() if prefix == "nvme-gw show" else {"blocklist": group.blocklist},
         rbd_create=lambda *_, **__: None,
         rbd_look=lambda _pool, image, _pieces: {"size": group.images[image]},
     )
@@ -94,7 +101,8 @@ def attached(group: Group, hosts: dict[str, Any], machines: Sequence[Machine] = 
     census = Census("f", "tentacle", DAEMONS, {}, frozenset(), frozenset(), frozenset())
     nothing = cast("Any", SimpleNamespace(id="fake"))
     clients = {"loader": cast("Any", told)}
-    return AttachedCluster(nothing, nothing, nothing, hosts, {}, census, known, "", guard, clients=clients)
+    ssh = SshProvider()
+    return AttachedCluster(nothing, nothing, ssh, hosts, {}, census, known, "", guard, clients=clients)
 
 
 @pytest.fixture
@@ -153,12 +161,15 @@ class GatewayHost:
 
     done: list[str] = field(default_factory=list)
     entered_from: str = "192.0.2.200 50000 192.0.2.1 22"
+    noticed: Callable[[str, str], None] = lambda _verb, _address: None
     name: str = "gw1"
+    address: str = "192.0.2.1"
     directory: PurePosixPath = PurePosixPath("/d")  # noqa: RUF009
 
     def run(self, argv: Sequence[str], *, check: bool = True) -> Result:
         if argv[0] == "ip":
             self.done.append(" ".join(argv[3:]))
+            self.noticed(argv[3], argv[-1])
         said = {"getent": "192.0.2.9 STREAM loader\n", "sh": self.entered_from}.get(argv[0], "")
         return Result(tuple(argv), 0, said.encode(), b"")
 
@@ -202,3 +213,60 @@ def test_a_machine_with_more_than_a_gateway_is_not_cut_off() -> None:
     cluster = attached(shared, {"loader": Client(shared)}, (both, *MACHINES[1:]))
     with pytest.raises(Unavailable, match="on a machine of its own"), faults.CutOff().broken(cluster):
         pass
+
+
+@dataclass
+class Load:
+    """A load that was never there: a write is done before the fault, and one waits from the fault to the load's end."""
+
+    recorder: Recorder
+    done: int = 0
+    verified: int = 0
+    load: Any = field(default_factory=lambda: SimpleNamespace(device="/dev/nvme0n1"))
+    cluster: Any = field(default_factory=lambda: SimpleNamespace(patience=1.0))
+
+    def prepare(self) -> None: ...
+
+    def verify(self) -> None:
+        self.verified += 1
+
+    def completed(self) -> int:
+        self.done += failover.LATER
+        return self.done
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        began_s = self.recorder.record("load_began").at_s
+        yield
+        events = self.recorder.events()
+        if self.verified == 0:
+            struck_s = failover.phase_s(events, "inflicting")
+            before = Operation("load", "c0", 0, Act.WRITE, 0, 1, began_s - 0.002, began_s - 0.001, Ended.OK)
+            held = Operation("load", "c0", 0, Act.WRITE, 0, 2, struck_s + 1e-4, events[-1].at_s, Ended.OK)
+            for data in operations.pack([before, held]):
+                self.recorder.record(operations.EVENT, **data)
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_a_gateway_that_is_cut_off_is_replaced_and_shut_out(
+    group: Group, monkeypatch: pytest.MonkeyPatch, *, fenced: bool
+) -> None:
+    """Monitors that do not shut it out, while its twin serves already, are seen."""
+    host = GatewayHost()
+
+    def noticed(verb: str, address: str) -> None:
+        if address == "192.0.2.6":  # the last of the monitors
+            (group.lose if verb == "add" else group.find)("gw1")
+            group.blocklist = {"10.0.0.1:0/1": "later"} if fenced else {}
+
+    host.noticed = noticed
+    monkeypatch.setattr(faults, "STUCK_S", 0.01)
+    on = stage(attached(group, {"gw1": host, "loader": Client(group)}))
+    load = Load(on.recorder)
+    monkeypatch.setattr(failover, "new_load", lambda *_: load)
+    failover.failed_over(on, faults.CutOff(), Arch.X86_64)
+    events = on.recorder.events()
+    assert CHECKS["observations"](events).outcome is (Outcome.PASS if fenced else Outcome.FAIL)
+    assert witnesses(events).outcome is Outcome.PASS
+    assert [event.data["gateway"] for event in events if event.kind == "took_over"] == ["gw2"]
+    assert (load.verified, group.subsystems) == (2, {})
