@@ -119,6 +119,8 @@ def _quick_options(patience: float) -> dict[str, str]:
         "bluestore_fsck_on_mkfs": "false",
         # Measuring the disk at the first start takes seconds, and the result is noise here.
         "osd_mclock_skip_benchmark": "true",
+        # Disks that are files count as rotating. Pacific pauses 0.1 s after each object that it recovers to one.
+        "osd_recovery_sleep_hdd": "0",
         # A hang must become an error while the test still waits.
         "rados_mon_op_timeout": "60",
         "rados_osd_op_timeout": "120",

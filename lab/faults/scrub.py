@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,29 +14,43 @@ _SCRUB_S = 60.0
 
 def deep_scrub(cluster: Cluster, pool: str) -> list[str]:
     """Deep-scrub every PG of a pool, wait for all, and return their ids."""
-    return _scrubbed(cluster, pool, "deep-scrub")
+    return deep_scrub_all(cluster, [pool])[pool]
+
+
+def deep_scrub_all(cluster: Cluster, pools: Sequence[str]) -> dict[str, list[str]]:
+    """Deep-scrub every PG of several pools at once, and return their ids by pool.
+
+    An OSD begins one a second. One pool after the other would wait each time for the OSD that leads most of its PGs.
+    """
+    return _scrubbed(cluster, pools, "deep-scrub")
 
 
 def repair(cluster: Cluster, pool: str) -> None:
     """Let Ceph repair every PG of a pool, and wait until a deep-scrub finds no more errors."""
-    _scrubbed(cluster, pool, "repair")
+    _scrubbed(cluster, [pool], "repair")
     cluster.wait(lambda status: status.clean, what=f"{pool} repaired", timeout_s=_SCRUB_S)
-    _scrubbed(cluster, pool, "deep-scrub")
+    deep_scrub(cluster, pool)
     cluster.wait(
         lambda status: not status.has("OSD_SCRUB_ERRORS"), what=f"{pool} without scrub errors", timeout_s=_SCRUB_S
     )
 
 
-def _scrubbed(cluster: Cluster, pool: str, how: str) -> list[str]:
-    before = scrub_stamps(cluster, pool)
-    request_scrub(cluster, how, list(before))
+def _scrubbed(cluster: Cluster, pools: Sequence[str], how: str) -> dict[str, list[str]]:
+    before = {pool: scrub_stamps(cluster, pool) for pool in pools}
+    for stamps in before.values():
+        request_scrub(cluster, how, list(stamps))
+    for pool, stamps in before.items():
+        _await_scrubbed(cluster, pool, stamps, how)
+    return {pool: list(stamps) for pool, stamps in before.items()}
+
+
+def _await_scrubbed(cluster: Cluster, pool: str, before: Mapping[str, str], how: str) -> None:
     clock.wait(
         lambda: scrub_stamps(cluster, pool),
         lambda now: all(now[pgid] != stamp for pgid, stamp in before.items()),
         what=f"{how} of {len(before)} PGs of {pool}",
         timeout_s=_SCRUB_S * cluster.patience,
     )
-    return list(before)
 
 
 def request_scrub(cluster: Cluster, how: str, pgids: Sequence[str]) -> None:

@@ -15,12 +15,16 @@ EXPLAINING = ("bluestore.", "bluefs.", "rocksdb.", "osd.", "msgr.")
 
 
 def flatten(dump: Mapping[str, Any]) -> dict[str, float]:
-    """A perf dump as one level. All workers of the messenger become one section `msgr`."""
+    """A perf dump as one level. All workers of the messenger become one section `msgr`.
+
+    Pacific's counters of BlueStore have the name of their section in front, which later releases have not.
+    """
     numbers: dict[str, float] = {}
     for section, counters in dump.items():
         name = "msgr" if section.startswith("AsyncMessenger::") else section
         for key, value in counters.items():
-            for full, number in _entries(f"{name}.{key}", value):
+            short = key.removeprefix("bluestore_") if section == "bluestore" else key
+            for full, number in _entries(f"{name}.{short}", value):
                 numbers[full] = numbers.get(full, 0.0) + number
     return numbers
 

@@ -11,6 +11,7 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
+from cephlab.lab.telemetry.counters import flatten
 from cephlab.lab.workloads import radosbench
 from cephlab.lab.workloads.radosbench import BenchJob
 from cephlab.suites.baseline.rated import osd_memory
@@ -135,9 +136,8 @@ def _held(cluster: Cluster, name: str) -> Held:
 
 def allocated(counts: Mapping[str, Any]) -> int:
     """Bytes that an OSD took of its disk for data and for its database, from `perf dump`."""
-    store = counts["bluestore"]
-    data = store["allocated"] if "allocated" in store else store["bluestore_allocated"]
-    return int(data) + int(counts["bluefs"]["db_used_bytes"])
+    numbers = flatten(counts)
+    return int(numbers["bluestore.allocated"] + numbers["bluefs.db_used_bytes"])
 
 
 def judge(recorder: Recorder, name: str, first: Held, last: Held) -> None:

@@ -5,7 +5,7 @@ from functools import partial
 from cephlab.lab.base import clock
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.cluster.cluster import Cluster
-from cephlab.lab.faults.scrub import deep_scrub, rados_json
+from cephlab.lab.faults.scrub import deep_scrub_all, rados_json
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.services.mds import DATA_POOL, META_POOL
 from cephlab.lab.spec.arch import Arch
@@ -38,8 +38,7 @@ def scrubbed(stage: Stage) -> None:
     cluster = stage.cluster
     files = int(tell(cluster, rank(0), "perf", "dump")["mds"]["inodes"])
     stage.recorder.observe("damage that the MDS's scrub found", got=scrub(cluster), wanted=[], of=files)
-    for pool in (META_POOL, DATA_POOL):
-        pgs = deep_scrub(cluster, pool)
+    for pool, pgs in deep_scrub_all(cluster, (META_POOL, DATA_POOL)).items():
         damaged = rados_json(cluster, "list-inconsistent-pg", pool)
         stage.recorder.observe(f"PGs of {pool} whose copies differ", got=damaged, wanted=[], of=len(pgs))
 

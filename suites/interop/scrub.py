@@ -7,7 +7,7 @@ from cephlab.lab.ceph.objectstore import ObjectStore
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.pools import EC_2_1, REPLICATED, PoolKind
 from cephlab.lab.faults.copies import NEEDLE_BYTES, flip_bit
-from cephlab.lab.faults.scrub import blamed, deep_scrub, rados_json, request_scrub
+from cephlab.lab.faults.scrub import blamed, deep_scrub, deep_scrub_all, rados_json, request_scrub
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.suites.expected import DEAD_COUNT, OSD_STOPPED
@@ -97,7 +97,17 @@ def expect_repair(stage: Stage, mirror: Mirror, victim: int, errors: Sequence[st
 
 def observe_copies(stage: Stage, pool: str, when: str, *, least: int) -> None:
     """Deep-scrub a pool and observe that the copies of no PG differ. least: how many PGs it must have."""
-    scrubbed = deep_scrub(stage.cluster, pool)
+    note_copies(stage, pool, deep_scrub(stage.cluster, pool), when, least=least)
+
+
+def observe_copies_in(stage: Stage, names: Sequence[str], *, least: int) -> None:
+    """The same for several pools, all at once. least: how many PGs each must have."""
+    for pool, scrubbed in deep_scrub_all(stage.cluster, names).items():
+        note_copies(stage, pool, scrubbed, f"in {pool}", least=least)
+
+
+def note_copies(stage: Stage, pool: str, scrubbed: Sequence[str], when: str, *, least: int) -> None:
+    """Observe that scrub found no copies that differ. scrubbed: the pool's PGs."""
     stage.recorder.witness(f"PGs deep-scrubbed {when}", got=len(scrubbed), least=least)
     damaged = rados_json(stage.cluster, "list-inconsistent-pg", pool)
     stage.recorder.observe(f"PGs whose copies differ {when}", got=damaged, wanted=[], of=len(scrubbed))

@@ -7,7 +7,7 @@ from cephlab.lab.ceph.pgs import Pg
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.pools import EC_2_1
-from cephlab.lab.faults.scrub import blamed, deep_scrub
+from cephlab.lab.faults.scrub import blamed, deep_scrub_all
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch
@@ -54,7 +54,7 @@ def restarted(stage: Stage, on: Arch) -> None:
         cluster.stop(f"osd.{victim}")
         cluster.start(f"osd.{victim}")
         pools.wait_clean(cluster)
-        looked_at = [pgid for name in pool_names(cluster) for pgid in deep_scrub(cluster, name)]
+        looked_at = [pgid for pgids in deep_scrub_all(cluster, pool_names(cluster)).values() for pgid in pgids]
         stage.recorder.witness("PGs deep-scrubbed", got=len(looked_at), least=PG_NUM)
         wrong = [
             f"{name} on osd.{osd} ({arch_of(cluster, int(osd))}): {', '.join(errors)}"

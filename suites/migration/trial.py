@@ -19,7 +19,7 @@ from cephlab.lab.workloads.fioverify import FioVerify, Witness
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT
 from cephlab.suites.interop.mirror import Mirror
-from cephlab.suites.interop.scrub import observe_copies
+from cephlab.suites.interop.scrub import observe_copies_in
 from cephlab.suites.limits import copying, no_errors, wait_until_noticed
 from cephlab.suites.machines import hardware_of
 from cephlab.suites.migration import migrate, movement
@@ -196,8 +196,7 @@ def judge(running: Trial) -> None:
     for node in client_nodes(cluster):
         running.still.verify(cluster.client_on(node), recorder, f"read on {node} after the migration")
     note_movement(running)
-    for pool in (STILL, LIVE):
-        observe_copies(running.stage, pool, f"in {pool}", least=PG_NUM[running.stage.tier])
+    observe_copies_in(running.stage, (STILL, LIVE), least=PG_NUM[running.stage.tier])
     no_errors(recorder, "a migration must not make Ceph refuse a client")
     wait_until_noticed(running.stage, PEERING_S, copying(running.stage, running.load.load.most_bytes, running.kind))
 

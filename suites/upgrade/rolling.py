@@ -28,7 +28,7 @@ from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.workloads.recorded import Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
 from cephlab.suites.interop.mirror import Mirror
-from cephlab.suites.interop.scrub import observe_copies
+from cephlab.suites.interop.scrub import observe_copies_in
 from cephlab.suites.limits import copying, no_errors, note_killed, wait_until_noticed
 from cephlab.suites.migration import movement
 from cephlab.suites.migration.migrate import replay_map
@@ -197,8 +197,7 @@ def rolling(stage: Stage, through: Sequence[str]) -> None:
     cluster.wait_healthy()
     read_back(stage, targets, mirrors)
     same_placement(stage, old_map, older, targets)
-    for pool in (*POOLS, LIVE):
-        observe_copies(stage, pool, f"in {pool}", least=PG_NUM)
+    observe_copies_in(stage, (*POOLS, LIVE), least=PG_NUM)
 
 
 def filled(stage: Stage, pool: str, number: int) -> Mirror:

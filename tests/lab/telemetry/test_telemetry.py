@@ -95,6 +95,16 @@ def test_a_perf_dump_becomes_flat_and_workers_one() -> None:
     assert (found["bluestore.kv_sync_lat"], found["bluestore.kv_sync_lat.sum"]) == (4, 0.5)
 
 
+def test_pacifics_counters_of_bluestore_have_the_names_that_later_releases_give_them() -> None:
+    older = {"bluestore": {"bluestore_write_big_blobs": 3, "csum_lat": 2}, "osd": {"osd_map_cache_hit": 1}}
+    assert counters.flatten(older) == {
+        "bluestore.write_big_blobs": 3,
+        "bluestore.csum_lat": 2,
+        "osd.osd_map_cache_hit": 1,
+    }
+    assert counters.traffic(counters.flatten(older))[Resource.DEVICE_WRITES] == 3
+
+
 def test_device_requests_are_what_bluestore_issued() -> None:
     moved = counters.traffic(counters.flatten(DUMP))
     told = (Resource.DEVICE_WRITES, Resource.WIRE_SENT_BYTES, Resource.WIRE_RECEIVED_BYTES)
