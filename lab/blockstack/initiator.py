@@ -23,12 +23,14 @@ _LOST_S = 600
 class Connecting:
     """How a connection is held, in seconds. keep_alive_s: without an answer for so long it is given up.
 
-    digests: whether every header and every piece of data has a checksum on the wire.
+    digests: whether every header and every piece of data has a checksum on the wire; tls: whether it is encrypted, by
+    the key that the node has for the volume.
     """
 
     keep_alive_s: int = 5
     reconnect_s: int = 2
     digests: bool = True
+    tls: bool = False
 
     @property
     def noticed_s(self) -> float:
@@ -92,6 +94,8 @@ class Initiator:
         }
         if self.connecting.digests:
             options |= {"hdr_digest": True, "data_digest": True}
+        if self.connecting.tls:
+            options["tls"] = True
         if self.secret:
             options["dhchap_secret"] = self.secret
         return str(self._ask("connect", options=options)["refused"])

@@ -58,11 +58,12 @@ class Namespace:
 class Volume(Namespace):
     """A subsystem with one namespace to begin with. hosts: NQNs of those that may connect.
 
-    secrets: of those that must prove who they are, by NQN (DH-HMAC-CHAP).
+    secrets: of those that must prove who they are, by NQN (DH-HMAC-CHAP). tls: whether gateways take nothing but TLS.
     """
 
     hosts: tuple[str, ...] = ()
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: bool = False
 
     @property
     def serial(self) -> str:
@@ -87,7 +88,16 @@ def host_nqn(name: str) -> str:
 
 def secret_of(key: bytes) -> str:
     """A secret of DH-HMAC-CHAP as both kernels take it: not transformed, with its CRC-32 (NVMe base, 8.13.5.8)."""
-    return f"DHHC-1:00:{b64encode(key + crc32(key).to_bytes(4, 'little')).decode()}:"
+    return f"DHHC-1:00:{_checked(key)}:"
+
+
+def tls_key_of(key: bytes) -> str:
+    """A shared key of TLS as `nvme` takes it, of 32 bytes for SHA-256 (NVMe over TCP transport, 3.6.1.5)."""
+    return f"NVMeTLSkey-1:01:{_checked(key)}:"
+
+
+def _checked(key: bytes) -> str:
+    return b64encode(key + crc32(key).to_bytes(4, "little")).decode()
 
 
 class Portal(Protocol):

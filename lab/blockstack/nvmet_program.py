@@ -34,6 +34,8 @@ def serve(target: Path, wanted: Wanted) -> None:
             put(target / "hosts" / host, dhchap_key=key)
     port = made(target / "ports" / PORT)
     put(port, addr_adrfam="ipv4", addr_trtype="tcp", addr_traddr=wanted["address"], addr_trsvcid=str(wanted["port"]))
+    if wanted["tls"]:
+        put(port, addr_tsas="tls1.3", addr_treq="required")
     turn(target, wanted)
     link(made(port / "subsystems") / wanted["nqn"], subsystem)
 

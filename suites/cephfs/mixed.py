@@ -13,7 +13,7 @@ from cephlab.suites.limits import no_errors
 from cephlab.suites.powerloss.cut import BEFORE_S, ROUNDS, check_stores
 from cephlab.suites.resilience import soak
 from cephlab.suites.resilience.trial import EXPECTED as RESILIENT
-from cephlab.suites.resilience.trial import RETURN_S, goes_on, linger, under_way
+from cephlab.suites.resilience.trial import PAUSED, RETURN_S, goes_on, linger, under_way
 
 MENU = ("kill-daemon", "stop-daemon", "pause-daemon", "kill-together")
 """Faults of daemons: others damage objects of pools of their own, which no metadata server reads."""
@@ -63,6 +63,11 @@ def thrashed(stage: Stage) -> None:
 
 
 EXPECTS = {**EXPECTED, **RESILIENT}
+PAUSED_SERVERS = {
+    r"heartbeat_map (is_healthy|reset_timeout) 'MDSRank' had timed out after": (
+        "The schedule paused the metadata server in the middle of a request."
+    ),
+}
 
 SCENARIOS = (
     Scenario(
@@ -85,7 +90,7 @@ SCENARIOS = (
         check="recorded",
         tier=Tier.FULL,
         topology=PAIR,
-        expects=EXPECTS,
+        expects={**EXPECTS, **PAUSED, **PAUSED_SERVERS},
         spoils=True,
         lasts_s=soak.lasts_s,
     ),

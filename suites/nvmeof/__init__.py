@@ -11,6 +11,7 @@ from cephlab.suites.nvmeof import (
     rolling,
     smallest,
     spdk,
+    tls,
     wire,
 )
 
@@ -24,6 +25,7 @@ SCENARIOS = (
     *namespaces.SCENARIOS,
     *wire.SCENARIOS,
     *spdk.SCENARIOS,
+    *tls.SCENARIOS,
     *known.SCENARIOS,
     *pool.SCENARIOS,
 )

@@ -2,7 +2,7 @@
 
 from cephlab.lab.blockstack.initiator import Initiator
 from cephlab.lab.blockstack.initiator_program import DISCOVERY
-from cephlab.lab.blockstack.nvmeof import Portal, host_nqn, secret_of
+from cephlab.lab.blockstack.nvmeof import Pair, Portal, host_nqn, secret_of
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
 from cephlab.suites.nvmeof.stand import INITIATOR, from_first, scenario_on_pair, served
@@ -48,11 +48,7 @@ def proven(stage: Stage) -> None:
     right, wrong = (secret_of(stage.rng.randbytes(SECRET_BYTES)) for _ in range(2))
     with served(stage, from_first(host_arch()), secrets={host_nqn(INITIATOR): right}) as pair:
         for what, secret in (("without a secret", ""), ("with a wrong secret", wrong)):
-            asking = Initiator(cluster, INITIATOR, secret=secret)
-            let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
-            recorder.observe(f"gateways that let one in {what}", got=let_in, wanted=[], of=len(pair.gateways))
-            device, paths = asking.look(pair.volume)
-            recorder.observe(f"what a machine has of the volume {what}", got=[device, *paths], wanted=[""])
+            refused_by_both(stage, pair, Initiator(cluster, INITIATOR, secret=secret), what)
         known = Initiator(cluster, INITIATOR, secret=right)
         try:
             known.connect(pair.volume, pair.gateways)
@@ -60,6 +56,14 @@ def proven(stage: Stage) -> None:
             recorder.witness("ways with the right secret", got=len(live), least=len(pair.gateways))
         finally:
             known.disconnect(pair.volume)
+
+
+def refused_by_both(stage: Stage, pair: Pair, asking: Initiator, what: str) -> None:
+    """Observe that neither gateway lets one in, and that its machine has nothing of the volume. what: how it asks."""
+    let_in = [gateway.name for gateway in pair.gateways if not asking.refused(pair.volume, gateway)]
+    stage.recorder.observe(f"gateways that let one in {what}", got=let_in, wanted=[], of=len(pair.gateways))
+    device, paths = asking.look(pair.volume)
+    stage.recorder.observe(f"what a machine has of the volume {what}", got=[device, *paths], wanted=[""])
 
 
 SCENARIOS = (

@@ -26,23 +26,24 @@ def across(stage: Stage, initiator: Arch, primaries: tuple[Arch, ...]) -> None:
                     stand.pair.hand_over()
 
 
-def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "") -> None:
+def both_ways(stage: Stage, stand: Stand, way: str, *, address: str = "", mark: bytes = b"") -> None:
     """Write over NVMe and read by librbd, then the other way around.
 
-    way: for the history; address: where the initiator reaches the gateway that serves, if not at its own.
+    way: for the history; address: where the initiator reaches the gateway that serves, if not at its own; mark: what
+    the data begins with.
     """
     client, host, recorder = stage.cluster.client, stand.initiator.host, stage.recorder
     timeout_s = _COPY_S * stage.cluster.patience
     _, paths = stand.initiator.look(stand.volume)
     used = [path.address for path in paths if path.ana == "optimized" and path.state == "live"]
     recorder.observe(f"addresses that serve: {way}", got=used, wanted=[address or stand.pair.serving.address])
-    sent, file = stage.rng.randbytes(PIECE_BYTES), host.directory / "nvmeof-piece"
+    sent, file = mark + stage.rng.randbytes(PIECE_BYTES - len(mark)), host.directory / "nvmeof-piece"
     host.push(sent, file)
     block = (f"bs={BLOCK_BYTES}", "status=none")
     host.run(["dd", f"if={file}", f"of={stand.device}", "oflag=direct", *block], timeout_s=timeout_s)
     read = client.rbd_digest(POOL, IMAGE, PIECE_BYTES)
     recorder.observe(f"written over NVMe, read by librbd: {way}", got=read, wanted=sha256(sent).hexdigest())
-    sent = stage.rng.randbytes(PIECE_BYTES)
+    sent = mark + stage.rng.randbytes(PIECE_BYTES - len(mark))
     client.rbd_write(POOL, IMAGE, sent, 0)
     count = f"count={PIECE_BYTES // BLOCK_BYTES}"
     host.run(["dd", f"if={stand.device}", f"of={file}", "iflag=direct", count, *block], timeout_s=timeout_s)

@@ -96,7 +96,7 @@ def entered_as_root(host: Host) -> None:
 
 
 def paired(cluster: Cluster, nodes: Nodes, *, fenced: bool = True, **volume: Any) -> Pair:
-    """A pair before the suite's image. volume: secrets, see `Volume`.
+    """A pair before the suite's image. volume: secrets and tls, see `Volume`.
 
     An attached cluster has gateways of its own, and monitors that fence them.
     """

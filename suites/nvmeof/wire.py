@@ -10,7 +10,7 @@ from signal import SIGTERM
 
 from cephlab.lab.base import clock
 from cephlab.lab.blockstack.initiator import Connecting, Initiator
-from cephlab.lab.blockstack.nvmeof import Gateway
+from cephlab.lab.blockstack.nvmeof import Gateway, Pair
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.spec.arch import Arch, host_arch
@@ -46,11 +46,11 @@ class Wire:
         return self.cluster.hosts[self.node].directory / f"wire-{self.gateway.name}.json"
 
     @contextmanager
-    def laid(self, flips: int) -> Iterator[None]:
-        """Listen for the length of a block. flips: most bits to flip each way."""
+    def laid(self, **what: int | str) -> Iterator[None]:
+        """Listen for the length of a block. what: flips or marker, see the program."""
         host = self.cluster.hosts[self.node]
         ends = {"listen": [self.address, self.port], "to": [self.gateway.address, self.gateway.port]}
-        wanted = json.dumps({**ends, "flips": flips, "told": str(self.told)})
+        wanted = json.dumps({**ends, **what, "told": str(self.told)})
         script = host.directory / "wire.py"
         host.push(Path(wire_program.__file__), script)
         host.remove(self.told)
@@ -66,27 +66,32 @@ class Wire:
         finally:
             process.signal(SIGTERM)
 
-    def flipped(self) -> dict[str, int]:
-        """Bits so far of what was written and of what was read."""
+    def counted(self) -> dict[str, dict[str, int]]:
+        """What it has counted so far of what was written and of what was read."""
         return dict(json.loads(self.cluster.hosts[self.node].read(self.told)))
+
+
+@contextmanager
+def wired(pair: Pair, initiator: Initiator, **what: int | str) -> Iterator[tuple[Stand, list[Wire]]]:
+    """An initiator that is connected to both gateways over wires, for the length of a block. what: see `Wire.laid`."""
+    cluster, gateways = pair.cluster, enumerate(pair.gateways)
+    wires = [Wire(cluster, initiator.node, gateway, FIRST_PORT + number) for number, gateway in gateways]
+    with ExitStack() as undo:
+        for wire in wires:
+            undo.enter_context(wire.laid(**what))
+        undo.callback(initiator.disconnect, pair.volume)
+        yield Stand(pair, initiator, initiator.connect(pair.volume, wires)), wires
 
 
 def over_bad_wires(stage: Stage, first: Arch, *, digests: bool = True) -> None:
     """Data both ways by each gateway, over wires that flip bits."""
     initiator = Initiator(stage.cluster, INITIATOR, Connecting(digests=digests))
-    with ExitStack() as undo:
-        pair = undo.enter_context(served(stage, from_first(first)))
-        wires = [
-            Wire(stage.cluster, INITIATOR, gateway, FIRST_PORT + number) for number, gateway in enumerate(pair.gateways)
-        ]
-        for wire in wires:
-            undo.enter_context(wire.laid(FLIPS))
-        undo.callback(initiator.disconnect, pair.volume)
-        stand = Stand(pair, initiator, initiator.connect(pair.volume, wires))
+    with served(stage, from_first(first)) as pair, wired(pair, initiator, flips=FLIPS) as (stand, wires):
         for wire in wires:
             both_ways(stage, stand, f"over a wire to {wire.gateway.arch}", address=wire.address)
-            for way, bits in wire.flipped().items():
-                stage.recorder.witness(f"bits flipped of what was {way}, {wire.gateway.arch}", got=bits, least=1)
+            for way, counted in wire.counted().items():
+                what = f"bits flipped of what was {way}, {wire.gateway.arch}"
+                stage.recorder.witness(what, got=counted["flipped"], least=1)
             pair.hand_over()
 
 

@@ -1,8 +1,8 @@
-"""Passes NVMe over TCP on and flips single bits of data on the way: a program of its own, since guests run it.
+"""Passes NVMe over TCP on, and flips single bits of data or looks for a marker on the way. Guests run it by itself.
 
-One JSON argument: listen [address, port], to [address, port], flips: most bits to flip each way, told: a file. It
-imports nothing of the lab. PDUs as in the NVMe over TCP transport specification, 3.3. Data of I/O queues alone is
-touched, and headers never: a wrong header ends a connection whether digests are on or not.
+One JSON argument: listen [address, port], to [address, port], told: a file; flips: most bits to flip each way, or
+marker: bytes to look for, in hex. It imports nothing of the lab. PDUs as in the NVMe over TCP transport specification,
+3.3. Bits are flipped of data of I/O queues alone: a wrong header ends a connection whether digests are on or not.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ CARRY_DATA = (COMMAND, TO_CONTROLLER, TO_HOST)
 FABRICS, CONNECT = 0x7F, 0x01
 QUEUE = slice(8 + 42, 8 + 44)
 """Of the Connect command: the number of the queue that this connection becomes."""
+WAYS = ("written", "read")
 LEAST_BYTES = 4096
 SKIPPED = 2
 """Pieces of data each way between two flips, so that what is sent again after one arrives."""
@@ -47,12 +48,26 @@ class Flipper:
                 self.flipped += 1
 
 
+class Seeker:
+    """Counts a marker in the bytes that go one way."""
+
+    def __init__(self, marker: bytes) -> None:
+        self.marker, self.found, self.passed = marker, 0, 0
+        self.lock = threading.Lock()
+
+    def __call__(self, last: bytes, data: bytes) -> bytes:
+        """last: what it returned for the piece before of the same connection, as a marker may be cut."""
+        whole = last + data
+        with self.lock:
+            self.found += whole.count(self.marker)
+            self.passed += len(data)
+        return whole[-len(self.marker) + 1 :]
+
+
 class Connection:
     """One connection: its queue is known once its Connect command has passed."""
 
-    def __init__(
-        self, near: socket.socket, far: socket.socket, ways: dict[str, Flipper], tell: Callable[[], None]
-    ) -> None:
+    def __init__(self, near: socket.socket, far: socket.socket, ways: dict[str, Any], tell: Callable[[], None]) -> None:
         self.near, self.far, self.ways, self.tell = near, far, ways, tell
         self.carries_data = False
 
@@ -61,19 +76,23 @@ class Connection:
             threading.Thread(target=self.carry, args=(source, sink, way), daemon=True).start()
 
     def carry(self, source: socket.socket, sink: socket.socket, way: str) -> None:
-        """Pass on PDU by PDU until either end closes, then close both."""
+        """Pass on until either end closes, then close both."""
         try:
-            with source.makefile("rb") as stream:
-                while pdu := self.next(stream):
-                    if self.carries_data:
-                        self.ways[way](pdu)
-                        self.tell()
-                    sink.sendall(pdu)
+            self.pass_on(source, sink, way)
         except OSError:
             return  # an end has gone, as it does after a wrong digest
         finally:
             shut(source)
             shut(sink)
+
+    def pass_on(self, source: socket.socket, sink: socket.socket, way: str) -> None:
+        """PDU by PDU."""
+        with source.makefile("rb") as stream:
+            while pdu := self.next(stream):
+                if self.carries_data:
+                    self.ways[way](pdu)
+                    self.tell()
+                sink.sendall(pdu)
 
     def next(self, stream: Any) -> bytearray:
         """The next PDU; empty at the end."""
@@ -86,6 +105,17 @@ class Connection:
         return pdu
 
 
+class Tapped(Connection):
+    """One connection whose bytes are looked at as they come, whatever they are."""
+
+    def pass_on(self, source: socket.socket, sink: socket.socket, way: str) -> None:
+        last = b""
+        while data := source.recv(1 << 16):
+            last = self.ways[way](last, data)
+            self.tell()
+            sink.sendall(data)
+
+
 def shut(end: socket.socket) -> None:
     """End both ways of a connection, also where the other end has gone."""
     with contextlib.suppress(OSError):
@@ -93,20 +123,34 @@ def shut(end: socket.socket) -> None:
     end.close()
 
 
+def ways_of(wanted: dict[str, Any]) -> tuple[type[Connection], dict[str, Any]]:
+    """(kind of the connections, what is done to the bytes of each way)."""
+    if marker := wanted.get("marker"):
+        return Tapped, {way: Seeker(bytes.fromhex(marker)) for way in WAYS}
+    return Connection, {way: Flipper(wanted["flips"]) for way in WAYS}
+
+
+def counted(way: Flipper | Seeker) -> dict[str, int]:
+    """Of one way: bits flipped, or markers found and bytes passed."""
+    if isinstance(way, Flipper):
+        return {"flipped": way.flipped}
+    return {"found": way.found, "passed": way.passed}
+
+
 def serve(wanted: dict[str, Any]) -> None:
     """Take connections for ever."""
-    ways = {way: Flipper(wanted["flips"]) for way in ("written", "read")}
+    kind, ways = ways_of(wanted)
     told, lock = Path(wanted["told"]), threading.Lock()
 
     def tell() -> None:
         with lock:
-            told.write_text(json.dumps({way: flipper.flipped for way, flipper in ways.items()}))
+            told.write_text(json.dumps({way: counted(each) for way, each in ways.items()}))
 
     with socket.create_server(tuple(wanted["listen"])) as listening:
         tell()
         while True:
             near, _ = listening.accept()
-            Connection(near, socket.create_connection(tuple(wanted["to"])), ways, tell).start()
+            kind(near, socket.create_connection(tuple(wanted["to"])), ways, tell).start()
 
 
 if __name__ == "__main__":

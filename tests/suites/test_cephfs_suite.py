@@ -1,5 +1,6 @@
 """What the cephfs suite says of clients and metadata servers that are wrong on purpose."""
 
+import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -199,3 +200,9 @@ def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
 
 def test_the_suites_scenarios_have_its_name() -> None:
     assert {scenario.suite for scenario in SCENARIOS} == {"cephfs"}
+
+
+@pytest.mark.parametrize("thread", ["MDSRank", "OSD::osd_op_tp thread 0x7f0c"])
+def test_only_a_soak_may_leave_a_daemon_that_missed_its_heartbeat(thread: str) -> None:
+    line = f"heartbeat_map is_healthy '{thread}' had timed out after 15.000000954s"
+    assert [each.name for each in SCENARIOS if any(re.search(words, line) for words in each.expects)] == ["cephfs.soak"]

@@ -10,6 +10,7 @@ import pytest
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.blockstack.initiator import Connecting
+from cephlab.lab.blockstack.nvmeof import tls_key_of
 from cephlab.lab.checks import CHECKS, Outcome
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.cluster.cluster import Cluster
@@ -20,7 +21,7 @@ from cephlab.lab.history.operations import Act, Ended, Operation
 from cephlab.lab.scenario.scenario import Tier
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
-from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, spdk, wire_program
+from cephlab.suites.nvmeof import SCENARIOS, failover, faults, known, overhead, pool, spdk, tls, wire_program
 from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY
 from tests.fake_clock import VirtualClock
 
@@ -178,6 +179,29 @@ def test_a_wire_flips_a_bit_of_every_third_piece_of_data_until_it_has_flipped_en
     assert (wrong, flipped) == ([0, 3], {"written": 2, "read": 0})
     assert [one ^ other for one, other in zip(found[0], sent[0], strict=True) if one != other] == [1]
     assert found[0][:72] == bytes(sent[0][:72])
+
+
+def test_a_tapped_wire_passes_all_on_and_counts_a_mark_also_one_that_is_cut() -> None:
+    mark = bytes(range(64))
+    kind, ways = wire_program.ways_of({"marker": mark.hex()})
+    (initiator, near), (far, gateway) = socket.socketpair(), socket.socketpair()
+    sent = [b"not a PDU" + mark[:40], mark[40:] + bytes(9), mark, bytes(200)]
+    with initiator, gateway, gateway.makefile("rb") as arriving:
+        kind(near, far, ways, lambda: None).start()
+        for each in sent:
+            initiator.sendall(each)
+            assert arriving.read(len(each)) == each
+    assert wire_program.counted(ways["written"]) == {"found": 2, "passed": sum(map(len, sent))}
+    assert wire_program.counted(ways["read"]) == {"found": 0, "passed": 0}
+
+
+@pytest.mark.parametrize("written", ["as {key}", "{body}", "hex {hex}", "HEX {upper}"])
+def test_a_key_is_found_in_a_log_however_it_is_written(written: str) -> None:
+    raw = bytes(range(32))
+    key = tls_key_of(raw)
+    line = written.format(key=key, body=key.split(":")[2], hex=raw.hex(), upper=raw.hex().upper())
+    assert any(form in line.lower() for form in tls.forms_of(key))
+    assert not any(form in line.lower() for form in tls.forms_of(tls_key_of(bytes(32))))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ WANTED = {
     **VOLUME.identity,
     "number": 1,
     "secrets": {},
+    "tls": False,
     "address": "10.0.0.1",
     "port": 4420,
     "controllers": [101, 200],

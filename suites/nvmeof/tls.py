@@ -1,0 +1,94 @@
+"""TLS with a shared key: who has it gets the volume, and nothing that passes can be read; all others get nothing."""
+
+from base64 import b64decode
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+
+from cephlab.lab.blockstack.initiator import Connecting, Initiator
+from cephlab.lab.blockstack.nvmeof import Pair, tls_key_of
+from cephlab.lab.blockstack.tls import ROLE_SET, TlsNode
+from cephlab.lab.ceph.kernel import look_at_kernels
+from cephlab.lab.scenario.scenario import Stage, Tier
+from cephlab.lab.spec.arch import host_arch
+from cephlab.suites.nvmeof.access import SECRET_BYTES, refused_by_both
+from cephlab.suites.nvmeof.content import both_ways
+from cephlab.suites.nvmeof.stand import INITIATOR, NODES, TOPOLOGY, from_first, scenario_on_pair, served
+from cephlab.suites.nvmeof.wire import wired
+
+MARK_BYTES = 64
+"""As many random ones are nowhere else in what passes."""
+ENCRYPTED, PLAIN = "over TLS", "without TLS"
+
+
+def by_key(stage: Stage) -> None:
+    """Ask without TLS, without the key and with a wrong one; then with the right one, over wires that are tapped."""
+    cluster = stage.cluster
+    right, wrong = (tls_key_of(stage.rng.randbytes(SECRET_BYTES)) for _ in range(2))
+    asking = Initiator(cluster, INITIATOR, Connecting(tls=True))
+    nodes = {name: TlsNode(cluster, name) for name in (INITIATOR, *NODES.values())}
+    with ExitStack() as undo:
+        for node in nodes.values():
+            undo.enter_context(node.shaking_hands())
+        with served(stage, from_first(host_arch()), tls=True) as pair:
+            for gateway in pair.gateways:
+                nodes[gateway.name].give(right, pair.volume, asking.nqn)
+            refused_by_both(stage, pair, Initiator(cluster, INITIATOR), PLAIN)
+            refused_by_both(stage, pair, asking, "over TLS without a key")
+            nodes[INITIATOR].give(wrong, pair.volume, asking.nqn)
+            refused_by_both(stage, pair, asking, "over TLS with a wrong key")
+            nodes[INITIATOR].give(right, pair.volume, asking.nqn)
+            seen = tapped(stage, pair, asking, ENCRYPTED)
+            stage.recorder.observe(f"marks of the data seen on wires {ENCRYPTED}", got=seen, wanted=0)
+        with served(stage, from_first(host_arch())) as pair:
+            seen = tapped(stage, pair, Initiator(cluster, INITIATOR), PLAIN)
+            stage.recorder.witness(f"marks of the data seen on wires {PLAIN}", got=seen, least=4)
+    look_for_keys(stage, nodes.values(), (right, wrong))
+
+
+def tapped(stage: Stage, pair: Pair, asking: Initiator, how: str) -> int:
+    """Data both ways by each gateway, over wires that look for its mark; returns how often they saw it."""
+    mark, seen = stage.rng.randbytes(MARK_BYTES), 0
+    with wired(pair, asking, marker=mark.hex()) as (stand, wires):
+        for wire in wires:
+            both_ways(stage, stand, f"{how}, {wire.gateway.arch}", address=wire.address, mark=mark)
+            pair.hand_over()
+            for way, counted in wire.counted().items():
+                passed = f"bytes {way} {how}, {wire.gateway.arch}"
+                stage.recorder.witness(passed, got=counted["passed"], least=len(mark))
+                seen += counted["found"]
+    return seen
+
+
+def look_for_keys(stage: Stage, nodes: Iterable[TlsNode], keys: Iterable[str]) -> None:
+    """Observe that neither kernels nor daemons wrote a key, as it was given or as its bytes."""
+    hosts = {node.node: node.host for node in nodes}
+    kernels = look_at_kernels(stage.cluster.run.id, hosts, (), {})
+    said = {f"the kernel of {name}": "\n".join(look.lines) for name, look in kernels.items()}
+    said |= {f"tlshd on {node.node}": node.host.read(node.log).decode(errors="replace") for node in nodes}
+    forms = [form for key in keys for form in forms_of(key)]
+    telling = [where for where, text in said.items() if any(form in text.lower() for form in forms)]
+    stage.recorder.observe("logs with a key in them", got=telling, wanted=[], of=len(said))
+    for where, text in said.items():
+        stage.recorder.witness(f"lines of {where}", got=len(text.splitlines()), least=1)
+
+
+def forms_of(key: str) -> tuple[str, str]:
+    """How a key may be written, in lower case: in base64, as it is given, and its bytes in hex."""
+    body = key.split(":")[2]
+    return body.lower(), b64decode(body)[:SECRET_BYTES].hex()
+
+
+SCENARIOS = (
+    scenario_on_pair(
+        name="nvmeof.tls-psk",
+        goal="A host with the shared key gets the volume over TLS; one without TLS or the key is refused; none leaks.",
+        method="Connects without TLS, without a key and with a wrong one; with the right one data both ways by both "
+        "gateways, over wires that look for it, then the same without TLS; looks for the keys in logs.",
+        run=by_key,
+        check="witnessed",
+        tier=Tier.FULL,
+        topology=replace(TOPOLOGY, role_sets=("ceph", ROLE_SET)),
+        sees=("gateways that let one in .*", "what a machine has of the volume .*", "logs with a key in them"),
+    ),
+)
