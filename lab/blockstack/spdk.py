@@ -94,6 +94,8 @@ class SpdkGateway:
     def serve(self, volume: Volume, state: AnaState) -> None:
         """The one that is to be OPTIMIZED adds the namespace, to its own ANA group. The others wait to see it."""
         self.cluster.guard.pool(volume.pool)
+        if volume.tls:
+            raise SpecError("TLS is not asked for by the API of gateways over SPDK", f"volume: {volume.image}")
         self._volume = volume
         if state is AnaState.OPTIMIZED:
             self.withdraw()  # what a run left that was killed

@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
@@ -251,6 +251,13 @@ def test_only_images_of_pools_on_the_list_are_shown() -> None:
         gateway.cluster = attached(group, pools=frozenset({"other"}))
         with pytest.raises(NotPermitted, match="'pool' is not on the list"):
             gateway.serve(VOLUME, AnaState.OPTIMIZED)
+    assert group.asked == []
+
+
+def test_tls_is_not_passed_over() -> None:
+    group = images()
+    with group_of(group) as (gateway, _), pytest.raises(SpecError, match="TLS"):
+        gateway.serve(replace(VOLUME, tls=True), AnaState.OPTIMIZED)
     assert group.asked == []
 
 
