@@ -10,6 +10,8 @@ NAME_BYTES = 2048
 """osd_max_object_name_len; a locator key may be as long."""
 NAMESPACE_BYTES = 256
 """osd_max_object_namespace_len."""
+ALL_NAMESPACES = "\x01"
+"""librados lists the objects of every namespace by this name (LIBRADOS_ALL_NSPACES in librados.h)."""
 XATTR_NAME_BYTES = 100
 """osd_max_attr_name_len."""
 OMAP_PAGE = 1024
@@ -78,6 +80,12 @@ def texts(rng: Random, count: int, most: int, *, but: str = "") -> list[str]:
         size = lengths[number] if number < len(lengths) else rng.randint(1, min(most, rng.choice(lengths)))
         drawn[text(rng, size, alphabets[(turn + number) % len(alphabets)])] = None
     return list(drawn)
+
+
+def namespaces(rng: Random, count: int) -> list[str]:
+    """Different names of namespaces, none of them the one that stands for all."""
+    drawn = texts(rng, count + 1, NAMESPACE_BYTES)
+    return [name for name in drawn if name != ALL_NAMESPACES][:count]
 
 
 def binary_keys(rng: Random, count: int) -> list[bytes]:

@@ -9,7 +9,7 @@ from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.spec.arch import Arch
-from cephlab.suites.interop.edges import LENGTHS, NAME_BYTES, NAMESPACE_BYTES, ODD_PG_NUM, PG_NUM, texts
+from cephlab.suites.interop.edges import LENGTHS, NAME_BYTES, ODD_PG_NUM, PG_NUM, namespaces, texts
 from cephlab.suites.interop.matrix import arch_of
 from cephlab.suites.interop.name_hash import object_hash, rjenkins, stable_mod
 from cephlab.suites.interop.sides import ArchSide, each, sides
@@ -85,7 +85,7 @@ def note_mapped(stage: Stage, pool: str, names: Sequence[str]) -> None:
     cluster = stage.cluster
     number = pool_id(cluster, pool)
     places = [(name, "") for name in names[:MAPPED]]
-    places += zip(names[-NAMESPACES:], texts(stage.rng, NAMESPACES, NAMESPACE_BYTES), strict=True)
+    places += zip(names[-NAMESPACES:], namespaces(stage.rng, NAMESPACES), strict=True)
     wrong = []
     for name, namespace in places:
         answer = cluster.client.mon("osd map", pool=pool, object=name, nspace=namespace)

@@ -89,7 +89,7 @@ def fill(stage: Stage, mirror: Mirror) -> None:
 def fill_places(stage: Stage, client: RadosClient, pool: str) -> list[Placed]:
     """Objects of one name in many namespaces, and objects that a locator key places."""
     rng = stage.rng
-    namespaces = edges.texts(rng, PLACES, edges.NAMESPACE_BYTES)
+    namespaces = edges.namespaces(rng, PLACES)
     names = edges.texts(rng, PLACES, edges.NAME_BYTES)
     locators = [text if number % 2 else "" for number, text in enumerate(edges.texts(rng, PLACES, edges.NAME_BYTES))]
     placed = [

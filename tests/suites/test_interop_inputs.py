@@ -26,6 +26,16 @@ def test_texts_are_of_every_alphabet() -> None:
     assert not {"/", "@"} & set("".join(edges.texts(Random(2), 300, 1000, but="/@")))
 
 
+def test_no_namespace_is_the_name_that_stands_for_all_of_them() -> None:
+    """Whoever lists that one is told of the objects of every namespace."""
+    seeds = [seed for seed in range(150) if edges.ALL_NAMESPACES in edges.texts(Random(seed), 25, 256)]
+    assert seeds
+    for seed in seeds:
+        drawn = edges.namespaces(Random(seed), 24)
+        assert edges.ALL_NAMESPACES not in drawn
+        assert len(set(drawn)) == 24
+
+
 def test_the_same_seed_draws_the_same() -> None:
     def drawn(seed: int) -> object:
         rng = Random(seed)
