@@ -57,7 +57,8 @@ class Bench:
         for name in ("cephlab", "tox", "python", "mypy", "mkdocs"):
             write_script(venv / "bin" / name, bodies.get(name, "exit 0"))
         pins = b"".join((self.root / name).read_bytes() for name in PINS) + f"{venv}\n".encode()
-        (self.root / "ci" / "tests.txt").write_text("tests\nsuites/demo\n--deselect=tests/x.py\nsuites/other\n")
+        listed = ("tests", "suites/demo", "--deselect=tests/x.py", "suites/other/test_other.py::test_scenario[a]")
+        (self.root / "ci" / "tests.txt").write_text("\n".join(listed) + "\n")
         (venv / "cephlab-installed").write_text(hashlib.sha256(pins).hexdigest() + "\n")
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -258,33 +259,40 @@ def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_
 
 
 @pytest.mark.parametrize(
-    ("lint", "types", "site", "code", "suites_code", "expected"),
+    ("lint", "types", "site", "codes", "expected"),
     [
-        (0, 0, 0, 0, 0, 0),
-        (1, 0, 0, 0, 0, 1),
-        (0, 1, 0, 0, 0, 1),
-        (0, 0, 1, 0, 0, 1),
-        (0, 0, 0, 1, 0, 1),
-        (0, 0, 0, 0, 1, 1),
-        (1, 1, 1, 5, 1, 5),
+        (0, 0, 0, (0, 0, 0), 0),
+        (1, 0, 0, (0, 0, 0), 1),
+        (0, 1, 0, (0, 0, 0), 1),
+        (0, 0, 1, (0, 0, 0), 1),
+        (0, 0, 0, (1, 0, 0), 1),
+        (0, 0, 0, (0, 1, 0), 1),
+        (0, 0, 0, (0, 0, 3), 3),
+        (1, 1, 1, (5, 1, 2), 5),
     ],
 )
 def test_the_tests_end_with_pytest_and_fail_with_any(
-    bench: Bench, *, lint: int, types: int, site: int, code: int, suites_code: int, expected: int
+    bench: Bench, *, lint: int, types: int, site: int, codes: tuple[int, int, int], expected: int
 ) -> None:
+    code, scenarios_code, suites_code = codes
     write_script(bench.root / "ci" / "lint", f"echo lint; exit {lint}")
     bench.environment(
         mypy=f"echo mypy; exit {types}",
         mkdocs=f"echo mkdocs $*; exit {site}",
-        python=f'echo pytest $*; echo "== 3 passed =="; case "$*" in *suites*) exit {suites_code};; esac; exit {code}',
+        python=f'echo pytest $*; echo "== 3 passed =="; case "$*" in '
+        f"*::*) exit {scenarios_code};; *suites*) exit {suites_code};; esac; exit {code}",
     )
     ended = bench.run("test")
     assert ended.returncode == expected, ended.stderr
     lines = ended.stdout.splitlines()
     assert lines[:3] == ["lint", "mypy", "mkdocs build --strict --quiet"]
-    own, suites = "pytest -m pytest tests --deselect=tests/x.py -m", "pytest -m pytest suites/demo suites/other -m"
-    assert [line.partition(" not bench")[0] for line in lines[3:]] == [own, "== 3 passed ==", suites, "== 3 passed =="]
-    assert ("own tests ended with" in ended.stderr) == (code != 0)
+    parts = ("tests --deselect=tests/x.py", "suites/other/test_other.py::test_scenario[a]", "suites/demo")
+    assert [line.partition(" -m not bench")[0] for line in lines[3::2]] == [
+        f"pytest -m pytest {part}" for part in parts
+    ]
+    assert lines[4::2] == ["== 3 passed =="] * 3
+    whose = re.findall("bootstrap: the .+ ended with (.+); their", ended.stderr)
+    assert whose == [str(code) for code in codes if code]
     assert ("failed: lint" in ended.stderr) == (lint != 0)
     assert ("failed:" in ended.stderr) == (lint + types + site != 0)
 
@@ -298,7 +306,7 @@ def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
     ended = bench.run("test")
     assert ended.returncode == 124, ended.stderr
     # timeout signals its program and then its group, so that either may say it twice.
-    assert len(set(re.findall(r"^== interrupted \d+ ==$", ended.stdout, re.MULTILINE))) == 2
+    assert len(set(re.findall(r"^== interrupted \d+ ==$", ended.stdout, re.MULTILINE))) == 3
     assert ended.stdout.splitlines()[-1].startswith("== interrupted ")
 
 

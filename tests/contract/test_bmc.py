@@ -69,7 +69,7 @@ def simulated(tmp_path: Path) -> Iterator[tuple[Bmc, Path]]:
         yield bmc, watts
     finally:
         running.kill()
-        running.wait(10.0)
+        running.wait(30)
 
 
 def asked(bmc: Bmc) -> float | None:

@@ -83,7 +83,7 @@ def test_a_partitioned_node_is_cut_off_and_comes_back(launch: Launch) -> None:
         log = scratch(server)
         server.spawn(python(probes.LISTEN, "0.0.0.0", "7412"), log=log)
         clock.wait(
-            lambda: server.exists(log) and server.read(log), lambda text: text == b"ready\n", what="x", timeout_s=15
+            lambda: server.exists(log) and server.read(log), lambda text: text == b"ready\n", what="x", timeout_s=30
         )
         connect = python(probes.CONNECT, server.address, "7412")
         assert client.run(connect).stdout == "hello\n"
@@ -104,7 +104,7 @@ def test_a_container_beside_a_node_has_its_address_directory_and_disks(launch: L
         assert (beside.name, beside.address) == ("n0", host.address)
         log = scratch(beside)
         beside.spawn(python(probes.LISTEN, "0.0.0.0", "7412"), log=log)
-        clock.wait(lambda: host.exists(log) and host.read(log), lambda text: text == b"ready\n", what="x", timeout_s=15)
+        clock.wait(lambda: host.exists(log) and host.read(log), lambda text: text == b"ready\n", what="x", timeout_s=30)
         assert host.run(python(probes.CONNECT, host.address, "7412")).stdout == "hello\n"
         host.run(("dd", "if=/dev/urandom", f"of={host.disk('d0')}", "bs=4096", "count=1", "conv=notrunc"))
         sums = [each.run(("sha256sum", str(each.disk("d0")))).stdout for each in (host, beside)]
@@ -166,7 +166,7 @@ def test_several_limited_disks_have_a_rate_each_that_moves_with_them(launch: Lau
         with pytest.raises(LabBroken, match="idle"):
             place.lab.move_disk("slower", "n1")
         daemon.signal(SIGKILL)
-        assert daemon.wait(5)
+        assert daemon.wait(30)
         host.push(b"kept", host.directory / "file")
         place.lab.move_disk("slower", "n1")
         assert at_the_limit(direct_writes_s(other, "slower", WRITES // 2))

@@ -63,7 +63,7 @@ def process(place: Place) -> Iterator[HostProcess]:
     made = host.spawn(argv, log=base / "words")
     yield made
     made.signal(signal.SIGKILL)
-    made.wait(10)
+    made.wait(30)
 
 
 def burn(host: Host, process: HostProcess) -> None:

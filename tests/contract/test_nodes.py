@@ -44,7 +44,7 @@ def read_disk(host: Host, disk: str, length: int) -> str:
 
 def wait_for_command(pid: int, word: str) -> None:
     """A program just started is a shell first, and has no command line at all in between."""
-    clock.wait(lambda: psutil.Process(pid).cmdline(), lambda line: word in line, what="the program", timeout_s=5)
+    clock.wait(lambda: psutil.Process(pid).cmdline(), lambda line: word in line, what="the program", timeout_s=30)
 
 
 def test_every_host_has_an_address_of_its_own_that_others_reach(place: Place) -> None:
@@ -54,11 +54,11 @@ def test_every_host_has_an_address_of_its_own_that_others_reach(place: Place) ->
     log = scratch(server)
     daemon = server.spawn(python(probes.LISTEN, server.address, "7411"), log=log)
     clock.wait(
-        lambda: server.read(log) if server.exists(log) else b"", lambda text: b"ready" in text, what="x", timeout_s=15
+        lambda: server.read(log) if server.exists(log) else b"", lambda text: b"ready" in text, what="x", timeout_s=30
     )
     assert client.run(python(probes.CONNECT, server.address, "7411")).stdout.strip() == "hello"
     daemon.signal(signal.SIGKILL)
-    assert daemon.wait(5)
+    assert daemon.wait(30)
 
 
 def test_a_disk_has_its_size(host: Host) -> None:
@@ -80,7 +80,7 @@ def test_a_dead_host_comes_back_with_its_files_and_disks(launch: Launch) -> None
         daemon = host.spawn(("sleep", "300"), log=host.directory / "log")
         place.lab.kill_node("n0")
         assert not host.up()
-        assert daemon.wait(5)
+        assert daemon.wait(30)
         assert not daemon.alive()
         daemon.exit_code()
         with pytest.raises(LabBroken, match="n0"):
@@ -175,7 +175,7 @@ def test_an_exception_inside_the_block_leaves_nothing(provider: Provider, images
     with pytest.raises(RuntimeError, match="in the middle"):
         broken()
     assert provider.prune(home, run.id) == []
-    assert [daemon.wait(5) for daemon in daemons] == [True]
+    assert [daemon.wait(30) for daemon in daemons] == [True]
     runs.forget(run)
 
 

@@ -45,7 +45,7 @@ def peer() -> Iterator[str]:
         )
         undo.callback(server.wait, 10)
         undo.callback(server.kill)
-        clock.wait(answers, bool, what="iperf3 of the peer", timeout_s=10, interval_s=0.1)
+        clock.wait(answers, bool, what="iperf3 of the peer", timeout_s=30, interval_s=0.1)
         yield THERE
 
 

@@ -189,7 +189,7 @@ def test_a_lost_connection_is_made_again(inventory: Inventory, tmp_path: Path) -
     for master in masters:
         master.kill()
     clock.wait(
-        lambda: [one for one in masters if is_master(one)], lambda left: not left, what="the end of ssh", timeout_s=5
+        lambda: [one for one in masters if is_master(one)], lambda left: not left, what="the end of ssh", timeout_s=30
     )
     assert masters
     assert daemon.alive()

@@ -17,6 +17,7 @@ import pytest
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.probe import free_port
 from cephlab.lab.base.process import Result
 from cephlab.lab.base.runs import Runs
 from cephlab.lab.providers.base import Images
@@ -96,12 +97,15 @@ class Yard:
 
 
 class Loopback:
-    """Addresses of this machine, each with an sshd of this user's own: one file system, one set of processes."""
+    """Addresses of this machine, each with an sshd of this user's own: one file system, one set of processes.
+
+    Each has a port of its own, as several may be there at a time.
+    """
 
     network = "127.78.4"
 
     def __init__(self) -> None:
-        self.port = 7422
+        self.port = free_port()
         self.user = getpass.getuser()
 
     def start(self, spot: Spot, folder: Path, authorized: bytes) -> tuple[str, Callable[[], None]]:
