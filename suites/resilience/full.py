@@ -29,12 +29,14 @@ def full(stage: Stage) -> None:
     client = cluster.new_client(cluster.client.host.name, options=options)
     before = thresholds(cluster)
     try:
-        with pools.pool(cluster, "filled", pg_num=PG_NUM) as pool:
+        with pools.pool(cluster, "filled", pg_num=PG_NUM[stage.tier]) as pool:
             mirror = Mirror(client, pool)
             mirror.full("first", stage.rng.randbytes(OBJECT_BYTES))
             lower(cluster)
             written = fill(stage, mirror)
             recorder.witness("objects written before it was full", got=written, least=1)
+            # Monitors report it before OSDs have their map. Until a PG uses that, it takes writes, as it may.
+            cluster.settle()
             recorder.observe("a write to a full cluster", got=refused(client, pool), wanted=True)
             recorder.observe("health reports that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
             mirror.verify(cluster.client, recorder, "while it is full")
@@ -85,8 +87,9 @@ def refused(client: RadosClient, pool: str) -> bool:
 
 def free(cluster: Cluster, mirror: Mirror) -> None:
     """Remove all but the first object, with the flag that lets a removal through on a full cluster."""
-    for name in [name for name in mirror.objects if name != "first"]:
-        cluster.tool(cluster.client.host.name, "rados", "-p", mirror.pool, "rm", name, "--force-full")
+    names = [name for name in mirror.objects if name != "first"]
+    cluster.tool(cluster.client.host.name, "rados", "-p", mirror.pool, "rm", *names, "--force-full")
+    for name in names:
         del mirror.objects[name]
 
 

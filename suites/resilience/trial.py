@@ -14,7 +14,7 @@ from cephlab.lab.cluster.pools import REPLICATED, PoolKind
 from cephlab.lab.faults import Fault, inflict
 from cephlab.lab.faults.scrub import deep_scrub, rados_json
 from cephlab.lab.history.history import Basis, Bound
-from cephlab.lab.scenario.scenario import Scenario, Stage
+from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.workloads.recorded import Kind, Load, RecordedLoad
 from cephlab.suites.expected import DEAD_COUNT, HEALTH_TOLD, PEERS_MISSED
@@ -30,7 +30,8 @@ THREE = Topology(native=2, foreign=1, mons=3, lone_client=True)
 """Three machines of both architectures, each with a daemon of every kind that matters, and one for clients, which no
 fault stops."""
 
-PG_NUM = 16
+PG_NUM = {Tier.QUICK: 8, Tier.FULL: 16}
+"""An OSD begins about one deep scrub a second, so that eight PGs more are three seconds of each scenario."""
 KEYS = 24
 WORKERS = 4
 PAUSE_S = 0.02
@@ -81,16 +82,17 @@ def new_load(stage: Stage, pool: str, *, sizes: tuple[int, ...] = MIXED, of: Kin
 
 @dataclass(frozen=True)
 class Data:
-    """The data of a load: objects or blocks of some sizes, in a pool of some kind."""
+    """The data of a load: objects or blocks of some sizes, in a pool of some kind. pg_num: 0 for the tier's."""
 
     kind: PoolKind = REPLICATED
     of: Kind = "objects"
     sizes: tuple[int, ...] = MIXED
     options: Mapping[str, str] = field(default_factory=dict)
-    pg_num: int = PG_NUM
+    pg_num: int = 0
 
     def pool(self, stage: Stage) -> AbstractContextManager[str]:
-        return pools.pool(stage.cluster, "resilient", self.kind, pg_num=self.pg_num, options=self.options)
+        pg_num = self.pg_num or PG_NUM[stage.tier]
+        return pools.pool(stage.cluster, "resilient", self.kind, pg_num=pg_num, options=self.options)
 
     def copied(self, stage: Stage) -> Copying:
         """What the run's profile is allowed for copying the load's data again."""
