@@ -1,6 +1,10 @@
 """A cluster that fills up: writes are refused, reads go on, space is freed, and it works again."""
 
+import math
+from contextlib import closing
+
 from cephlab.lab.base import clock
+from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
@@ -17,7 +21,9 @@ OBJECT_BYTES = 2 << 20
 MOST_OBJECTS = 200
 """Eight times the room: a cluster that takes all of these does not become full."""
 REFUSAL_S = 5
-"""How long a client waits for a write that Ceph holds back; Ceph's own clients wait for ever."""
+"""How long a client waits for a write that Ceph holds back, at least; Ceph's own clients wait for ever."""
+REFUSAL_FACTOR = 10
+"""As many times as long as the slowest write before the cluster was full, if that is more."""
 NOTICE_S = 60.0
 LATE = "late"
 
@@ -33,11 +39,13 @@ def full(stage: Stage) -> None:
             mirror = Mirror(client, pool)
             mirror.full("first", stage.rng.randbytes(OBJECT_BYTES))
             lower(cluster)
-            written = fill(stage, mirror)
+            written, slowest_s = fill(stage, mirror)
             recorder.witness("objects written before it was full", got=written, least=1)
             # Monitors report it before OSDs have their map. Until a PG uses that, it takes writes, as it may.
             cluster.settle()
-            recorder.observe("a write to a full cluster", got=refused(client, pool), wanted=True)
+            hasty = {"rados_osd_op_timeout": str(refusal_s(slowest_s))}
+            with closing(cluster.new_client(cluster.client.host.name, options=hasty)) as other:
+                recorder.observe("a write to a full cluster", got=refused(other, pool), wanted=True)
             recorder.observe("health reports that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
             mirror.verify(cluster.client, recorder, "while it is full")
             free(cluster, mirror)
@@ -60,24 +68,31 @@ def lower(cluster: Cluster) -> None:
         set_threshold(cluster, level, ratio * share)
 
 
-def fill(stage: Stage, mirror: Mirror) -> int:
-    """Write until health reports a full OSD; returns how many objects that took."""
-    cluster = stage.cluster
+def fill(stage: Stage, mirror: Mirror) -> tuple[int, float]:
+    """Write until health reports a full OSD; returns how many objects that took, and the seconds of the slowest."""
+    cluster, slowest_s = stage.cluster, 0.0
     for number in range(MOST_OBJECTS):
         if cluster.status().has("OSD_FULL"):
-            return number
+            return number, slowest_s
+        began = SYSTEM.monotonic()
         try:
             mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
+            slowest_s = max(slowest_s, SYSTEM.monotonic() - began)
         except RadosError:
             # Ceph may hold a write back before health reports why.
             mirror.objects.pop(f"o{number}", None)
             clock.wait(cluster.status, lambda status: status.has("OSD_FULL"), what="a full OSD", timeout_s=NOTICE_S)
-            return number
+            return number, slowest_s
     raise LabBroken("the cluster does not become full", f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken")
 
 
+def refusal_s(slowest_s: float) -> int:
+    """After how long a write counts as held back: this very cluster has just shown how slow it may be."""
+    return math.ceil(max(REFUSAL_S, REFUSAL_FACTOR * slowest_s))
+
+
 def refused(client: RadosClient, pool: str) -> bool:
-    """Whether a small write is not acknowledged within REFUSAL_S."""
+    """Whether a small write is not acknowledged before the client gives up."""
     try:
         client.write_full(pool, LATE, b"late")
     except RadosError:

@@ -13,6 +13,7 @@ from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, Capability
 from cephlab.suites.resilience import SCENARIOS
 from cephlab.suites.resilience.crash import rounds
+from cephlab.suites.resilience.full import refusal_s
 from cephlab.suites.resilience.monitors import LookBeyond, stale
 from cephlab.suites.resilience.soak import EXCEED, menu_for
 
@@ -68,6 +69,11 @@ def test_a_split_has_clients_on_both_sides() -> None:
 )
 def test_an_old_answer_beyond_a_cut_is_found(wrote: int, read: int | None, told: list[str]) -> None:
     assert stale([LookBeyond("beyond.0", wrote, read)]) == told
+
+
+@pytest.mark.parametrize(("slowest_s", "wanted"), [(0.0, 5), (0.05, 5), (0.51, 6), (8.0, 80)])
+def test_a_write_counts_as_held_back_by_what_others_took(slowest_s: float, wanted: int) -> None:
+    assert refusal_s(slowest_s) == wanted
 
 
 def test_fifty_rounds_may_be_cut_into_runs_by_the_environment() -> None:
