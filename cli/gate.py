@@ -143,6 +143,7 @@ def gate(
     Example: cephlab gate --suite interop --tier full -k 'objects and x86_64'
     """
     from cephlab.cli.narration import describe, narrating, page
+    from cephlab.fixtures.expression import refuse_wrong
     from cephlab.lab.archive.archive import add_signature
     from cephlab.lab.archive.signature import sign
 
@@ -150,6 +151,7 @@ def gate(
         raise SpecError(
             f"--tier: {what.tier!r} is not known", f"wanted: {' or '.join(TIERS)}", "leave it out for quick"
         )
+    refuse_wrong(what.expression)
     if kept.sign:
         sign(b"", kept.sign)  # a key that cannot sign is refused now, and not after the run
     if failed_in is not None and not what.rerun_failed:
