@@ -8,9 +8,10 @@ from typing import Any
 from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.cluster.gateway import Gateway
 from cephlab.lab.providers.host import Host
+from cephlab.lab.workloads import s3_program
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress, RunningProgram, folder
 
-PROGRAM = Path(__file__).with_name("s3_program.py")
+PROGRAM = Path(str(s3_program.__file__))
 DELETE, LIST = "delete", "list"
 OPERATIONS = ("put", "get", DELETE, LIST)
 PAGE_KEYS = 1000
@@ -78,7 +79,7 @@ def fill(host: Host, gateway: Gateway, job: S3Job, *, patience: float) -> None:
     """Make the bucket and put every object once; CephTrouble when the gateway refuses."""
     base = _prepared(host, gateway, job, "fill")
     timeout_s = _END_S + job.objects * job.object_bytes / _SLOWEST_BYTES_S
-    ended = host.run(_argv(base), timeout_s=timeout_s * patience, check=False)
+    ended = host.run(_argv(base), timeout_s=timeout_s * patience, env=_keys(gateway), check=False)
     host.remove(base)
     if ended.code:
         raise CephTrouble("the gateway does not take objects", ended.stderr[-2000:])
@@ -88,11 +89,12 @@ def start(host: Host, gateway: Gateway, job: S3Job) -> RunningS3:
     """Start a client on a host. Every object must exist (`fill`)."""
     base = _prepared(host, gateway, job, job.operation)
     log = base / "words"
-    return RunningS3(host, host.spawn(_argv(base), log=log), log, job, base / "out.json", base / "times")
+    process = host.spawn(_argv(base), log=log, env=_keys(gateway))
+    return RunningS3(host, process, log, job, base / "out.json", base / "times")
 
 
 def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PurePosixPath:
-    """A folder with the program and its configuration. Only its owner can read that, as it has the secret key."""
+    """A folder with the program and its configuration, which has no keys."""
     base = folder(host, "s3")
     host.push(PROGRAM, base / PROGRAM.name)
     config = {
@@ -100,14 +102,16 @@ def _prepared(host: Host, gateway: Gateway, job: S3Job, operation: str) -> PureP
         "operation": operation,
         "page": PAGE_KEYS,
         "address": gateway.address,
-        "access_key": gateway.access_key,
-        "secret_key": gateway.secret_key,
         "timeout_s": _ANSWER_S,
         "log": str(base / "times"),
         "output": str(base / "out.json"),
     }
-    host.push(json.dumps(config).encode(), base / "config", mode=0o600)
+    host.push(json.dumps(config).encode(), base / "config")
     return base
+
+
+def _keys(gateway: Gateway) -> dict[str, str]:
+    return s3_program.environment(gateway.access_key, gateway.secret_key)
 
 
 def _argv(base: PurePosixPath) -> list[str]:

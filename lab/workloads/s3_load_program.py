@@ -1,8 +1,8 @@
 """An S3 load on a host: operations in a mix, as fast as workers go or at a rate, every body checked, every time kept.
 
 It is copied to the host with the modules that it imports and runs there, so it needs nothing but Python. Its argument
-is the configuration's file. It goes through the phases that this names: `fill` puts every object once, `run` is the
-load, `final` reads every object once, `clean` deletes.
+is the configuration's file; the keys are in its environment (s3_program.py). It goes through the phases that the file
+names: `fill` puts every object once, `run` is the load, `final` reads every object once, `clean` deletes.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ import json
 import random
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cephlab.lab.workloads.s3_ledger import Entry, Key, Ledger, ObjectBytes
-from cephlab.lab.workloads.s3_program import EMPTY, STOP, S3Answer, S3Connection
+from cephlab.lab.workloads.s3_program import EMPTY, STOP, S3Answer, S3Connection, configured
 
 WRONG = "WrongContent"
 """Told in place of S3's code where an answer was a success and not what was put."""
@@ -329,7 +328,7 @@ def run(load: Load) -> None:
 
 def main() -> int:
     """Go through the phases, and leave rows and a report."""
-    config = json.loads(Path(sys.argv[1]).read_text())
+    config = configured()
     load = Load(config)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: STOP.set())

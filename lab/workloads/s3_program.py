@@ -1,7 +1,8 @@
 """An S3 client on a host: one operation on objects with many requests in flight; it notes when each of them ended.
 
 It is copied to the host and runs there, so it needs nothing but Python. Requests are signed by AWS Signature Version 4
-(docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file.
+(docs.aws.amazon.com, "Authenticating Requests"), without their bodies. Its argument is the configuration's file. The
+keys come by its environment, so that no file has them, whatever ends the program or who started it.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+KEYS = "CEPHLAB_S3_KEYS"
 REGION = "us-east-1"
 UNSIGNED = "UNSIGNED-PAYLOAD"
 EMPTY = ""
@@ -30,6 +32,16 @@ NO_QUERY: dict[str, str] = {}
 PLAIN = "-_.~"
 """Characters beside letters and digits that a query may have unquoted."""
 STOP = threading.Event()
+
+
+def environment(access_key: str, secret_key: str) -> dict[str, str]:
+    """What a program here is started with."""
+    return {KEYS: json.dumps({"access_key": access_key, "secret_key": secret_key})}
+
+
+def configured() -> dict[str, Any]:
+    """What this program was started with: the file that its argument names, and the keys."""
+    return {**json.loads(Path(sys.argv[1]).read_text()), **json.loads(os.environ.pop(KEYS))}
 
 
 def signed(config: dict[str, Any], method: str, path: str, now: time.struct_time, query: str = EMPTY) -> dict[str, str]:
@@ -184,7 +196,7 @@ class Work:
 
 def main() -> int:
     """Fill, or do the operation that the configuration names; 1 when a request failed."""
-    config = json.loads(Path(sys.argv[1]).read_text())
+    config = configured()
     content = random.Random(config["seed"]).randbytes(config["object_bytes"])
     work = Work(config)
     if config["operation"] == "fill":

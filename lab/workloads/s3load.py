@@ -232,7 +232,6 @@ class RunningS3Load(RunningProgram):
         if not self.host.exists(self.base / "out.json"):
             raise LabBroken(f"the S3 load on {self.host.name} left no result", self.words())
         result = parse(self.host.read(self.base / "out.json"), self.host.read(self.base / "rows").decode())
-        # It has the secret key.
         self.host.remove(self.base)
         return result
 
@@ -274,15 +273,14 @@ def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool 
         **asdict(load),
         "filled": FILL not in load.phases and not load.unfilled,
         "endpoints": endpoints,
-        "access_key": entrances[0].access_key,
-        "secret_key": entrances[0].secret_key,
         "begin": str(base / _BEGIN) if load.waits else "",
         "log": str(base / "rows"),
         "output": str(base / "out.json"),
     }
-    host.push(json.dumps(config).encode(), base / "config", mode=0o600)
+    host.push(json.dumps(config).encode(), base / "config")
     host.push(_START, base / "start.py")
-    process = host.spawn(["python3", str(base / "start.py"), str(base / "config")], log=base / "words")
+    keys = s3_program.environment(entrances[0].access_key, entrances[0].secret_key)
+    process = host.spawn(["python3", str(base / "start.py"), str(base / "config")], log=base / "words", env=keys)
     return RunningS3Load(host, process, base / "words", base)
 
 

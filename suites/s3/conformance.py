@@ -118,14 +118,16 @@ def run(stage: Stage, arch: Arch) -> None:
     if select := os.environ.get(SELECT_VARIABLE):
         argv += ["-k", select]
     argv += [f"{revision.folder}/{file}" for file in FILES]
-    ended = process.run(
-        argv,
-        timeout_s=LIMIT_S * cluster.patience,
-        env={"S3TEST_CONF": str(conf), "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd=folder,
-        check=False,
-    )
-    conf.unlink()
+    try:
+        ended = process.run(
+            argv,
+            timeout_s=LIMIT_S * cluster.patience,
+            env={"S3TEST_CONF": str(conf), "PYTHONPATH": "", "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=folder,
+            check=False,
+        )
+    finally:
+        conf.unlink()  # it has keys
     tail = "\n".join(ended.stdout.splitlines()[-20:])
     if ended.code not in (_PASSED, _FAILED):
         raise LabBroken(
