@@ -53,7 +53,8 @@ def track(
     out.note(f"attempts: {store}")
     text = page(runs, quarantined)
     if output is not None:
-        put_into(output, text)
+        if runs:  # else the page's table is of attempts that are kept elsewhere
+            put_into(output, text)
         put_into(output, defects.part(defects.read_defects(_DEFECTS)), defects.MARK)
     missing = list(wanted(runs, quarantined))
     for rate in missing:

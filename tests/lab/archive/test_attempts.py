@@ -153,6 +153,19 @@ def test_attempts_are_kept_in_the_home_unless_a_file_is_named(tmp_path: Path, mo
     assert f"attempts: {tmp_path / 'home' / 'attempts.jsonl'}" in done.stderr
 
 
+def test_a_table_of_attempts_stays_on_the_page_where_none_are_kept(tmp_path: Path) -> None:
+    marks = ("defects", "attempts")
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"<!-- {mark} -->\n\nold {mark}\n<!-- end of {mark} -->\n" for mark in marks))
+    keeping = ["track", "--kept", str(tmp_path / "attempts.jsonl"), "--output", str(page)]
+    assert CliRunner().invoke(app, keeping).exit_code == 0
+    assert "old attempts" in page.read_text()
+    assert "old defects" not in page.read_text()
+    run = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"))
+    assert CliRunner().invoke(app, [*keeping, str(run)]).exit_code == 0
+    assert "old attempts" not in page.read_text()
+
+
 def test_an_archive_of_no_commit_is_refused(tmp_path: Path) -> None:
     changed = archived(tmp_path / "a", Record("demo.x", "demo", Ending.PASS, "held"), commit=None)
     code, said = track(tmp_path, changed)
