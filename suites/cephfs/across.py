@@ -67,10 +67,17 @@ def take_topics(
 
 
 class WalkModel(FsModel):
-    """Of drawn walks: no rename that has to be refused, after which a client of Ceph 18.2.7 waits for ever.
+    """Of drawn walks: nothing after which a client of libcephfs waits for ever, as the suite `defects` shows.
 
-    `defects.libcephfs-rename-waits` shows it. The topics' fixed steps have such renames, and nothing takes their names.
+    That is a rename that has to be refused (`libcephfs-rename-waits`), and a read of a directory
+    (`libcephfs-directory-waits`). A write of one is refused when it is opened, and is drawn. The topics' fixed steps
+    have such renames, and nothing takes their names.
     """
+
+    def do_read(self, path: str, offset: int, size: int) -> str:
+        if self.at(path).entries is not None:
+            raise Unfit
+        return super().do_read(path, offset, size)
 
     def do_rename(self, path: str, to: str) -> None:
         try:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -12,14 +13,15 @@ import pytest
 
 from cephlab.lab.checks import CHECKS, Outcome, Verdict
 from cephlab.lab.history.history import History
-from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.scenario.scenario import Stage, seeded
 from cephlab.suites.cephfs import SCENARIOS, ranks
-from cephlab.suites.cephfs.across import WalkModel, take_topics
+from cephlab.suites.cephfs.across import WalkModel, take_topics, walk_names
 from cephlab.suites.cephfs.model import FsModel
 from cephlab.suites.cephfs.topics import TOPICS
-from cephlab.suites.interop.walks.live import Line
+from cephlab.suites.interop.walks.live import LOOK_EVERY, Line
 from cephlab.suites.interop.walks.printing import program
-from cephlab.suites.interop.walks.walk import LOOK, Step, Unfit, answer_of, draw, take
+from cephlab.suites.interop.walks.scenarios import FULL_STEPS
+from cephlab.suites.interop.walks.walk import LOOK, Refused, Step, Unfit, answer_of, draw, fitting, take
 
 SIDES = ("x86_64", "aarch64")
 
@@ -181,6 +183,35 @@ def test_a_walk_draws_no_rename_that_has_to_be_refused() -> None:
     model.do_write("a", seed=1, size=2, offset=0)
     model.do_rename("a", "b")
     assert set(model.do_look()) == {"b"}
+
+
+def test_a_walk_reads_no_directory_and_still_writes_to_one() -> None:
+    model = WalkModel(["d"])
+    model.do_mkdir("d")
+    with pytest.raises(Unfit):
+        model.do_read("d", offset=0, size=1)
+    for refused in (partial(model.do_write, seed=1, size=2, offset=0), partial(model.do_truncate, size=2)):
+        with pytest.raises(Refused, match="EISDIR"):
+            refused("d")
+    with pytest.raises(Refused, match="ENOENT"):
+        model.do_read("missing", offset=0, size=1)
+
+
+def test_no_step_of_the_walk_that_hung_reads_a_directory() -> None:
+    """The plain model's walk of the same seed does, so that this one is known to be able to."""
+    read = {kind: refused_reads(kind) for kind in (FsModel, WalkModel)}
+    assert "EISDIR" in read[FsModel]
+    assert "EISDIR" not in read[WalkModel]
+
+
+def refused_reads(kind: type[FsModel]) -> set[str]:
+    """How reads are refused on the walk of `--seed 188970448`."""
+    rng = seeded(188970448, "cephfs.walk")
+    names = walk_names(Random(rng.randrange(1 << 31)))
+    wanted = fitting(kind(names), draw(kind(names), rng, SIDES, FULL_STEPS, LOOK_EVERY))
+    reads = [each.answer for each in wanted if each.step.operation == "read"]
+    assert any(isinstance(answer, str) for answer in reads)
+    return {answer["refused"] for answer in reads if isinstance(answer, dict)}
 
 
 def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
