@@ -15,6 +15,7 @@ LabError
 
 import errno
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -132,6 +133,14 @@ def prefer_interruption(error: BaseException) -> None:
     if stopped is not None and stopped is not error:
         stopped.add_note(f"and after that: {getattr(error, 'what', error)}")
         raise stopped from None
+
+
+def end_if_interrupted() -> None:
+    """Raise a KeyboardInterrupt again while it is handled: the cluster is removed next, so nothing waits for its state."""
+    handled = sys.exception()
+    stopped = interruption(handled) if handled is not None else None
+    if stopped is not None:
+        raise stopped
 
 
 def unwritable(path: object, error: OSError) -> LabBroken:

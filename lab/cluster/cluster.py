@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from cephlab.lab.base import clock
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken, SpecError, end_if_interrupted
 from cephlab.lab.base.runs import Run
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
@@ -141,7 +141,8 @@ class Cluster(ABC):
     def wait(
         self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = _HEALTHY_S, interval_s: float = 0.1
     ) -> Status:
-        """Poll the status until `ready`. A dead daemon ends the wait at once. timeout_s: before patience."""
+        """Poll the status until `ready`. A dead daemon and an interruption end the wait. timeout_s: before patience."""
+        end_if_interrupted()
         return clock.wait(self.status, ready, what=what, timeout_s=timeout_s * self.patience, interval_s=interval_s)
 
     def settle(self, timeout_s: float = _HEALTHY_S) -> None:
@@ -282,6 +283,7 @@ def _wait_for(cluster: Cluster, probe: Callable[[], int], least: int, what: str,
         cluster.check_daemons()
         return probe()
 
+    end_if_interrupted()
     clock.wait(checked, lambda value: value >= least, what=what, timeout_s=timeout_s * cluster.patience)
 
 

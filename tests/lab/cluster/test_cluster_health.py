@@ -99,6 +99,20 @@ def test_an_osd_without_work_is_told_to_fetch_the_newest_map(refusal: int | None
     assert cluster.told == ["osd.0", "osd.2"]
 
 
+@pytest.mark.parametrize("waiting", [lambda it: it.wait(lambda _: True, what="x"), lambda it: it.settle(60)])
+def test_a_clean_up_after_an_interruption_waits_for_no_cluster(waiting: Callable[[Growing], object]) -> None:
+    ended: list[str] = []
+    with pytest.raises(KeyboardInterrupt, match="Ctrl-C"):
+        try:
+            raise KeyboardInterrupt("Ctrl-C")
+        finally:
+            try:
+                waiting(Growing())
+            finally:
+                ended.append("the rest is undone all the same")
+    assert ended
+
+
 @pytest.mark.parametrize(("release", "without_pools"), [("nautilus", True), ("octopus", False), ("reef", False)])
 def test_a_cluster_without_pools_is_healthy_only_where_none_is_to_come(release: str, without_pools: bool) -> None:
     cluster = Waiting(release)
