@@ -61,8 +61,14 @@ class Selection:
         None
     )
     jobs: Annotated[
-        int, typer.Option("-j", "--jobs", help="Processes that run scenarios side by side; 0: what it bears.", min=0)
-    ] = 1
+        int,
+        typer.Option(
+            "-j",
+            "--jobs",
+            help="Processes that run scenarios side by side; 0: what the machine bears.",
+            min=0,
+        ),
+    ] = 0
     on: Annotated[
         str | None,
         typer.Option(

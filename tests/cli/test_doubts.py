@@ -293,6 +293,6 @@ def test_a_gate_signs_what_it_archived(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("cephlab.fixtures.run.run_gate", gate)
     monkeypatch.setenv("CEPHLAB_HOME", str(tmp_path / "home"))
-    code, said = command("gate", "--sign", key, "--archive", tmp_path / "new")
+    code, said = command("gate", "-j", "1", "--sign", key, "--archive", tmp_path / "new")
     assert code == 0, said
     assert read_archive(tmp_path / "new", signers).signer == "ann@example.com"
