@@ -136,7 +136,7 @@ def prefer_interruption(error: BaseException) -> None:
 
 
 def end_if_interrupted() -> None:
-    """Raise a KeyboardInterrupt again while it is handled: the cluster is removed next, so nothing waits for its state."""
+    """Raise a KeyboardInterrupt again while it is handled: the cluster goes next, so nothing waits for its state."""
     handled = sys.exception()
     stopped = interruption(handled) if handled is not None else None
     if stopped is not None:

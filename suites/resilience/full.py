@@ -1,10 +1,11 @@
 """A cluster that fills up: writes are refused, reads go on, space is freed, and it works again."""
 
 import math
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 
-from cephlab.lab.base import clock
-from cephlab.lab.base.clock import SYSTEM
+from cephlab.lab.base.clock import SYSTEM, Deadline, not_reached
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.cluster import pools
@@ -37,14 +38,14 @@ def full(stage: Stage) -> None:
     try:
         with pools.pool(cluster, "filled", pg_num=PG_NUM[stage.tier]) as pool:
             mirror = Mirror(client, pool)
-            mirror.full("first", stage.rng.randbytes(OBJECT_BYTES))
+            slowest_s = timed(partial(mirror.full, "first", stage.rng.randbytes(OBJECT_BYTES)))
             lower(cluster)
-            written, slowest_s = fill(stage, mirror)
+            with hasty(cluster, slowest_s) as filling:
+                written, slowest_s = fill(stage, Mirror(filling, pool, mirror.objects), slowest_s)
             recorder.witness("objects written before it was full", got=written, least=1)
             # Monitors report it before OSDs have their map. Until a PG uses that, it takes writes, as it may.
             cluster.settle()
-            hasty = {"rados_osd_op_timeout": str(refusal_s(slowest_s))}
-            with closing(cluster.new_client(cluster.client.host.name, options=hasty)) as other:
+            with hasty(cluster, slowest_s) as other:
                 recorder.observe("a write to a full cluster", got=refused(other, pool), wanted=True)
             recorder.observe("health reports that it is full", got=cluster.status().has("OSD_FULL"), wanted=True)
             mirror.verify(cluster.client, recorder, "while it is full")
@@ -68,22 +69,42 @@ def lower(cluster: Cluster) -> None:
         set_threshold(cluster, level, ratio * share)
 
 
-def fill(stage: Stage, mirror: Mirror) -> tuple[int, float]:
-    """Write until health reports a full OSD; returns how many objects that took, and the seconds of the slowest."""
-    cluster, slowest_s = stage.cluster, 0.0
-    for number in range(MOST_OBJECTS):
-        if cluster.status().has("OSD_FULL"):
-            return number, slowest_s
-        began = SYSTEM.monotonic()
+def fill(stage: Stage, mirror: Mirror, slowest_s: float) -> tuple[int, float]:
+    """Write until health reports a full OSD; returns how many objects that took, and the seconds of the slowest.
+
+    Ceph may hold a write back before health reports why. So one that its client gave up is tried again, and an object
+    has to be taken within NOTICE_S as long as no OSD is full.
+    """
+    cluster, number = stage.cluster, 0
+    deadline = Deadline.after(NOTICE_S * cluster.patience)
+    while not cluster.status().has("OSD_FULL"):
+        if number == MOST_OBJECTS:
+            detail = f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken"
+            raise LabBroken("the cluster does not become full", detail)
         try:
-            mirror.full(f"o{number}", stage.rng.randbytes(OBJECT_BYTES))
-            slowest_s = max(slowest_s, SYSTEM.monotonic() - began)
-        except RadosError:
-            # Ceph may hold a write back before health reports why.
-            mirror.objects.pop(f"o{number}", None)
-            clock.wait(cluster.status, lambda status: status.has("OSD_FULL"), what="a full OSD", timeout_s=NOTICE_S)
-            return number, slowest_s
-    raise LabBroken("the cluster does not become full", f"{MOST_OBJECTS} objects of {OBJECT_BYTES} bytes were taken")
+            took_s = timed(partial(mirror.full, f"o{number}", stage.rng.randbytes(OBJECT_BYTES)))
+        except RadosError as error:
+            if deadline.passed():
+                raise not_reached("a full OSD", deadline.after_s, str(error)) from error
+            continue
+        number, slowest_s = number + 1, max(slowest_s, took_s)
+        deadline = Deadline.after(NOTICE_S * cluster.patience)
+    return number, slowest_s
+
+
+def timed(act: Callable[[], None]) -> float:
+    """The seconds that it takes."""
+    began = SYSTEM.monotonic()
+    act()
+    return SYSTEM.monotonic() - began
+
+
+@contextmanager
+def hasty(cluster: Cluster, slowest_s: float) -> Iterator[RadosClient]:
+    """A client that gives a write up soon after the time in which this cluster takes one."""
+    options = {"rados_osd_op_timeout": str(refusal_s(slowest_s))}
+    with closing(cluster.new_client(cluster.client.host.name, options=options)) as client:
+        yield client
 
 
 def refusal_s(slowest_s: float) -> int:
