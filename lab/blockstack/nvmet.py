@@ -11,13 +11,13 @@ from typing import Any
 
 from cephlab.lab.blockstack import nvmet_program
 from cephlab.lab.blockstack.nvmeof import PORT, AnaState, Namespace, Volume
+from cephlab.lab.ceph import conf
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.arch import Arch
 
 _PROGRAM = Path(nvmet_program.__file__)
 _ANSWER_S = 60.0
-_MON_PORT = 3300
 
 
 @dataclass
@@ -93,7 +93,7 @@ class KernelGateway:
             "address": self.address,
             "port": self.port,
             "controllers": list(self.controllers),
-            "monitors": ",".join(f"{address}:{_MON_PORT}" for address in mons),
+            "monitors": ",".join(f"{address}:{conf.MON_PORT}" for address in mons),
             "user": self.cluster.client_name.removeprefix("client."),
             "keyring": str(self.host.directory / "keyring"),
         }

@@ -7,6 +7,8 @@ from pathlib import PurePosixPath
 from cephlab.lab.providers.host import Host
 from cephlab.lab.spec.clusterspec import GIB, MIB
 
+MON_PORT = 3300
+"""Of messenger v2."""
 UNUSED_MGR_MODULES = (
     "alerts cephadm cli_api dashboard diskprediction_local feedback hello influx insights iostat k8sevents localpool "
     "mds_autoscaler mirroring nfs osd_perf_query osd_support restful rgw rook selftest smb snap_schedule stats "
@@ -176,7 +178,7 @@ def render_client(fsid: str, mon_addresses: Mapping[str, str], keyring: str) -> 
 
 
 def _global(fsid: str, mon_addresses: Mapping[str, str]) -> list[str]:
-    hosts = ",".join(f"[v2:{address}:3300]" for address in mon_addresses.values())
+    hosts = ",".join(f"[v2:{address}:{MON_PORT}]" for address in mon_addresses.values())
     return ["[global]", f"fsid = {fsid}", f"mon_host = {hosts}"]
 
 

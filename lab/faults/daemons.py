@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 
 from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import LabBroken, LabError
-from cephlab.lab.ceph.daemon import Wanted, stopped
+from cephlab.lab.ceph.daemon import Daemon, Wanted, start_monitors, stopped
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.faults.fault import Fault, Layout, Sign, look_for, until_healed
 from cephlab.lab.services import SERVICES, service_of
@@ -261,8 +261,11 @@ def kill_at_once(cluster: Cluster, names: Sequence[str]) -> None:
 
 
 def start_at_once(cluster: Cluster, names: Sequence[str]) -> None:
-    """Start all of them together, as when the power of a machine room comes back."""
-    each_at_once([cluster.daemon(name).start for name in names])
+    """Start all of them together, as when the power of a machine room comes back; see also `start_monitors`."""
+    daemons = [cluster.daemon(name) for name in names]
+    monitors = [daemon for daemon in daemons if daemon.kind == "mon"]
+    starting = partial(start_monitors, monitors, Daemon.start, cluster.client.host, patience=cluster.patience)
+    each_at_once([starting, *(daemon.start for daemon in daemons if daemon not in monitors)])
     cluster.daemons_changed()
 
 

@@ -113,7 +113,7 @@ def to_the_end(stage: Stage, monitor: str) -> None:
     cluster.stop(monitor)
     in_quorum(cluster, [mon.partition(".")[2] for mon in monitors(cluster) if mon != monitor])
     cluster.client.mon("mon remove", name=name)
-    cluster.client.mon("mon add", name=name, addr=f"v2:{address}:3300")
+    cluster.client.mon("mon add", name=name, addr=f"v2:{address}:{conf.MON_PORT}")
     wiped(stage, monitor)
     start(cluster, monitor)
     with_ticks(stage, monitor)
@@ -253,7 +253,8 @@ def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
 def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
     """A client that knows only this monitor, which so answers from its own store."""
     address = cluster.host_of(monitor).address
-    return closing(cluster.new_client(cluster.client.host.name, options={"mon_host": f"[v2:{address}:3300]"}))
+    options = {"mon_host": f"[v2:{address}:{conf.MON_PORT}]"}
+    return closing(cluster.new_client(cluster.client.host.name, options=options))
 
 
 def first_of(cluster: Cluster, arch: Arch) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
@@ -16,7 +16,7 @@ from cephlab.lab.base import clock
 from cephlab.lab.base.progress import Progress
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, start_monitors
 from cephlab.lab.ceph.offline import run_tool
 from cephlab.lab.providers.host import Host, has_own_kernel, preloading
 from cephlab.lab.services import SERVICES, daemons_on, service_of
@@ -80,8 +80,9 @@ class Deployer:
             monmap = self.build_monmap(deployment)
             # OSD stores need only the monitor map, so they are made while the monitors start.
             stores = {plan.id: pool.submit(self.make_store, deployment, plan, monmap, entities) for plan in plans}
-            mons = [pool.submit(self.start_mon, deployment, node, monmap, entities) for node in self.spec.mons]
+            mons = [pool.submit(self.make_mon, node, monmap, entities) for node in self.spec.mons]
             _all(mons, deployment)
+            self._start_mons(deployment, [mon.result() for mon in mons])
             client = RadosClient(self.client_host(), conf.conf_path(self.client_host()), patience=self.patience)
             undo.callback(client.close)
             _all([pool.submit(client.call, "about", connect_s=int(60 * self.patience))], deployment)
@@ -188,14 +189,18 @@ class Deployer:
         path = host.directory / "monmap"
         argv = ["monmaptool", "--create", "--clobber", "--fsid", deployment.fsid]
         for name, address in deployment.mon_addresses.items():
-            argv += ["--addv", name, f"[v2:{address}:3300]"]
+            argv += ["--addv", name, f"[v2:{address}:{conf.MON_PORT}]"]
         run_tool(host, [*argv, "--enable-all-features", str(path)], timeout_s=60 * self.patience)
         return host.read(path)
 
     def start_mon(
         self, deployment: Deployment, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]
     ) -> None:
-        """Make a monitor's store, which gets every key, and start it."""
+        """Make a monitor and start it."""
+        self._start(deployment, self.make_mon(node, monmap, entities))
+
+    def make_mon(self, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]) -> Daemon:
+        """Make a monitor's store, which gets every key."""
         host = self.hosts[node.name]
         data = host.directory / f"mon.{node.name}"
         map_path, seed = host.directory / "monmap", host.directory / "mon.keyring"
@@ -207,7 +212,10 @@ class Deployer:
         daemon = self.daemon(host, f"mon.{node.name}")
         run_tool(host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, log=daemon.log)
         host.remove(seed)
-        self._start(deployment, daemon)
+        return daemon
+
+    def _start_mons(self, deployment: Deployment, mons: Sequence[Daemon]) -> None:
+        start_monitors(mons, partial(self._start, deployment), self.client_host(), patience=self.patience)
 
     def confine_managers(self, client: RadosClient) -> None:
         """Bind the managers' modules to their node's address. By default they listen on every address."""
