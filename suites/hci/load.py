@@ -95,12 +95,12 @@ def look(guest: HostedGuest, number: int) -> DiskLook:
     return DiskLook(guest.requests(number), spent(guest.process.pid).disk_s, clock.SYSTEM.monotonic())
 
 
-def at_rest(guest: HostedGuest, number: int) -> float:
-    """CPU seconds a second that a guest's idle disk costs the host."""
-    before = look(guest, number)
+def at_rest(guests: Sequence[HostedGuest]) -> list[float]:
+    """CPU seconds a second that the idle disks of each guest cost the host."""
+    before = [look(guest, 0) for guest in guests]
     clock.SYSTEM.sleep(IDLE_S)
-    after = look(guest, number)
-    return (after.disk_s - before.disk_s) / (after.at_s - before.at_s)
+    after = [look(guest, 0) for guest in guests]
+    return [(now.disk_s - then.disk_s) / (now.at_s - then.at_s) for then, now in zip(before, after, strict=True)]
 
 
 def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
@@ -115,9 +115,13 @@ def per_operation(looks: Sequence[DiskLook], idle: float) -> tuple[float, ...]:
     return tuple(costs)
 
 
-def run_all(guests: Sequence[HostedGuest], number: int, argv: Sequence[str], timeout_s: float) -> list[GuestRun]:
-    """Run the same command on a disk of every guest at once, and watch it from its first request to its end."""
-    idle = [at_rest(guest, number) for guest in guests]
+def run_all(
+    guests: Sequence[HostedGuest], idle: Sequence[float], number: int, argv: Sequence[str], timeout_s: float
+) -> list[GuestRun]:
+    """Run the same command on a disk of every guest at once, and watch it from its first request to its end.
+
+    idle: what each guest costs `at_rest`.
+    """
     before = [guest.requests(number) for guest in guests]
     with Workers(max_workers=len(guests), thread_name_prefix="fio") as workers:
         jobs = [workers.submit(guest.run, argv, timeout_s=timeout_s) for guest in guests]

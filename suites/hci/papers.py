@@ -12,11 +12,11 @@ from cephlab.lab.spec.clusterspec import MIB
 from cephlab.suites.hci import claims
 from cephlab.suites.hci.hypervisor.command import CacheMode, device
 from cephlab.suites.hci.hypervisor.guest import HostedGuest
-from cephlab.suites.hci.load import GuestRun, received_bytes, run_all
+from cephlab.suites.hci.load import GuestRun, at_rest, received_bytes, run_all
 from cephlab.suites.hci.stand import IMAGE_BYTES, TOPOLOGY, disk, hypervisor, images
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
-SECONDS = {Tier.QUICK: 8, Tier.FULL: 16}
+SECONDS = {Tier.QUICK: 6, Tier.FULL: 16}
 """Length of each run; the paper has 600."""
 JOBS = (1, 4)
 GUESTS = {Tier.QUICK: (1, 2), Tier.FULL: (1, 3, 6)}
@@ -109,9 +109,11 @@ def measured(stage: Stage, setting: GuestSetting, places: Sequence[tuple[int, in
     """Run a setting in each cache mode. places: (place on the axis, guests at once, jobs in each)."""
     points: Points = {cache: [] for cache in CACHES}
     with guests_of(stage, max(count for _, count, _ in places)) as guests:
+        idle = at_rest(guests)
         for place, count, jobs in places:
             for cache in CACHES:
-                points[cache].append((float(place), loaded(stage, setting, cache, guests[:count], jobs)))
+                runs = loaded(stage, setting, cache, guests[:count], idle[:count], jobs)
+                points[cache].append((float(place), runs))
     return points
 
 
@@ -126,13 +128,18 @@ def guests_of(stage: Stage, count: int) -> Iterator[list[HostedGuest]]:
 
 
 def loaded(
-    stage: Stage, setting: GuestSetting, cache: CacheMode, guests: Sequence[HostedGuest], jobs: int
+    stage: Stage,
+    setting: GuestSetting,
+    cache: CacheMode,
+    guests: Sequence[HostedGuest],
+    idle: Sequence[float],
+    jobs: int,
 ) -> list[GuestRun]:
-    """Run the command in these guests at once, and record the results."""
+    """Run the command in these guests at once, and record the results. idle: what each costs `at_rest`."""
     cluster, seconds, number = stage.cluster, SECONDS[stage.tier], CACHES.index(cache)
     before = received_bytes(cluster)
     argv = setting.argv(device(number), jobs, seconds)
-    runs = run_all(guests, number, argv, (seconds + END_S) * cluster.patience)
+    runs = run_all(guests, idle, number, argv, (seconds + END_S) * cluster.patience)
     reached = received_bytes(cluster) - before
     label = f"cache={cache}, {len(guests)} guest(s), {jobs} job(s)"
     for index, run in enumerate(runs):
