@@ -64,10 +64,19 @@ class Group(TyperGroup):
         return params
 
 
+_PLAINLY = {"a valid integer": "a whole number", "a valid number": "a number"}
+
+
 def wrong_use(error: typer.TyperException, name: str) -> SpecError:
     """What typer has to say of wrong use, as one of our errors. name: of the whole command."""
-    what, _, rest = error.format_message().strip().replace("Input should be", "wanted:").partition(" (")
+    what, _, rest = error.format_message().strip().partition(" (")
     context = getattr(error, "ctx", None)
     path = name if context is None else context.command_path
     detail = rest.removesuffix(")").strip()
+    what, _, wanted = what.partition(": Input should be ")
+    if wanted:
+        # pydantic's error behind it has the value.
+        given = [repr(each["input"]) for each in getattr(error.__cause__, "errors", list)()]
+        wanted = _PLAINLY.get(wanted.partition(", unable")[0], wanted.partition(", unable")[0])
+        detail = "; ".join([*(f"got: {each}" for each in given), f"wanted: {wanted}"])
     return SpecError(f"{what[:1].lower()}{what[1:]}".rstrip("."), detail, f"`{path} --help` shows what it takes")

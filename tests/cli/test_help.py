@@ -83,6 +83,23 @@ def test_wrong_use_has_the_shape_of_every_error(
     assert json.loads(capsys.readouterr().out)["error"]["what"].startswith(what)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "detail"),
+    [
+        (["gate", "-j", "x"], "got: 'x'; wanted: a whole number"),
+        (["gate", "-j", "-1"], "got: '-1'; wanted: greater than or equal to 0"),
+        (["up", "--timeout", "long"], "got: 'long'; wanted: a number"),
+    ],
+)
+def test_a_value_that_is_none_is_told_with_what_was_wanted(
+    arguments: list[str], detail: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    what, told, _hint = capsys.readouterr().err.splitlines()
+    assert what.startswith(f"error: invalid value for '{arguments[1]}'")
+    assert told.strip() == detail
+
+
 @pytest.mark.parametrize("arguments", [[], ["image"], ["tune"]], ids=str)
 def test_a_command_without_its_command_shows_its_help(arguments: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
