@@ -67,17 +67,22 @@ def take_topics(
 
 
 class WalkModel(FsModel):
-    """Of drawn walks: nothing after which a client of libcephfs waits for ever, as the suite `defects` shows.
+    """Of drawn walks: nothing that a client of libcephfs is known to get wrong, as the suite `defects` shows.
 
-    That is a rename that has to be refused (`libcephfs-rename-waits`), and a read of a directory
-    (`libcephfs-directory-waits`). A write of one is refused when it is opened, and is drawn. The topics' fixed steps
-    have such renames, and nothing takes their names.
+    It waits for ever after a rename that has to be refused (`libcephfs-rename-waits`), and for a read of a directory
+    (`libcephfs-directory-waits`). It truncates directories (`libcephfs-directory-truncated`). A write to one is refused
+    when it is opened, and is drawn. The topics' fixed steps have such renames, and nothing takes their names.
     """
 
     def do_read(self, path: str, offset: int, size: int) -> str:
         if self.at(path).entries is not None:
             raise Unfit
         return super().do_read(path, offset, size)
+
+    def do_truncate(self, path: str, size: int) -> None:
+        if self.at(path).entries is not None:
+            raise Unfit
+        super().do_truncate(path, size)
 
     def do_rename(self, path: str, to: str) -> None:
         try:

@@ -28,7 +28,7 @@ FILE_SYSTEM = {
 ALONE = Topology(native=1, foreign=0)
 """What most need: a cluster of one OSD, or only the programs of its image."""
 WITH_FILES = replace(ALONE, services=(("n0", (MDS.kind,)),))
-NEEDED = dict.fromkeys(("libcephfs-directory-waits", "libcephfs-rename-forgets", "libcephfs-rename-waits"), WITH_FILES)
+NEEDED = {name: WITH_FILES for name in KNOWN if name.startswith("libcephfs-")}
 """Name of a defect -> what its program needs instead."""
 
 BLIND = "its programs cannot show that defect (suites/defects/known.toml)"

@@ -12,6 +12,7 @@ import cephfs
 
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
 WAITS_S = 20
+FORKS = multiprocessing.get_context("fork")  # from Python 3.14 on not the default, which starts Python anew
 
 
 def read_root(opened, answer):
@@ -28,8 +29,8 @@ def read_root(opened, answer):
     client.shutdown()
 
 
-opened, answer = multiprocessing.Event(), multiprocessing.Value("i", 0)
-client = multiprocessing.Process(target=read_root, args=(opened, answer))
+opened, answer = FORKS.Event(), FORKS.Value("i", 0)
+client = FORKS.Process(target=read_root, args=(opened, answer))
 client.start()
 if not opened.wait(60):
     client.kill()

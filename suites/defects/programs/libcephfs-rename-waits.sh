@@ -12,6 +12,7 @@ import cephfs
 CONF = os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf")
 FOLDER = "/defect-waits-%d" % os.getpid()  # it stays: a client that is killed holds it until its session is stale
 WAITS_S = 20
+FORKS = multiprocessing.get_context("fork")  # from Python 3.14 on not the default, which starts Python anew
 
 
 def mounted():
@@ -34,8 +35,8 @@ def rename_and_look(refused):
         each.shutdown()
 
 
-refused = multiprocessing.Event()
-clients = multiprocessing.Process(target=rename_and_look, args=(refused,))
+refused = FORKS.Event()
+clients = FORKS.Process(target=rename_and_look, args=(refused,))
 clients.start()
 if not refused.wait(60):
     clients.kill()
