@@ -167,6 +167,14 @@ def test_check_names_what_is_missing_and_why(bench: Bench) -> None:
     assert bench.log() == ["sudo -n true"]
 
 
+@pytest.mark.parametrize("there", ["run-static", "run", "run-fast"])
+def test_a_package_is_there_under_any_of_its_commands_names(bench: Bench, there: str) -> None:
+    (bench.root / "ci" / "packages.txt").write_text(PACKAGES + "runner  always  cmd:run-static|run|run-fast  runs\n")
+    assert "runner: runs" in bench.run("--check").stdout
+    bench.program(there, "exit 0")
+    assert "runner" not in bench.run("--check").stdout
+
+
 def test_install_asks_sudo_for_just_the_missing_packages(bench: Bench) -> None:
     bench.record("sudo")
     bench.record("apt-get")
