@@ -43,7 +43,7 @@ CONDITIONS = {
     "kvm",
     *suite_names(),
 }
-PROOF = re.compile(r"cmd:[\w-]+|file:/\S+|python:|binfmt:(x86_64|aarch64)")
+PROOF = re.compile(r"cmd:[\w-]+(\|[\w-]+)*|file:/\S+|python:|binfmt:(x86_64|aarch64)")
 
 # Put together here so that this file does not contain what it forbids.
 FORBIDDEN = re.compile(
