@@ -257,9 +257,15 @@ def refuse_on(what: Selection, where: LabOptions, kept: Kept) -> None:
 def lanes_of(jobs: int, where: LabOptions, resume: Path | None = None) -> int:
     """How many processes run scenarios; SpecError where there is one cluster only, or one answer for the whole run."""
     from cephlab.fixtures.lanes import bearable
+    from cephlab.fixtures.options import SSH
 
-    shared = {"--inventory": where.inventory, "--profile": where.profile, "--resume": resume}
-    given = [name for name, value in shared.items() if value is not None]
+    shared = {
+        "--inventory": where.inventory is not None,
+        f"--lab {SSH}": where.lab == SSH,
+        "--profile": where.profile is not None,
+        "--resume": resume is not None,
+    }
+    given = [name for name, there in shared.items() if there]
     if jobs > 1 and given:
         raise SpecError(f"-j {jobs} cannot be given with {given[0]}", "it needs one process", "leave -j out")
     return 1 if given else jobs or bearable()
