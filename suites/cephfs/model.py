@@ -171,10 +171,14 @@ class FsModel:
 
     def do_link(self, path: str, to: str) -> None:
         there = self.at(path)
-        if there.entries is not None:
-            raise Refused("EPERM")
         if there.target is not None:
             raise Unfit  # it would be followed
+        if there.entries is not None:
+            try:
+                self.free(to)
+            except Refused:
+                raise Unfit from None  # which of two reasons is told is not laid down
+            raise Refused("EPERM")
         directory, name = self.free(to)
         there.names += 1
         directory.within[name] = there

@@ -214,6 +214,19 @@ def refused_reads(kind: type[FsModel]) -> set[str]:
     return {answer["refused"] for answer in reads if isinstance(answer, dict)}
 
 
+def test_a_link_that_may_be_refused_for_either_of_two_reasons_is_not_asked_for() -> None:
+    model = FsModel()
+    model.do_mkdir("d")
+    model.do_write("a", seed=1, size=2, offset=0)
+    for to in ("missing/b", "a"):
+        with pytest.raises(Unfit):
+            model.do_link("d", to)
+    with pytest.raises(Refused, match="EPERM"):
+        model.do_link("d", "b")
+    with pytest.raises(Refused, match="EEXIST"):
+        model.do_link("a", "d")
+
+
 def test_what_a_client_is_known_to_get_wrong_is_not_asked_for() -> None:
     model = FsModel()
     model.do_write("a", seed=1, size=2, offset=0)
