@@ -1,7 +1,7 @@
 """The kernel's NVMe-over-TCP initiator of a node, with multipath: one device over every gateway it is connected to."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,13 +24,15 @@ class Connecting:
     """How a connection is held, in seconds. keep_alive_s: without an answer for so long it is given up.
 
     digests: whether every header and every piece of data has a checksum on the wire; tls: whether it is encrypted, by
-    the key that the node has for the volume.
+    the key that the node has for the volume; queues: for requests, each with a connection of its own. The kernel makes
+    no more of them than it has CPUs.
     """
 
     keep_alive_s: int = 5
     reconnect_s: int = 2
     digests: bool = True
     tls: bool = False
+    queues: int = 1
 
     @property
     def noticed_s(self) -> float:
@@ -40,12 +42,16 @@ class Connecting:
 
 @dataclass(frozen=True)
 class SeenPath:
-    """A way to a volume. state: of the connection, as `live`; controller: its number; ana: an `AnaState`, or empty."""
+    """A way to a volume. state: of the connection, as `live`; controller: its number; ana: an `AnaState`, or empty.
+
+    queues: those for requests that it has.
+    """
 
     address: str
     state: str
     controller: int
     ana: str
+    queues: int
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Initiator:
         options: dict[str, Any] = {
             "nqn": volume.nqn,
             **self._asking(portal),
-            "nr_io_queues": 1,
+            "nr_io_queues": self.connecting.queues,
             "keep_alive_tmo": self.connecting.keep_alive_s,
             "reconnect_delay": self.connecting.reconnect_s,
             "ctrl_loss_tmo": _LOST_S,
@@ -125,6 +131,17 @@ class Initiator:
     def device(self, volume: Volume, namespace: Namespace) -> PurePosixPath:
         """Of a namespace that is there."""
         return PurePosixPath(self._namespaces(volume)[str(namespace.number)]["device"])
+
+    def devices(self, volume: Volume, namespaces: Sequence[Namespace]) -> list[PurePosixPath]:
+        """Of each namespace, once it has all of them."""
+        numbers = [str(namespace.number) for namespace in namespaces]
+        seen = clock.wait(
+            lambda: self._namespaces(volume),
+            lambda seen: set(numbers) <= seen.keys(),
+            what=f"{len(numbers)} devices on {self.node}",
+            timeout_s=_ANSWER_S * self.cluster.patience,
+        )
+        return [PurePosixPath(seen[number]["device"]) for number in numbers]
 
     def _namespaces(self, volume: Volume) -> dict[str, Any]:
         return dict(self._ask("look", nqn=volume.nqn)["namespaces"])

@@ -94,14 +94,19 @@ def look(classes: Path, nqn: str) -> dict[str, Any]:
     """{device, paths, namespaces}: the first multipath device of a subsystem, and every controller's state.
 
     device: empty while there is none. namespaces: number -> {device, size_bytes}.
-    A path: {address, state, controller: its number as the gateway gave it, ana: the namespace's state on this path}.
+    A path: {address, state, controller: its number as the gateway gave it, ana: the namespace's state on this path,
+    queues: how many it has beside the one for administration}.
     """
     paths, namespaces = [], {}
     for controller in sorted((classes / "nvme").glob("nvme*")):
         if text(controller / "subsysnqn") == nqn:
             ana = [text(file) for file in sorted(controller.glob("nvme*/ana_state"))]
             named = {"address": remote(text(controller / "address")), "state": text(controller / "state")}
-            paths.append({**named, "controller": int(text(controller / "cntlid")), "ana": (ana or [""])[0]})
+            numbers = {
+                "controller": int(text(controller / "cntlid")),
+                "queues": int(text(controller / "queue_count")) - 1,
+            }
+            paths.append({**named, **numbers, "ana": (ana or [""])[0]})
     for subsystem in sorted((classes / "nvme-subsystem").glob("nvme-subsys*")):
         if text(subsystem / "subsysnqn") == nqn:
             for head in sorted(path for path in subsystem.glob("nvme*n*") if "c" not in path.name):

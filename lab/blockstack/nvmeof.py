@@ -127,8 +127,8 @@ class Gateway(Portal, Protocol):
         """Change the state of its way. It says so to initiators at once."""
         ...
 
-    def add(self, namespace: Namespace) -> None:
-        """Open one more image and show it beside what initiators have already."""
+    def add(self, *namespaces: Namespace) -> None:
+        """Open more images and show them beside what initiators have already."""
         ...
 
     def grow(self, namespace: Namespace) -> None:

@@ -60,9 +60,9 @@ class KernelGateway:
         self._wanted["state"] = state
         self._ask("turn")
 
-    def add(self, namespace: Namespace) -> None:
-        mapped = self._ask("add", namespace)
-        self._clients = tuple(dict.fromkeys((*self._clients, mapped["client"])))
+    def add(self, *namespaces: Namespace) -> None:
+        added = self._ask("add", *namespaces)
+        self._clients = tuple(dict.fromkeys((*self._clients, *added["clients"])))
 
     def grow(self, namespace: Namespace) -> None:
         self._ask("grow", namespace)
@@ -98,9 +98,9 @@ class KernelGateway:
             "keyring": str(self.host.directory / "keyring"),
         }
 
-    def _ask(self, do: str, namespace: Namespace | None = None) -> dict[str, Any]:
-        shown = namespace.shown if namespace else {}
-        request = json.dumps({"do": do, "wanted": self._wanted, "namespace": shown}).encode()
+    def _ask(self, do: str, *namespaces: Namespace) -> dict[str, Any]:
+        shown = [namespace.shown for namespace in namespaces]
+        request = json.dumps({"do": do, "wanted": self._wanted, "namespaces": shown}).encode()
         argv = ["python3", "-c", _PROGRAM.read_text()]
         done = self.host.run(argv, stdin=request, timeout_s=_ANSWER_S * self.cluster.patience)
         return dict(json.loads(done.stdout))

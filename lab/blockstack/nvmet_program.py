@@ -10,6 +10,7 @@ import configparser
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ def text(path: Path) -> str:
     return path.read_text().strip()
 
 
-def begin(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+def begin(target: Path, bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
     """Map the first image and show it; one that cannot be shown is unmapped again."""
     mapped = map_image(bus, wanted, wanted)
     try:
@@ -161,41 +162,46 @@ def begin(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted
     return mapped
 
 
-def add(target: Path, bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
-    """Map one more image and show it beside the others; one that cannot be shown is unmapped again."""
-    mapped = map_image(bus, wanted, namespace)
-    try:
-        show(target, wanted, {**namespace, **mapped})
-    except OSError:
-        unmap(bus, mapped["device"])
-        raise
-    return mapped
+def add(target: Path, bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
+    """Map more images and show them beside the others: {clients}. One that cannot be shown is unmapped again."""
+    clients = []
+    for namespace in namespaces:
+        mapped = map_image(bus, wanted, namespace)
+        try:
+            show(target, wanted, {**namespace, **mapped})
+        except OSError:
+            unmap(bus, mapped["device"])
+            raise
+        clients.append(mapped["client"])
+    return {"clients": clients}
 
 
-def grow(target: Path, _bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
+def grow(target: Path, _bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
     """Take the size that the image has by now."""
+    (namespace,) = namespaces
     put(folder_of(target, wanted, namespace), revalidate_size="1")
     return {}
 
 
-def remove(target: Path, bus: Path, wanted: Wanted, namespace: Wanted) -> Wanted:
+def remove(target: Path, bus: Path, wanted: Wanted, namespaces: Sequence[Wanted]) -> Wanted:
     """Hide one namespace and unmap its image."""
+    (namespace,) = namespaces
     unmap(bus, hide(folder_of(target, wanted, namespace)))
     return {}
 
 
-def change(target: Path, _bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+def change(target: Path, _bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
     """Turn."""
     turn(target, wanted)
     return {}
 
 
-def tell(target: Path, _bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+def tell(target: Path, _bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
     """Told."""
     return told(target, wanted)
 
 
-def end(target: Path, bus: Path, wanted: Wanted, _namespace: Wanted) -> Wanted:
+def end(target: Path, bus: Path, wanted: Wanted, _namespaces: Sequence[Wanted]) -> Wanted:
     """Withdraw all. Devices that this gateway did not show are others', and stay."""
     withdraw(target, bus, wanted)
     return {}
@@ -205,8 +211,8 @@ DO = {"serve": begin, "turn": change, "told": tell, "add": add, "grow": grow, "r
 
 
 def answer(request: Wanted, target: Path = TARGET, bus: Path = RBD) -> Wanted:
-    """Do what is asked. wanted: all that the gateway is to be; namespace: the one that comes, grows or goes."""
-    return DO[request["do"]](target, bus, request["wanted"], request.get("namespace", {}))
+    """Do what is asked. wanted: all that the gateway is to be; namespaces: that come, or the one that grows or goes."""
+    return DO[request["do"]](target, bus, request["wanted"], request.get("namespaces", []))
 
 
 if __name__ == "__main__":

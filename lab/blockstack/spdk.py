@@ -135,9 +135,10 @@ class SpdkGateway:
             gateway._until(partial(gateway._all_in, group), f"namespaces in ANA group {group} on {gateway.name}")
             gateway.learn()
 
-    def add(self, namespace: Namespace) -> None:
-        self.cluster.guard.pool(namespace.pool)
-        self._add(namespace, self._group)
+    def add(self, *namespaces: Namespace) -> None:
+        for namespace in namespaces:
+            self.cluster.guard.pool(namespace.pool)
+            self._add(namespace, self._group)
         self.learn()
 
     def grow(self, namespace: Namespace) -> None:

@@ -62,7 +62,7 @@ class Client:
             self.connected.clear()
             return {}
         paths = [
-            {"address": address, "state": "live", "controller": 2040 * number + 7, "ana": "optimized"}
+            {"address": address, "state": "live", "controller": 2040 * number + 7, "ana": "optimized", "queues": 1}
             for number, (_, address) in enumerate(self.connected)
         ]
         return {"device": "/dev/nvme0n1" if paths else "", "paths": paths, "namespaces": {}}

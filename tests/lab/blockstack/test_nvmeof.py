@@ -117,7 +117,7 @@ def test_an_image_that_cannot_be_shown_is_unmapped_again(
     monkeypatch.setattr(nvmet_program, "map_image", lambda *_: {"device": "/dev/rbd1", "client": "a"})
     monkeypatch.setattr(nvmet_program, "show", refuse)
     monkeypatch.setattr(nvmet_program, "unmap", lambda _bus, device: unmapped.append(device))
-    request = {"do": do, "wanted": WANTED, "namespace": Namespace("pool", "second", number=2).shown}
+    request = {"do": do, "wanted": WANTED, "namespaces": [Namespace("pool", "second", number=2).shown]}
     with pytest.raises(OSError, match="the kernel refuses"):
         nvmet_program.answer(request, target, tmp_path / "rbd")
     assert unmapped == ["/dev/rbd1"]
@@ -153,7 +153,7 @@ def test_a_namespace_comes_grows_and_goes_beside_the_first(
     more = Namespace("pool", "second", number=2)
 
     def ask(do: str) -> dict[str, str]:
-        request = {"do": do, "wanted": WANTED, "namespace": more.shown}
+        request = {"do": do, "wanted": WANTED, "namespaces": [more.shown]}
         nvmet_program.answer(request, target, tmp_path / "rbd")
         there = tree(target)
         assert {name: value for name, value in there.items() if name in before} == before
@@ -165,6 +165,22 @@ def test_a_namespace_comes_grows_and_goes_beside_the_first(
     assert ask("remove") == {}
     assert unmapped == ["/dev/rbd1"]
     assert more.uuid != VOLUME.uuid
+
+
+def test_several_namespaces_come_at_once_and_tell_each_client(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvmet_program.serve(target, WANTED)
+    mapped = iter("123")
+
+    def map_image(_bus: Path, _wanted: dict[str, Any], namespace: dict[str, Any]) -> dict[str, str]:
+        return {"device": f"/dev/rbd{next(mapped)}", "client": f"of {namespace['image']}"}
+
+    monkeypatch.setattr(nvmet_program, "map_image", map_image)
+    more = [Namespace("pool", f"image{number}", number=number).shown for number in (2, 3, 4)]
+    added = nvmet_program.answer({"do": "add", "wanted": WANTED, "namespaces": more}, target)
+    assert added == {"clients": ["of image2", "of image3", "of image4"]}
+    folder = target / "subsystems" / VOLUME.nqn / "namespaces"
+    shown = {path.name: (path / "device_path").read_text() for path in sorted(folder.iterdir())}
+    assert shown == {"1": "/dev/rbd0", "2": "/dev/rbd1", "3": "/dev/rbd2", "4": "/dev/rbd3"}
 
 
 def test_a_host_with_a_secret_must_prove_its_name(target: Path) -> None:
@@ -214,6 +230,7 @@ def controller(classes: Path, number: int, nqn: str, ana: str) -> None:
         "address": f"traddr=10.0.0.{number},trsvcid=4420,src_addr=10.0.0.9",
         "state": "live",
         "cntlid": str(number * 100 + 1),
+        "queue_count": str(number + 2),
     }
     for name, value in said.items():
         (folder / name).write_text(f"{value}\n")
@@ -232,8 +249,8 @@ def test_an_initiator_tells_the_ways_of_its_volume_from_others(tmp_path: Path) -
     seen = initiator_program.answer({"do": "look", "nqn": "mine"}, classes=tmp_path)
     assert seen["device"] == "/dev/nvme0n1"
     assert seen["namespaces"]["2"] == {"device": "/dev/nvme0n2", "size_bytes": 1 << 20}
-    found = [(path["address"], path["controller"], path["ana"]) for path in seen["paths"]]
-    assert found == [("10.0.0.0", 1, "optimized"), ("10.0.0.1", 101, "inaccessible")]
+    found = [(path["address"], path["controller"], path["ana"], path["queues"]) for path in seen["paths"]]
+    assert found == [("10.0.0.0", 1, "optimized", 1), ("10.0.0.1", 101, "inaccessible", 2)]
     initiator_program.answer({"do": "disconnect", "nqn": "mine"}, classes=tmp_path)
     ended = [(tmp_path / f"nvme/nvme{number}/delete_controller").exists() for number in range(3)]
     assert ended == [True, True, False]
@@ -356,13 +373,13 @@ def test_one_that_comes_back_waits_and_a_volume_is_handed_back() -> None:
 def test_an_initiator_asks_with_digests_and_its_own_name() -> None:
     machine = Machine("c0", {"connect": {"refused": ""}, "look": {"device": "/dev/nvme0n1", "paths": []}})
     cluster = cluster_of(machine, Machine("c1"))
-    initiator = Initiator(cluster, "c0", Connecting(keep_alive_s=4))
+    initiator = Initiator(cluster, "c0", Connecting(keep_alive_s=4, queues=3))
     device = initiator.connect(VOLUME, [KernelGateway(cluster, "c1", CONTROLLERS[0])])
     options = machine.asked[0]["options"]
     assert str(device) == "/dev/nvme0n1"
     assert (options["traddr"], options["hostnqn"], options["nqn"]) == ("10.0.0.1", host_nqn("c0"), VOLUME.nqn)
     assert (options["keep_alive_tmo"], options["hdr_digest"], options["data_digest"]) == (4, True, True)
-    assert options["hostid"] == host_nqn("c0").rpartition(":")[2]
+    assert (options["hostid"], options["nr_io_queues"]) == (host_nqn("c0").rpartition(":")[2], 3)
     assert initiator.connecting.noticed_s == pytest.approx(6.0)
 
 
@@ -373,7 +390,17 @@ def test_a_refusal_has_the_kernels_words() -> None:
         Initiator(cluster, "c0").connect(VOLUME, [KernelGateway(cluster, "c1", CONTROLLERS[0])])
 
 
+def test_devices_are_waited_for_until_all_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine("c0")
+    initiator = Initiator(cluster_of(machine), "c0")
+    names = {"2": {"device": "/dev/nvme0n2"}, "3": {"device": "/dev/nvme0n9"}}
+    answers = iter([{"2": names["2"]}, names])
+    monkeypatch.setattr(Initiator, "_namespaces", lambda *_: next(answers))
+    namespaces = [Namespace("pool", f"image{number}", number=number) for number in (3, 2)]
+    assert initiator.devices(VOLUME, namespaces) == [PurePosixPath("/dev/nvme0n9"), PurePosixPath("/dev/nvme0n2")]
+
+
 def test_a_way_has_all_that_the_program_tells() -> None:
-    path = {"address": "a", "state": "live", "controller": 1, "ana": "optimized"}
+    path = {"address": "a", "state": "live", "controller": 1, "ana": "optimized", "queues": 4}
     machine = Machine("c0", {"look": {"device": "", "paths": [path]}})
-    assert Initiator(cluster_of(machine), "c0").look(VOLUME) == ("", (SeenPath("a", "live", 1, AnaState.OPTIMIZED),))
+    assert Initiator(cluster_of(machine), "c0").look(VOLUME) == ("", (SeenPath("a", "live", 1, AnaState.OPTIMIZED, 4),))
