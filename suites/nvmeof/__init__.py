@@ -8,6 +8,7 @@ from cephlab.suites.nvmeof import (
     namespaces,
     overhead,
     pool,
+    queues,
     rolling,
     smallest,
     spdk,
@@ -28,4 +29,5 @@ SCENARIOS = (
     *tls.SCENARIOS,
     *known.SCENARIOS,
     *pool.SCENARIOS,
+    *queues.SCENARIOS,
 )
