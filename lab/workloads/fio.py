@@ -3,10 +3,11 @@
 import json
 import signal
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.ceph import conf
@@ -217,6 +218,15 @@ class RunningProgram:
         """End it without a result; does nothing when it has ended."""
         self.process.signal(signal.SIGKILL)
 
+    @contextmanager
+    def killed_on_error(self) -> Iterator[Self]:
+        """It is killed where the block raises."""
+        try:
+            yield self
+        except BaseException:
+            self.kill()
+            raise
+
     def words(self) -> str:
         """The end of what it printed."""
         return self.host.read(self.log).decode(errors="replace")[-2000:] if self.host.exists(self.log) else ""
@@ -291,9 +301,5 @@ def _reaching(other: Host, host: Host, base: PurePosixPath) -> dict[str, str]:
 
 def run(host: Host, job: FioJob, *, timeout_s: float) -> FioResult:
     """Run a job to its end."""
-    running = start(host, job)
-    try:
+    with start(host, job).killed_on_error() as running:
         return running.finish(timeout_s=timeout_s)
-    except BaseException:
-        running.kill()
-        raise

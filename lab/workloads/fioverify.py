@@ -79,8 +79,7 @@ class FioVerify:
         host = self.cluster.hosts[self.witness.node]
         job = self.witness.job(self._folder, do_verify="0", rate_iops=str(self.witness.rate_iops))
         before = self._objects()
-        running = fio.start(host, job)
-        try:
+        with fio.start(host, job).killed_on_error() as running:
             # fio only covers what happens after its first write.
             clock.wait(
                 self._objects,
@@ -89,9 +88,6 @@ class FioVerify:
                 timeout_s=_FIRST_S * self.cluster.patience,
             )
             yield
-        except BaseException:
-            running.kill()
-            raise
         if not running.process.alive():
             self._note("writing", read_tally(self._output(running, _STOP_S)), running)
             raise LabBroken(f"fio ended by itself on {host.name}", running.words())

@@ -286,9 +286,5 @@ def start(host: Host, entrances: Sequence[Entrance], load: S3Load, *, tls: bool 
 
 def run(host: Host, entrances: Sequence[Entrance], load: S3Load, *, timeout_s: float, tls: bool = False) -> S3Result:
     """Run a load to its end. timeout_s: includes patience."""
-    running = start(host, entrances, load, tls=tls)
-    try:
+    with start(host, entrances, load, tls=tls).killed_on_error() as running:
         return running.finish(timeout_s=timeout_s)
-    except BaseException:
-        running.kill()
-        raise

@@ -128,16 +128,12 @@ class Bench:
     def turn(self, setting: Setting) -> Turn:
         """Set what is to be, run fio, and look at the CPUs meanwhile."""
         self.arrange(setting)
-        running = fio.start(self.host, self.job(setting))
-        try:
+        with fio.start(self.host, self.job(setting)).killed_on_error() as running:
             clock.SYSTEM.sleep(HEAD_S)
             before = self.look()
             clock.SYSTEM.sleep(LOOK_S)
             after = self.look()
             result = running.finish(timeout_s=_END_S * self.stage.cluster.patience)
-        except BaseException:
-            running.kill()
-            raise
         took_s = after["at"] - before["at"]
         counts = zip(before, (CPUS, setting.cores, self.cores_of_ceph, cpu_count() or 1), strict=False)
         full = {name: (after[name] - before[name]) / took_s / count for name, count in counts}

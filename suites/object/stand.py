@@ -115,14 +115,10 @@ def running_load(
     cluster: Cluster, entrances: Sequence[Gateway], load: S3Load, before_s: float
 ) -> Iterator[RunningS3Load]:
     """A load of the client machine that has run for before_s seconds. It is killed where the block raises."""
-    running = s3load.start(near(cluster), entrances, load)
-    try:
+    with s3load.start(near(cluster), entrances, load).killed_on_error() as running:
         clock.wait(running.begun, bool, what="the load's beginning", timeout_s=LOAD_S * cluster.patience)
         Deadline.after(before_s).pause(before_s)
         yield running
-    except BaseException:
-        running.kill()
-        raise
 
 
 def ended(cluster: Cluster, running: RunningS3Load, after_s: float, *, timeout_s: float = LOAD_S) -> S3Result:
