@@ -1,6 +1,6 @@
 """ceph.conf for a small lab: options that differ from Ceph's defaults, each with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -178,8 +178,12 @@ def render_client(fsid: str, mon_addresses: Mapping[str, str], keyring: str) -> 
 
 
 def _global(fsid: str, mon_addresses: Mapping[str, str]) -> list[str]:
-    hosts = ",".join(f"[v2:{address}:{MON_PORT}]" for address in mon_addresses.values())
-    return ["[global]", f"fsid = {fsid}", f"mon_host = {hosts}"]
+    return ["[global]", f"fsid = {fsid}", f"mon_host = {mon_host(mon_addresses.values())}"]
+
+
+def mon_host(addresses: Iterable[str]) -> str:
+    """Monitors as Ceph's `mon_host` names them."""
+    return ",".join(f"[v2:{address}:{MON_PORT}]" for address in addresses)
 
 
 def _lines(lines: list[str]) -> bytes:

@@ -15,7 +15,7 @@ from cephlab.lab.base.errors import DaemonDied, LabBroken, LabError
 from cephlab.lab.ceph import conf
 from cephlab.lab.ceph.client import CephCommandFailed, RadosClient
 from cephlab.lab.ceph.offline import TAIL_LINES, last_lines
-from cephlab.lab.providers.host import Host, HostProcess, preloading
+from cephlab.lab.providers.host import Host, HostProcess, preloading, reaches
 
 STOP_S = 30.0
 """Until a daemon has ended on SIGTERM, before patience."""
@@ -144,7 +144,6 @@ class Daemon:
 
 
 _LISTEN_S = 120.0
-_CONNECT = f"import socket, sys; socket.create_connection((sys.argv[1], {conf.MON_PORT}), 1).close()"
 
 
 def start_monitors(
@@ -168,7 +167,7 @@ def start_monitors(
 
 def _listening(monitor: Daemon, looker: Host) -> bool:
     monitor.check()
-    return looker.run(["python3", "-c", _CONNECT, monitor.host.address], check=False).code == 0
+    return reaches(looker, monitor.host.address, conf.MON_PORT)
 
 
 def daemon_from_json(raw: dict[str, Any], host: Host) -> Daemon:

@@ -221,6 +221,14 @@ def content_of(get: Get) -> bytes:
     return sink.getvalue()
 
 
+_CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()"
+
+
+def reaches(host: Host, address: str, port: int) -> bool:
+    """Whether somebody listens there, by a connection from this host that waits for a second."""
+    return host.run(["python3", "-c", _CONNECT, address, str(port)], check=False).code == 0
+
+
 def require_disk(host: str, name: str, disks: Collection[str]) -> None:
     """LabBroken when the disk is not in the host."""
     if name not in disks:

@@ -252,8 +252,7 @@ def committed(cluster: Cluster, monitor: str) -> dict[str, int]:
 
 def only(cluster: Cluster, monitor: str) -> closing[RadosClient]:
     """A client that knows only this monitor, which so answers from its own store."""
-    address = cluster.host_of(monitor).address
-    options = {"mon_host": f"[v2:{address}:{conf.MON_PORT}]"}
+    options = {"mon_host": conf.mon_host([cluster.host_of(monitor).address])}
     return closing(cluster.new_client(cluster.client.host.name, options=options))
 
 

@@ -17,7 +17,7 @@ from cephlab.lab.cluster.own import own
 from cephlab.lab.faults.fault import Sign, look_for
 from cephlab.lab.faults.nodes import OneNode, cannot
 from cephlab.lab.providers.base import RunsMachines, Unplugs
-from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.host import Host, reaches
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.spec.inventory import Machine, Role
 
@@ -154,10 +154,9 @@ class PauseMachine(OneNode):
 
 def unheard(cluster: Cluster, node: str) -> Sign:
     """Proof that a gateway answers nobody, by the machine of the lab's client."""
-    ask = f"import socket; socket.create_connection(('{cluster.hosts[node].address}', {PORT}), 1)"
-    host = cluster.client.host
+    address, looker = cluster.hosts[node].address, cluster.client.host
 
     def silent() -> int:
-        return int(host.run(["python3", "-c", ask], check=False).code != 0)
+        return int(not reaches(looker, address, PORT))
 
     return look_for("a gateway that nobody reaches", silent, patience=cluster.patience)

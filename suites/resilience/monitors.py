@@ -289,7 +289,7 @@ def beyond(stage: Stage, pool: str, node: str, away: Sequence[str]) -> Iterator[
     mons = [address for mon, address in own(cluster).deployment.mon_addresses.items() if mon in away]
     options = {
         "rados_osd_op_timeout": str(round(ANSWER_S * cluster.patience)),
-        "mon_host": ",".join(f"[v2:{address}:{conf.MON_PORT}]" for address in mons),
+        "mon_host": conf.mon_host(mons),
     }
     with closing(cluster.new_client(node, options=options)) as client:
         client.call("about", connect_s=round(CONNECT_S * cluster.patience))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import ExitStack
@@ -82,7 +82,8 @@ class Deployer:
             stores = {plan.id: pool.submit(self.make_store, deployment, plan, monmap, entities) for plan in plans}
             mons = [pool.submit(self.make_mon, node, monmap, entities) for node in self.spec.mons]
             _all(mons, deployment)
-            self._start_mons(deployment, [mon.result() for mon in mons])
+            start = partial(self._start, deployment)
+            start_monitors([mon.result() for mon in mons], start, self.client_host(), patience=self.patience)
             client = RadosClient(self.client_host(), conf.conf_path(self.client_host()), patience=self.patience)
             undo.callback(client.close)
             _all([pool.submit(client.call, "about", connect_s=int(60 * self.patience))], deployment)
@@ -189,7 +190,7 @@ class Deployer:
         path = host.directory / "monmap"
         argv = ["monmaptool", "--create", "--clobber", "--fsid", deployment.fsid]
         for name, address in deployment.mon_addresses.items():
-            argv += ["--addv", name, f"[v2:{address}:{conf.MON_PORT}]"]
+            argv += ["--addv", name, conf.mon_host([address])]
         run_tool(host, [*argv, "--enable-all-features", str(path)], timeout_s=60 * self.patience)
         return host.read(path)
 
@@ -213,9 +214,6 @@ class Deployer:
         run_tool(host, argv, timeout_s=_MKFS_PATIENCE_S * self.patience, log=daemon.log)
         host.remove(seed)
         return daemon
-
-    def _start_mons(self, deployment: Deployment, mons: Sequence[Daemon]) -> None:
-        start_monitors(mons, partial(self._start, deployment), self.client_host(), patience=self.patience)
 
     def confine_managers(self, client: RadosClient) -> None:
         """Bind the managers' modules to their node's address. By default they listen on every address."""
