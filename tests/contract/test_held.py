@@ -18,7 +18,10 @@ LOOK_S = 60.0
 
 TAKES_MORE_MIB, TAKES_MORE_FILES, TAKES_MORE_THREADS = 48, 40, 12
 TAKES_MORE = """
-import signal, sys, threading, time
+import os, signal, sys, threading, time
+def tell(name):  # while a file is made it is one more that is open
+    open(name + ".new", "w").close()
+    os.rename(name + ".new", name)
 mib, files, threads = map(int, sys.argv[2:])
 kept = []
 def more(*_):
@@ -26,9 +29,9 @@ def more(*_):
     kept.extend(open("/dev/null") for _ in range(files))
     for _ in range(threads):
         threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-    open(sys.argv[1], "w").close()
+    tell(sys.argv[1])
 signal.signal(signal.SIGUSR1, more)
-open(sys.argv[1] + ".ready", "w").close()
+tell(sys.argv[1] + ".ready")
 while True:
     time.sleep(1)
 """
