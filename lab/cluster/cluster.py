@@ -174,6 +174,21 @@ class Cluster(ABC):
                 _fetch_map(self, osd)
             _wait_for(self, partial(newest_map, self, osd), epoch, f"osd.{osd} at map {epoch}", timeout_s)
 
+    def _wait_booted(self, daemon: Daemon) -> None:
+        """Wait until an OSD that the map calls up knows it, or until it has ended.
+
+        One that ends before names its last address when it tells the monitor that it goes. The monitor ignores that,
+        and no other OSD has the map yet: without work it stays up in the map for mon_osd_report_timeout, 900 s.
+        """
+        osd = int(daemon.id)
+        clock.wait(
+            lambda: not daemon.alive() or osd not in self.up_osds() or _told(self, osd).get("state") == "active",
+            bool,
+            what=f"{daemon.name} active",
+            timeout_s=_DOWN_S * self.patience,
+            interval_s=0.05,
+        )
+
     def up_osds(self) -> list[int]:
         """Ids of the OSDs that the map calls up."""
         return [int(osd["osd"]) for osd in self.client.mon("osd dump")["osds"] if osd["up"]]
@@ -206,9 +221,12 @@ class Cluster(ABC):
     def stop(self, name: str) -> None:
         """Stop a daemon. An OSD is down in the map afterwards, so that its next start can be seen there."""
         daemon = self.daemon(name)
+        goes_down = daemon.kind == "osd" and _may_go_down(self)
+        if goes_down and daemon.wanted is Wanted.RUNNING:
+            self._wait_booted(daemon)
         daemon.stop(patience=self.patience)
         self.daemons_changed()
-        if daemon.kind == "osd" and _may_go_down(self):
+        if goes_down:
             clock.wait(
                 lambda: int(daemon.id) not in self.up_osds(),
                 bool,
@@ -259,12 +277,17 @@ class Cluster(ABC):
 
 def newest_map(cluster: Cluster, osd: int) -> int:
     """Epoch of an OSD's newest map; 0 if it is down or goes down meanwhile."""
+    return int(_told(cluster, osd).get("newest_map", 0))
+
+
+def _told(cluster: Cluster, osd: int) -> dict[str, Any]:
+    """An OSD's own status; empty if it is down or goes down meanwhile."""
     try:
-        return int(tell(cluster.client, cluster.daemons, f"osd.{osd}", "status")["newest_map"])
+        return dict(tell(cluster.client, cluster.daemons, f"osd.{osd}", "status"))
     except CephCommandFailed as error:
         if error.code != -errno.ENXIO:
             raise
-        return 0
+        return {}
 
 
 def _fetch_map(cluster: Cluster, osd: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cephlab.lab.ceph.client import CephCommandFailed
+from cephlab.lab.ceph.daemon import Wanted
 from cephlab.lab.ceph.status import Status, parse_status
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.spec.arch import Arch
@@ -97,6 +98,42 @@ def test_an_osd_without_work_is_told_to_fetch_the_newest_map(refusal: int | None
     cluster = Idle(refusal)
     cluster.wait_map([0, 1, 2], timeout_s=5)
     assert cluster.told == ["osd.0", "osd.2"]
+
+
+class Booting(OwnCluster):
+    """A cluster whose one OSD is up in the map before it has that map. looks: how often it was asked until now."""
+
+    def __init__(self, *, alive: bool = True) -> None:
+        self.looks, self.up = 0, True
+        osd = SimpleNamespace(
+            kind="osd", id="0", name="osd.0", wanted=Wanted.RUNNING, alive=lambda: alive, stop=self.stopped
+        )
+        mon = SimpleNamespace(kind="mon", wanted=Wanted.RUNNING, alive=lambda: True)
+        daemons = {"osd.0": osd, "mon.n0": mon}
+        self.deployment = cast("Any", SimpleNamespace(daemons=daemons, patience=1.0))
+
+    @property
+    def client(self) -> Any:
+        osds = [{"osd": 0, "up": self.up}]
+        return SimpleNamespace(mon=lambda _prefix: {"osds": osds, "flags_set": []}, tell=self.tell)
+
+    def daemons_changed(self) -> None:
+        """Nobody else knows of this cluster."""
+
+    def tell(self, *_: str) -> dict[str, str]:
+        self.looks += 1
+        return {"state": "booting" if self.looks < 3 else "active"}
+
+    def stopped(self, *, patience: float) -> None:
+        assert patience == 1.0
+        self.up = False
+
+
+@pytest.mark.parametrize(("alive", "looks"), [(True, 3), (False, 0)])
+def test_an_osd_is_stopped_once_it_knows_that_it_is_up(alive: bool, looks: int) -> None:
+    cluster = Booting(alive=alive)
+    cluster.stop("osd.0")
+    assert (cluster.looks, cluster.up) == (looks, False)
 
 
 def interrupted(waiting: Callable[[Growing], object]) -> None:
