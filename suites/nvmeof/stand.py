@@ -56,15 +56,11 @@ LAYERING = 1
 """The image's only feature. An exclusive lock would fence by itself, and hide what the pair does."""
 
 LATE = {
-    r"log_channel\(cluster\) log \[(WRN|ERR)\] : Health check (failed|update): no active mgr \(MGR_DOWN\)": (
-        "The scenario keeps every CPU in use, and the manager tells of itself later than in 30 s."
-    ),
     r"log_channel\(cluster\) log \[WRN\] : Health check (failed|update): .*\(SLOW_OPS\)": (
         "The scenario keeps every CPU in use, and a request waits for more than 30 s."
     ),
 }
-"""Lines of scenarios that load machines as much as they can. A longer grace would have to be waited for at each boot:
-see `await_age` of the lab's deployer."""
+"""Lines of scenarios that load machines as much as they can."""
 
 
 def copies_for(cluster: Cluster) -> PoolKind:
