@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.arch import Arch, host_arch
-from cephlab.lab.spec.clusterspec import ClusterSpec, Disk, Node
+from cephlab.lab.spec.clusterspec import DEFAULT_DISK_BYTES, ClusterSpec, Disk, Node
 from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec
 
 ServicesOf = tuple[tuple[str, tuple[str, ...]], ...]
@@ -20,8 +20,8 @@ class Topology:
     clients: whether it has a machine of each architecture beside, without daemons; lone_client: only one of this
     machine's own. release: Ceph's, whatever the run's is. page_bytes: of the kernels of aarch64 nodes, None for
     whatever the provider gives. role_sets: what the nodes' image is made of, beyond what services need; client_disks:
-    those of c0, the first machine without daemons. services: daemons beyond the core, by node. Two scenarios with equal
-    topologies may share a cluster.
+    those of c0, the first machine without daemons; disk_bytes: size of an OSD's. services: daemons beyond the core, by
+    node. Two scenarios with equal topologies may share a cluster.
     """
 
     native: int = 2
@@ -35,6 +35,7 @@ class Topology:
     options: tuple[tuple[str, str], ...] = ()
     role_sets: tuple[str, ...] = ("ceph",)
     client_disks: tuple[Disk, ...] = ()
+    disk_bytes: int = DEFAULT_DISK_BYTES
     page_bytes: int | None = None
     services: ServicesOf = ()
 
@@ -78,7 +79,12 @@ class Topology:
         counts = ((host_arch(), self.native), (host_arch().other, self.foreign))
         return build_spec(
             [(arch, count) for arch, count in counts if count],
-            Daemons(mons=self.mons, osds_per_node=self.osds_per_node, separate_db=self.separate_db),
+            Daemons(
+                mons=self.mons,
+                osds_per_node=self.osds_per_node,
+                disk_bytes=self.disk_bytes,
+                separate_db=self.separate_db,
+            ),
             CephSetup(release, image, dict(self.options)),
             bare=self.bare,
         )

@@ -14,7 +14,7 @@ from cephlab.lab.faults.full import Level, set_threshold
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.services.rgw import RGW
 from cephlab.lab.spec.arch import host_arch
-from cephlab.lab.spec.clusterspec import DEFAULT_DISK_BYTES, MIB, ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
+from cephlab.lab.spec.clusterspec import MIB, ClusterSpec, Disk, DiskClass, DiskLimits, Node, Osd
 from cephlab.lab.telemetry.counters import of_osds
 from cephlab.suites.object.stand import gateways
 
@@ -37,11 +37,10 @@ NO_LIMITS = DiskLimits()
 class ArchiveTopology(Topology):
     """Six machines of this architecture with an OSD each; a gateway of each architecture on a machine of its own.
 
-    disk_bytes: of each OSD; db_bytes: of its separate RocksDB, 0 for none; disk_limits: of the disks, not of the
-    RocksDB's; foreign_gateway: whether there is one of the other architecture, on the second gateway's machine.
+    db_bytes: of each OSD's separate RocksDB, 0 for none; disk_limits: of the disks, not of the RocksDB's;
+    foreign_gateway: whether there is one of the other architecture, on the second gateway's machine.
     """
 
-    disk_bytes: int = DEFAULT_DISK_BYTES
     db_bytes: int = 0
     disk_limits: DiskLimits = NO_LIMITS
     foreign_gateway: bool = True

@@ -45,7 +45,9 @@ class TieredTopology(Topology):
 
     layout: TierLayout = TierLayout()
 
-    unused: ClassVar[frozenset[str]] = frozenset({"native", "foreign", "mons", "osds_per_node", "separate_db"})
+    unused: ClassVar[frozenset[str]] = frozenset(
+        {"native", "foreign", "mons", "osds_per_node", "separate_db", "disk_bytes"}
+    )
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
         layout = self.layout

@@ -38,6 +38,7 @@ class UnlikeTopology(Topology):
     native: int = 1
     foreign: int = 2
     clients: bool = True
+    disk_bytes: int = OTHERS_BYTES
     unequal: bool = False
 
     unused: ClassVar[frozenset[str]] = frozenset({"osds_per_node", "separate_db", "lone_client"})
@@ -47,9 +48,6 @@ class UnlikeTopology(Topology):
         first, *others = spec.nodes
         disks = tuple(Disk(f"{first.name}-block{number}", size) for number, size in enumerate(SIZES))
         first = replace(first, disks=disks, osds=tuple(Osd(disk.name) for disk in disks))
-        others = [
-            replace(node, disks=tuple(replace(disk, size_bytes=OTHERS_BYTES) for disk in node.disks)) for node in others
-        ]
         cores = dict(zip((node.name for node in spec.nodes), CORES if self.unequal else (), strict=False))
         return replace(spec, nodes=tuple(replace(node, cores=cores.get(node.name)) for node in (first, *others)))
 

@@ -13,12 +13,14 @@ from cephlab.lab.cluster.pools import PoolKind
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
-from cephlab.lab.spec.clusterspec import Capability, Disk
+from cephlab.lab.spec.clusterspec import GIB, Capability, Disk
 from cephlab.suites.limits import copying, no_errors
 from cephlab.suites.resilience.trial import EXPECTED, RETURN_S, linger, new_load, returned, under_way
 
 OSD = "osd.0"
-LOG, COPY = Disk("replay-log"), Disk("replay-copy")
+DISK_BYTES = 2 * GIB
+"""The whole disk is copied, and each fsck reads what is free of it."""
+LOG, COPY = Disk("replay-log"), Disk("replay-copy", DISK_BYTES)
 LONE = PoolKind("lone", 1)
 """One copy, so that acknowledged writes are on this disk and nowhere else."""
 
@@ -32,6 +34,7 @@ TOPOLOGY = Topology(
     foreign=0,
     lone_client=True,
     client_disks=(LOG, COPY),
+    disk_bytes=DISK_BYTES,
     options=(("mon_allow_pool_size_one", "true"), ("osd_pool_default_size", "1")),
 )
 

@@ -43,7 +43,17 @@ class ScaledTopology(Topology):
     parts: tuple[float, ...] = (1.0,)
 
     unused: ClassVar[frozenset[str]] = frozenset(
-        {"native", "foreign", "mons", "osds_per_node", "separate_db", "clients", "lone_client", "role_sets"}
+        {
+            "native",
+            "foreign",
+            "mons",
+            "osds_per_node",
+            "separate_db",
+            "clients",
+            "lone_client",
+            "role_sets",
+            "disk_bytes",
+        }
     )
 
     def lay_out(self, release: str, image: str | None, *, in_memory: bool) -> ClusterSpec:
