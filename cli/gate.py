@@ -182,10 +182,18 @@ def gate(
 
 
 def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:
-    """The gate that the options mean; SpecError where they do not go together. rerun: archive whose failures run."""
+    """The gate that the options mean; SpecError where there is none such. rerun: archive whose failures run."""
+    from cephlab.fixtures.options import earlier_manifest
     from cephlab.fixtures.run import Request
     from cephlab.fixtures.session import archive_name
+    from cephlab.lab.providers.select import AUTO, provider
+    from cephlab.lab.spec.clusterspec import refuse_both
 
+    # What each process of the gate would refuse is refused before any of them starts.
+    refuse_both(where.release, where.image)
+    if where.lab not in (None, AUTO):
+        provider(where.lab)
+    earlier_manifest(rerun, what.resume)
     home = world.home
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
@@ -195,7 +203,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
     suites = (JOBS,) if what.job else suites
-    return Request(
+    request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
         tier=what.tier,
@@ -212,6 +220,8 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
             "inventory": None if what.on else where.inventory,
         },
     )
+    request.paths()
+    return request
 
 
 def run(request: Request, what: Selection, where: LabOptions, heard: Narration) -> GateResult:

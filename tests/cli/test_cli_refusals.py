@@ -313,3 +313,22 @@ def test_a_full_disk_is_a_broken_lab_not_a_traceback(tmp_path: Path) -> None:
     assert result.exit_code == 3
     assert "error: this machine refused: No space left on device" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--suite", "moon"], "there is no suite 'moon'"),
+        (["--lab", "moon"], "unknown provider 'moon'"),
+        (["--release", "reef", "--image", "some/ceph:1"], "--release and --image cannot be given together"),
+        (["--rerun-failed", "nowhere"], "nowhere is not an archive"),
+        (["--resume", "nowhere"], "nowhere is not an archive"),
+    ],
+)
+def test_a_gate_that_cannot_be_starts_no_process(
+    world: World, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr("cephlab.cli.gate.run", lambda *_: pytest.fail("a process was started"))
+    result = CliRunner().invoke(app, ["gate", *arguments], obj=world)
+    assert result.exit_code == 2
+    assert said in result.stderr

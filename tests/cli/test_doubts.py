@@ -77,7 +77,7 @@ def everybody(archive: Path, folder: Path) -> dict[str, tuple[int, str]]:
         "report": command("report", archive, "--output", folder / "page.html"),
         "track": command("track", archive, *kept),
         "compare": command("compare", archive, archive),
-        "gate": command("gate", "--rerun-failed", archive, "--archive", folder / "new"),
+        "gate": command("gate", "-j", 1, "--rerun-failed", archive, "--archive", folder / "new"),
     }
 
 
