@@ -138,6 +138,18 @@ def memory_needed(spec: ClusterSpec) -> int:
     return daemons + sum(disk.size_bytes for node in spec.nodes for disk in node.disks if disk.in_memory)
 
 
+def require_guests_fit(spec: ClusterSpec) -> None:
+    """Unavailable if machines whose memory the spec gives do not fit into this one's. Guests fill theirs in time."""
+    asked = sum(node.memory_bytes or 0 for node in spec.nodes)
+    here = memory()
+    if asked > here.available_bytes:
+        raise Unavailable(
+            f"{len(spec.nodes)} guests do not fit into this machine's memory",
+            f"they take {asked / GIB:.1f} GiB, available {here.available_bytes / GIB:.1f} GiB{here.where}",
+            "run it on a machine with more, or stop what else is running",
+        )
+
+
 def require_fit(spec: ClusterSpec, directory: Path) -> Sizing:
     """The daemons' sizes; SpecError, with needed and available bytes, if memory or disk are too small."""
     emulated = sum(len(node.osds) for node in spec.nodes if node.arch is not host_arch())

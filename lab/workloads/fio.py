@@ -144,14 +144,29 @@ def parse(text: bytes) -> FioResult:
     return result_of(job)
 
 
+def parse_each(text: bytes) -> dict[str, FioResult]:
+    """As `parse`, of several jobs that fio reports apart: result by name."""
+    words, jobs = _split(text)
+    if failed := [f"{job['jobname']} ended with error {job['error']}" for job in jobs if int(job["error"]) != 0]:
+        raise LabBroken(f"{len(failed)} of {len(jobs)} jobs of fio failed", "\n".join([*failed, words]))
+    return {str(job["jobname"]): result_of(job) for job in jobs}
+
+
 def split_output(text: bytes) -> tuple[str, Mapping[str, Any]]:
     """(warnings of librados and fio, the job) of what `--output-format=json` wrote; LabBroken without a job."""
+    words, jobs = _split(text)
+    return words, jobs[0]
+
+
+def _split(text: bytes) -> tuple[str, Sequence[Mapping[str, Any]]]:
     words, brace, json_text = text.partition(b"{\n")
     try:
-        job: Mapping[str, Any] = json.loads(brace + json_text)["jobs"][0]
-    except (json.JSONDecodeError, KeyError, IndexError) as error:
+        jobs: Sequence[Mapping[str, Any]] = json.loads(brace + json_text)["jobs"]
+    except (json.JSONDecodeError, KeyError) as error:
         raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace")) from error
-    return words.decode(errors="replace"), job
+    if not jobs:
+        raise LabBroken("fio wrote no result", text[-2000:].decode(errors="replace"))
+    return words.decode(errors="replace"), jobs
 
 
 def result_of(job: Mapping[str, Any]) -> FioResult:

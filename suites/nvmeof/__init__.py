@@ -10,6 +10,7 @@ from cephlab.suites.nvmeof import (
     pool,
     queues,
     rolling,
+    six_clients,
     smallest,
     spdk,
     tls,
@@ -30,4 +31,5 @@ SCENARIOS = (
     *known.SCENARIOS,
     *pool.SCENARIOS,
     *queues.SCENARIOS,
+    *six_clients.SCENARIOS,
 )

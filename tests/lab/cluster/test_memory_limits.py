@@ -6,9 +6,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cephlab.lab.base.errors import SpecError
+from cephlab.lab.base.errors import SpecError, Unavailable
 from cephlab.lab.cluster import preflight
-from cephlab.lab.cluster.preflight import Memory, memory, require_fit
+from cephlab.lab.cluster.preflight import Memory, memory, require_fit, require_guests_fit
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import GIB
 from cephlab.lab.spec.layout import build_spec
@@ -82,3 +82,14 @@ def test_a_cluster_that_a_group_has_no_memory_for_is_refused_by_its_name(
         require_fit(spec, tmp_path)
     monkeypatch.setattr(preflight, "memory", lambda: replace(tight, available_bytes=64 * GIB))
     assert require_fit(spec, tmp_path).osd_memory_target < GIB
+
+
+def test_guests_whose_memory_is_given_must_fit_and_others_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "memory", lambda: Memory(8 * GIB, 2 * GIB))
+    spec = build_spec([(host_arch(), 3)])
+    require_guests_fit(spec)
+    first, *others = spec.nodes
+    large = replace(spec, nodes=(replace(first, memory_bytes=3 * GIB), *others))
+    with pytest.raises(Unavailable, match="3 guests do not fit into this machine's memory") as refused:
+        require_guests_fit(large)
+    assert "they take 3.0 GiB, available 2.0 GiB" in refused.value.detail

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cephlab.lab.base.errors import LabBroken
-from cephlab.lab.workloads.fio import FioJob, parse, parse_progress
+from cephlab.lab.workloads.fio import FioJob, parse, parse_each, parse_progress
 
 JOB = FioJob("one", "rbd", "image", "randwrite", 4096, 16, 1 << 28, runtime_s=30, more={"norandommap": "1"})
 
@@ -52,7 +52,17 @@ def test_a_result_is_read_once() -> None:
     assert found.write.bytes_per_s == 1000 * 4096 / 2
 
 
-@pytest.mark.parametrize("text", [b"", b"no json", b"{\n}", report(error=5)])
+def test_jobs_that_fio_reports_apart_are_read_apart() -> None:
+    jobs = [{"jobname": f"j{count}", "error": 0, "read": direction(count), "write": direction(0)} for count in (3, 500)]
+    found = parse_each(json.dumps({"jobs": jobs}, indent=2).encode())
+    assert {name: result.operations for name, result in found.items()} == {"j3": 3, "j500": 500}
+    jobs[0]["error"] = 5
+    with pytest.raises(LabBroken, match="1 of 2 jobs of fio failed") as failed:
+        parse_each(json.dumps({"jobs": jobs}, indent=2).encode())
+    assert "j3 ended with error 5" in failed.value.detail
+
+
+@pytest.mark.parametrize("text", [b"", b"no json", b"{\n}", b'{\n"jobs": []}', report(error=5)])
 def test_what_is_no_result_is_trouble(text: bytes) -> None:
     with pytest.raises(LabBroken, match="fio"):
         parse(text)
