@@ -32,6 +32,8 @@ DAMAGED = {r"bad crc32c": "Blocks that the defect has written over, which the sc
 REFUSED = {r"cephx: .*could not decrypt ticket info": "Older clients come with tickets of keys that are gone."}
 HUNG_S = 30.0
 """A client that has done nothing for so long on a healthy cluster hangs; others go on within a second."""
+DOWN_S = 30.0
+"""Three times osd_heartbeat_grace, after which other OSDs report one that they know of."""
 
 Try = Callable[[Stage], tuple[bool | None, str]]
 """One try: whether the defect was seen, None where it could not tell, and what was."""
@@ -142,6 +144,27 @@ def late_deferred(stage: Stage) -> tuple[bool | None, str]:
     return told.get(verdict.outcome), f"after a crash of every daemon: {verdict.reason}"
 
 
+def stopped_as_it_boots(stage: Stage) -> tuple[bool, str]:
+    """Start an OSD without work anew, stop it as soon as the map calls it up, and ask whether the map calls it down."""
+    cluster = stage.cluster
+    osd = cluster.daemon(f"osd.{stage.rng.choice(cluster.osd_ids())}")
+    cluster.stop(osd.name)
+    cluster.start(osd.name)
+    clock.wait(
+        cluster.up_osds, lambda up: int(osd.id) in up, what=f"{osd.name} up", timeout_s=RETURN_S, interval_s=0.002
+    )
+    osd.stop()  # a cluster's own `stop` waits until the OSD knows that it is up
+    try:
+        clock.wait(cluster.up_osds, lambda up: int(osd.id) not in up, what=f"{osd.name} down", timeout_s=DOWN_S)
+    except NotReached:
+        seen, said = True, f"{osd.name} had ended, and was up in the map {DOWN_S:g} s later"
+    else:
+        seen, said = False, f"{osd.name} ended and was down in the map"
+    cluster.start(osd.name)
+    cluster.wait_healthy(RETURN_S)
+    return seen, said
+
+
 def server_that_stays(stage: Stage) -> tuple[bool, str]:
     """Stop the metadata server under files that are replaced all the time, and ask whether it ends."""
     cluster = stage.cluster
@@ -180,6 +203,7 @@ SCENARIOS = (
         {**monitors.EXPECTED, **MON_TERMINATED},
     ),
     scenario("compressors-at-once", compressors_at_once, PLAIN, {**HEALTH_TOLD, **DEAD_COUNT, **PEERS_MISSED}),
+    scenario("osd-stopped-booting", stopped_as_it_boots, Topology(native=3, foreign=0), EXPECTED),
     scenario("late-deferred-writes", late_deferred, THREE, {**EXPECTED, **DAMAGED}),
     scenario("mds-stop-hangs", server_that_stays, WITH_FILES, {**FILE_SYSTEM, **FILES_EXPECTED}),
     scenario("clients-hang-on-rebuild", rebuilt_under_clients, THREE, {**EXPECTED, **REFUSED}),
