@@ -71,10 +71,11 @@ def _footprint_here(daemon: Daemon) -> Footprint:
     for child in children:
         with suppress(psutil.NoSuchProcess):  # it was a helper, which has ended
             held.append(_held(child))
+    resident = sum(each.resident for each in held)
+    if not resident:
+        raise LabBroken(f"what {daemon.name} holds cannot be read", "it has ended, and nobody has looked how")
     return Footprint(
-        resident=sum(each.resident for each in held),
-        threads=sum(each.threads for each in held),
-        files=sum(each.files for each in held),
+        resident=resident, threads=sum(each.threads for each in held), files=sum(each.files for each in held)
     )
 
 

@@ -43,8 +43,8 @@ def turn(rates: Mapping[str, float]) -> dict[str, dict[str, FioResult]]:
 def test_clients_are_held_to_their_shares(alone: float, clients: Sequence[float], outcome: Outcome) -> None:
     recorder = History().recorder("nvmeof.topic")
     ones = [turn({"c1": alone * pace}) for pace in PACE]
-    alls = [turn({f"c{at}": rate * pace for at, rate in enumerate(clients, 1)}) for pace in PACE]
-    six_clients.judge(recorder, "randread", ones, alls)
+    all_of_them = [turn({f"c{at}": rate * pace for at, rate in enumerate(clients, 1)}) for pace in PACE]
+    six_clients.judge(recorder, "randread", ones, all_of_them)
     assert CHECKS["figures"](recorder.events()).outcome is outcome
 
 

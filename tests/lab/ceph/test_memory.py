@@ -93,6 +93,15 @@ def test_what_a_daemon_holds_is_the_sum_of_its_processes_and_one_that_ended_hold
     assert parsed_footprints(said + zombie) == {"token:ab": Footprint(12 << 10, threads=3, files=7)}
 
 
+def test_a_process_that_ended_and_is_not_waited_for_yet_holds_nothing() -> None:
+    with subprocess.Popen(["sleep", "60"]) as ended:
+        ended.kill()
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert holdings([daemon("osd.0", ended.pid)]) == {}
+        with pytest.raises(LabBroken, match="holds cannot be read"):
+            footprint(daemon("osd.0", ended.pid))
+
+
 def test_what_was_written_is_counted_by_daemon() -> None:
     host = SimpleNamespace(name="n0")
     files = [
