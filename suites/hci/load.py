@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,12 +46,15 @@ def spent(pid: int, *, proc: Path = PROC) -> QemuSpent:
     main = ""
     try:
         for task in (proc / str(pid) / "task").iterdir():
-            kind = thread_kind((task / "comm").read_text().strip())
-            threads[kind] += int((task / "schedstat").read_text().split()[0]) / 1e9
-            if task.name == str(pid):
-                main = kind
+            with suppress(FileNotFoundError, ProcessLookupError):  # a thread of QEMU's pool that has just ended
+                kind = thread_kind((task / "comm").read_text().strip())
+                threads[kind] += int((task / "schedstat").read_text().split()[0]) / 1e9
+                if task.name == str(pid):
+                    main = kind
     except (OSError, IndexError) as error:
         raise LabBroken(f"process {pid} cannot be accounted for", str(error), "has it ended?") from error
+    if not main:
+        raise LabBroken(f"process {pid} cannot be accounted for", "it has no first thread", "has it ended?")
     return QemuSpent(dict(threads), main)
 
 

@@ -135,6 +135,16 @@ def test_a_disks_share_of_qemu_is_neither_the_guests_nor_the_machines(tmp_path: 
     assert found.disk_s == pytest.approx(1 + 10 + 100)
 
 
+def test_a_thread_that_ends_while_it_is_looked_at_is_left_out_and_the_first_one_is_not(tmp_path: Path) -> None:
+    task(tmp_path / "40", 40, "qemu-system-x86", 1.0)
+    task(tmp_path / "40", 41, "IO disk", 2.0)
+    (tmp_path / "40/task/42").mkdir()
+    assert spent(40, proc=tmp_path).disk_s == pytest.approx(2)
+    (tmp_path / "40/task/40/comm").unlink()
+    with pytest.raises(LabBroken, match="process 40 cannot be accounted for"):
+        spent(40, proc=tmp_path)
+
+
 def test_a_qemu_that_has_ended_cannot_be_accounted_for(tmp_path: Path) -> None:
     with pytest.raises(LabBroken, match="process 40 cannot be accounted for"):
         spent(40, proc=tmp_path)
