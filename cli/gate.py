@@ -183,17 +183,11 @@ def gate(
 
 def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:
     """The gate that the options mean; SpecError where there is none such. rerun: archive whose failures run."""
-    from cephlab.fixtures.options import earlier_manifest
+    from cephlab.fixtures.options import earlier_of
     from cephlab.fixtures.run import Request
     from cephlab.fixtures.session import archive_name
-    from cephlab.lab.providers.select import AUTO, provider
-    from cephlab.lab.spec.clusterspec import refuse_both
 
-    # What each process of the gate would refuse is refused before any of them starts.
-    refuse_both(where.release, where.image)
-    if where.lab not in (None, AUTO):
-        provider(where.lab)
-    earlier_manifest(rerun, what.resume)
+    earlier_of(where.release, where.image, where.lab, rerun=rerun, resume=what.resume)
     home = world.home
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
