@@ -39,6 +39,9 @@ class Resource(StrEnum):
 
 CPU = (Resource.CPU_USER_S, Resource.CPU_SYSTEM_S)
 
+LARGEST = 1e9
+"""The upper end of an interval that has none."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -49,6 +52,11 @@ class Interval:
     high: float
     samples: int
     confidence: float = 0.95
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends of a ratio, as a figure takes them: the upper one may be infinite, which a history cannot hold."""
+        return self.low, min(self.high, LARGEST)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from cephlab.lab.telemetry.demand import LARGEST
 from cephlab.lab.telemetry.demandfile import Batch
 
 CONFIDENCE = 0.98
@@ -26,6 +27,11 @@ class Ratio:
     value: float
     low: float
     high: float
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Both ends, as a figure takes them: the upper one may be infinite, which a history cannot hold."""
+        return self.low, min(self.high, LARGEST)
 
 
 def covariates(batches: Sequence[Batch]) -> dict[str, list[float]]:

@@ -91,8 +91,7 @@ def note_gain(recorder: Recorder, count: int, runs: Mapping[int, Sequence[FioRes
     gain = ratio_of(rates[count], rates[1])
     why = "one client that waits for each request leaves the cluster idle, so several do more (Proxmox VE, 2020)"
     bound = Bound(why, least=1.0, basis=Basis.SHAPE)
-    ends = (gain.low, min(gain.high, 1e9))
-    recorder.figure(f"randread by {count} clients over that of one", gain.mean, "", bound, interval=ends)
+    recorder.figure(f"randread by {count} clients over that of one", gain.mean, "", bound, interval=gain.ends)
 
 
 def total_of(results: Sequence[FioResult], turns: int) -> Interval:

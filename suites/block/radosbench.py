@@ -74,8 +74,7 @@ def note_more(recorder: Recorder, mode: str, counts: Sequence[int], runs: Sequen
         return
     gain = ratio_of(summed(runs[-1])[0], summed(runs[0])[0])
     bound = Bound("one client cannot load the cluster (Proxmox VE benchmark 2020)", least=1.0, basis=Basis.SHAPE)
-    ends = (gain.low, min(gain.high, 1e9))
-    recorder.figure(f"{mode} by {counts[-1]} clients over that of one", gain.mean, "", bound, interval=ends)
+    recorder.figure(f"{mode} by {counts[-1]} clients over that of one", gain.mean, "", bound, interval=gain.ends)
 
 
 def measured_lines(counts: Sequence[int], runs: Sequence[Sequence[BenchResult]]) -> list[Line]:

@@ -32,8 +32,7 @@ def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[floa
     """Record the gain as a figure, and return its lower end. values: seconds with the cache (True) and without."""
     ratio = ratio_of_means(values[True], values[False])
     bound = Bound(GAIN, least=1.0, basis=Basis.SHAPE) if judged else Bound(UNJUDGED, basis=Basis.SHAPE)
-    interval = (ratio.low, min(ratio.high, 1e9))
-    recorder.figure(what, ratio.mean, "times as many transactions as without", bound, interval=interval)
+    recorder.figure(what, ratio.mean, "times as many transactions as without", bound, interval=ratio.ends)
     return ratio.low
 
 

@@ -92,7 +92,7 @@ def note_hits(recorder: Recorder, large: Sequence[float], small: Sequence[float]
     why = "a cache that evicts is asked for what it gave up; the paper's hit 0.75 to 0.96, with other sizes"
     bound = Bound(why, most=1.0, basis=Basis.SHAPE)
     what = "hits of a cache that is too small, beside one that is not"
-    recorder.figure(what, beside.mean, "times", bound, interval=(beside.low, min(beside.high, 1e9)))
+    recorder.figure(what, beside.mean, "times", bound, interval=beside.ends)
 
 
 def note_rate(recorder: Recorder, what: str, values: list[float]) -> None:

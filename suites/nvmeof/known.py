@@ -79,8 +79,7 @@ def many_images(stage: Stage) -> None:
     ratio = ratio_of_means(rates[IMAGES], rates[1])
     why = "as many reads in flight; less is spdk/spdk issue 3547, or a cost of librbd's for each image"
     bound = Bound(why, least=LEAST_RATIO, basis=Basis.SHAPE)
-    ends = (ratio.low, min(ratio.high, 1e9))
-    stage.recorder.figure(f"rate of {IMAGES} images over that of one", ratio.mean, "", bound, interval=ends)
+    stage.recorder.figure(f"rate of {IMAGES} images over that of one", ratio.mean, "", bound, interval=ratio.ends)
 
 
 SCENARIOS = (

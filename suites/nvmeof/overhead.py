@@ -92,9 +92,8 @@ def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: B
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
     for name in sorted(costs.keys() - {NVMEOF}):
         ratio = ratio_of_means(costs[NVMEOF], costs[name])
-        ends = (ratio.low, min(ratio.high, 1e9))
         held = bound if name == KRBD else OTHER_KIND
-        recorder.figure(f"{what}, {NVMEOF} over {name}", ratio.mean, "", held, interval=ends)
+        recorder.figure(f"{what}, {NVMEOF} over {name}", ratio.mean, "", held, interval=ratio.ends)
 
 
 def enough(

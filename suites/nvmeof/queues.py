@@ -25,9 +25,10 @@ from cephlab.lab.spec.clusterspec import MIB, Capability, ClusterSpec
 from cephlab.lab.telemetry.accountants import busy_cpu_s
 from cephlab.lab.telemetry.accounting import whole_s
 from cephlab.lab.telemetry.regression import Ratio, paired
+from cephlab.lab.telemetry.statistics import CONFIDENCE
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob
-from cephlab.suites.nvmeof.single import Shown, shown
+from cephlab.suites.nvmeof.single import SHARED, Shown, shown
 from cephlab.suites.nvmeof.smallest import SmallTopology
 from cephlab.suites.nvmeof.stand import LATE, POOL
 
@@ -44,7 +45,6 @@ LEAST_ROUNDS, MOST_ROUNDS = 6, 16
 BUDGET_S = 30.0
 """Before patience."""
 NARROW = 0.1
-CONFIDENCE = 0.95
 LEAST_OPERATIONS = 10
 LEAST_GAIN, LEAST_STEP, MOST_LAST = 1.2, 0.7, 1.3
 """Of a rate over that of the setting before it: of the step that must gain, of any, and of the last, at the ceiling."""
@@ -52,7 +52,6 @@ FULL = 0.8
 """The share of CPUs in use from which on they are a ceiling."""
 MACHINES = {"the initiator": INITIATOR, "the gateway": GATEWAY, "Ceph's machine": CEPH}
 ALL = "the machine that runs all of them"
-SHARED = Bound("speed of a machine that others share: written down", basis=Basis.PROFILE)
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ def judge(recorder: Recorder, axis: Axis, rates: Mapping[int, Sequence[float]], 
         why = f"the CPUs of {name} are in use: no more can come of it" if last else why
         bound = Bound(why, least=least, most=MOST_LAST if last else None, basis=Basis.SHAPE)
         what = f"rate with {after} {axis.words} over {before}"
-        recorder.figure(what, ratio.value, "", bound, interval=(ratio.low, min(ratio.high, 1e9)))
+        recorder.figure(what, ratio.value, "", bound, interval=ratio.ends)
 
 
 def note_rates(recorder: Recorder, axis: Axis, pattern: str, rates: Mapping[int, Sequence[float]]) -> None:

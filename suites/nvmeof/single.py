@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from cephlab.lab.blockstack.nvmeof import CONTROLLERS, AnaState, Namespace, Volume, host_nqn
 from cephlab.lab.blockstack.nvmet import KernelGateway
 from cephlab.lab.cluster import pools
+from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.nvmeof.stand import LAYERING, POOL, copies_for
+
+SHARED = Bound("speed of a machine that others share: written down", basis=Basis.PROFILE)
+"""Of a rate; ratios of rates are judged."""
 
 
 @dataclass(frozen=True)

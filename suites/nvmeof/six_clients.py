@@ -20,9 +20,10 @@ from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.arch import Arch, host_arch
 from cephlab.lab.spec.clusterspec import MIB, Capability, ClusterSpec
 from cephlab.lab.telemetry.regression import paired
+from cephlab.lab.telemetry.statistics import CONFIDENCE
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioResult
-from cephlab.suites.nvmeof.single import Shown, shown
+from cephlab.suites.nvmeof.single import SHARED, Shown, shown
 from cephlab.suites.nvmeof.stand import LATE, POOL
 
 GATEWAY = "c0"
@@ -40,13 +41,11 @@ RATE = 20
 RAMP_S, RUN_S = 4.0, 6.0
 _END_S = 60.0
 ROUNDS = 4
-CONFIDENCE = 0.95
 LEAST_OPERATIONS = 3
 """Of the slowest image in all rounds."""
 LEAST_SHARE = 0.2
 """As of clients of RBD (`block.clients`)."""
 LEAST_OF_ONE = 0.7
-SHARED = Bound("speed of a machine that others share: written down", basis=Basis.PROFILE)
 
 Turn = Mapping[str, Mapping[str, FioResult]]
 """Client -> its image -> what fio did on it."""
@@ -191,7 +190,7 @@ def judge(recorder: Recorder, pattern: str, alone: Sequence[Turn], together: Seq
 def note(recorder: Recorder, what: str, under: Sequence[float], over: Sequence[float], bound: Bound) -> None:
     """A ratio of each round, with its interval over the rounds."""
     ratio = paired(under, over, confidence=CONFIDENCE)
-    recorder.figure(what, ratio.value, "", bound, interval=(ratio.low, min(ratio.high, 1e9)))
+    recorder.figure(what, ratio.value, "", bound, interval=ratio.ends)
 
 
 def rate_of(turn: Turn, client: str) -> float:

@@ -228,6 +228,8 @@ def test_a_ratio_of_means_has_fiellers_interval_and_no_upper_end_over_what_may_b
     found = ratio_of_means((19.0, 20.0, 21.0), (9.0, 10.0, 11.0))
     assert (found.mean, found.low, found.high) == pytest.approx((2.0, 1.6858, 2.4197), abs=1e-3)
     assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).high == math.inf
+    assert ratio_of_means((10.0, 11.0), (0.0, 10.0)).ends == (0.0, 1e9)
+    assert found.ends == (found.low, found.high)
     assert ratio_of_means((10.0,), (5.0, 5.1)).low == 0.0
 
 
