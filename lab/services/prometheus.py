@@ -1,6 +1,7 @@
 """Prometheus, which keeps what the node exporters and the managers of a cluster say, over time."""
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,11 @@ def running_here(argv: Sequence[str], log: Path, port: int) -> Iterator[str]:
             if not process.alive():
                 raise CephTrouble(f"{PROMETHEUS.program} ended", log.read_text(errors="replace")[-500:])
             try:
-                return bool(urllib.request.urlopen(f"http://127.0.0.1:{port}{READY}", timeout=_ASK_S).read())
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{READY}", timeout=_ASK_S) as answer:
+                    return bool(answer.read())
+            except urllib.error.HTTPError as refused:
+                refused.close()
+                return False
             except OSError:
                 return False
 

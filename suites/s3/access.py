@@ -25,7 +25,8 @@ def asked(
         with urllib.request.urlopen(request, timeout=120) as answer:
             return int(answer.status), bytes(answer.read())
     except urllib.error.HTTPError as error:
-        return error.code, error.read()
+        with error:
+            return error.code, error.read()
 
 
 def held(ways: Ways, **more: Any) -> None:

@@ -1,6 +1,8 @@
 """The s3 suite's own rules, without a cluster: how a case ends, what is known, and what the group's verdict is."""
 
+import http.server
 import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from cephlab.lab.history.history import History
 from cephlab.lab.workloads.s3load import S3Operation, S3Result
 from cephlab.suites.interop.cephtests import read_known
 from cephlab.suites.s3 import GROUP_SCENARIOS, GROUPS, conformance, underload
-from cephlab.suites.s3.access import form
+from cephlab.suites.s3.access import asked, form
 from cephlab.suites.s3.stand import LIST, Differs, Entrance, Keys, Result, Ways, record, refusal, same, tried
 
 HERE = Entrance("x86_64", "127.0.0.1:1", "127.0.0.1:2", Path("none"))
@@ -55,6 +57,24 @@ def test_what_differs_is_refused_or_does_not_come_is_a_failure(error: Exception)
 def test_a_mistake_of_the_suite_is_no_failure_of_ceph() -> None:
     with pytest.raises(TypeError):
         raising(TypeError("own mistake"))
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_plain_request_tells_status_and_body_of_a_refusal_too_and_leaves_nothing_open(status: int) -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(b"said")
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        assert asked(f"http://127.0.0.1:{server.server_port}/") == (status, b"said")
+        thread.join()
 
 
 def test_a_refusal_must_come_and_be_the_right_one() -> None:

@@ -1,6 +1,7 @@
 """A Prometheus on this machine for a cluster that exists: it scrapes exporters that are there, and starts none."""
 
 import http.client
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -73,6 +74,9 @@ def tells(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_ASK_S) as answer:
             return str(answer.headers.get_content_type()) == "text/plain"
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return False
     except (OSError, http.client.HTTPException, ValueError):
         return False
 

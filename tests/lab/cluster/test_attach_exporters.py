@@ -20,8 +20,10 @@ from cephlab.lab.spec.inventory import Machine, Role, load_inventory
 PROGRAM = """#!{python}
 import http.server, sys, urllib.parse
 class Page(http.server.BaseHTTPRequestHandler):
+    asked = 0
     def do_GET(self):
-        self.send_response(200)
+        Page.asked += 1
+        self.send_response(200 if Page.asked > {refusals} else 503)
         self.end_headers()
         self.wfile.write(b"ready" if self.path == "/-/ready" else b"")
     def log_message(self, *words): pass
@@ -96,9 +98,9 @@ def test_where_nothing_listens_there_is_no_exporter() -> None:
     assert not tells(address)
 
 
-def program(folder: Path, text: str = PROGRAM) -> str:
+def program(folder: Path, text: str = PROGRAM, *, refusals: int = 0) -> str:
     path = folder / "prometheus"
-    path.write_text(text.format(python=sys.executable))
+    path.write_text(text.format(python=sys.executable, refusals=refusals))
     path.chmod(0o755)
     return str(path)
 
@@ -119,9 +121,18 @@ def test_a_server_here_scrapes_what_is_there_and_ends_with_the_block(tmp_path: P
     assert said == ["series from exporter of a; none from mgr of a at 127.0.0.1:1"]
 
 
+def test_a_server_that_is_not_ready_yet_is_awaited_and_its_refusals_are_closed(tmp_path: Path) -> None:
+    with telling() as address:
+        slow = program(tmp_path, refusals=2)
+        asked = [Candidate("exporter", "a", (address,))]
+        with watching(asked, slow, tmp_path / "kept", lambda _line: None) as watcher:
+            assert tells_ready(watcher.api.removeprefix("http://").partition("/")[0])
+
+
 def tells_ready(address: str) -> bool:
     try:
-        return bool(urllib.request.urlopen(f"http://{address}/-/ready", timeout=5).read())
+        with urllib.request.urlopen(f"http://{address}/-/ready", timeout=5) as answer:
+            return bool(answer.read())
     except urllib.error.URLError:
         return False
 
