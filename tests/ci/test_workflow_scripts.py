@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 CI = Path(__file__).resolve().parents[2] / "ci"
 
@@ -69,6 +70,13 @@ def test_scheduled_gates_take_the_days_packages_and_say_at_a_red_end_what_moved(
     (moved,) = [step for step in steps if "ci/moved" in step]
     assert "if: ${{ !inputs.fresh }}" in cache
     assert "if: failure() && inputs.fresh" in moved
+
+
+def test_the_attempts_of_every_scheduled_gate_are_awaited_before_they_are_counted() -> None:
+    jobs = yaml.safe_load((CI.parent / ".github/workflows/scheduled.yml").read_text())["jobs"]
+    gates = {name for name, job in jobs.items() if str(job.get("uses", "")).endswith("/gate.yml")}
+    assert {"nightly", "emulated", "weekly-root"} <= gates
+    assert set(jobs["track"]["needs"]) == gates
 
 
 def test_the_action_hands_the_clusters_files_on(tmp_path: Path, command: Path) -> None:
