@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -87,6 +88,27 @@ def test_the_action_hands_the_clusters_files_on(tmp_path: Path, command: Path) -
     assert outputs.read_text() == "conf=/run/c/ceph.conf\nkeyring=/run/c/keyring\n"
 
 
+def test_the_actions_images_are_kept_by_the_recipes_that_it_was_used_with(tmp_path: Path) -> None:
+    script = tmp_path / "ci" / "action" / "recipes"
+    script.parent.mkdir(parents=True)
+    shutil.copy(CI / "action" / "recipes", script)
+    shutil.copytree(CI.parent / "lab" / "images", tmp_path / "lab" / "images")
+
+    def key() -> str:
+        done = run(str(script))
+        assert re.fullmatch(r"recipes=[0-9a-f]{64}\n", done.stdout), done.stderr
+        return done.stdout
+
+    first = key()
+    (tmp_path / "lab" / "images" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "lab" / "images" / "__pycache__" / "made.pyc").touch()
+    assert key() == first
+    (tmp_path / "lab" / "images" / "shim" / "new.c").touch()
+    assert key() != first
+    text = (CI / "action" / "action.yml").read_text()
+    assert "key: images-${{ inputs.release }}-${{ runner.arch }}-${{ steps.recipes.outputs.recipes }}" in text
+
+
 def test_an_action_whose_cluster_fails_fails(tmp_path: Path) -> None:
     broken = tmp_path / "cephlab"
     broken.write_text("#!/bin/sh\nexit 3\n")
@@ -120,7 +142,7 @@ def test_the_actions_steps_call_programs_that_are_there_and_lxd_is_set_up_where_
     folder = CI / "action"
     text = (folder / "action.yml").read_text()
     called = [(folder / name).resolve() for name in re.findall(r'"\$GITHUB_ACTION_PATH/([^"]+)"', text)]
-    assert [path.name for path in called] == ["bootstrap", "lxd-runner", "up"]
+    assert [path.name for path in called] == ["bootstrap", "lxd-runner", "recipes", "up"]
     assert all(os.access(path, os.X_OK) for path in called)
     assert "if: startsWith(inputs.lab, 'lxd') && runner.environment == 'github-hosted'" in text
 
