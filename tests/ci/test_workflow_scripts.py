@@ -185,6 +185,22 @@ def test_microceph_whose_osds_do_not_come_fails_and_is_taken_away(machine: dict[
     assert done.stdout.splitlines()[-1] == "down microceph"
 
 
+@pytest.mark.parametrize("scan", ["exit 1", "true"])
+def test_microceph_without_an_sshd_is_said_and_leaves_no_key(
+    tmp_path: Path, machine: dict[str, str], scan: str
+) -> None:
+    (tmp_path / "bin" / "ssh-keyscan").write_text(f"#!/bin/sh\n{scan}\n")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "authorized_keys").write_text("ed25519 OTHER somebody\n")
+    done = run("microceph", "squid", **machine, TMPDIR=str(tmp_path / "bin"))
+    assert done.returncode == 1
+    assert "::error title=microceph::no sshd answers at 10.1.0.4" in done.stdout
+    assert "up --deploy" not in done.stdout
+    assert "down" not in done.stdout
+    assert (tmp_path / ".ssh" / "authorized_keys").read_text() == "ed25519 OTHER somebody\n"
+    assert not list((tmp_path / "bin").glob("tmp.*"))
+
+
 HOSTED = {"GITHUB_ACTIONS": "true", "RUNNER_ENVIRONMENT": "github-hosted"}
 
 
