@@ -25,13 +25,16 @@ from cephlab.tuning.units import UNITS, Measure, parse, show
         ("5 bytes/s", Measure.RATE, 5),
         ("100 Gbit/s", Measure.RATE, 12.5e9),
         ("100 Gbps", Measure.RATE, 12.5e9),
+        ("100 Gbits/s", Measure.RATE, 12.5e9),
         ("8 Mbit/sec", Measure.RATE, 1e6),
         ("5 GBps", Measure.RATE, 5e9),
         ("540k IOPS", Measure.OPS, 540e3),
         ("540kIOPS", Measure.OPS, 540e3),
         ("540K IOPS", Measure.OPS, 540e3),
         ("1.25M iops", Measure.OPS, 1.25e6),
-        ("20 µs", Measure.TIME, 20e-6),
+        ("1 op/s", Measure.OPS, 1),
+        ("20 \u00b5s", Measure.TIME, 20e-6),
+        ("20 \u03bcs", Measure.TIME, 20e-6),
         ("5 MB/s", Measure.RATE, 5e6),
         ("5 GB/s", Measure.RATE, 5e9),
         ("5 MiB/s", Measure.RATE, 5 * 1024**2),
@@ -80,6 +83,12 @@ def test_what_is_no_figure_is_refused(text: str, said: str) -> None:
         parse(text, Measure.TIME)
 
 
+@pytest.mark.parametrize("text", ["5 s", "5 kW", "5 GB"])
+def test_what_is_no_rate_of_operations_is_refused_with_their_units(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^one of the units IOPS, ops/s$"):
+        parse(text, Measure.OPS)
+
+
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
@@ -106,6 +115,9 @@ def test_what_is_no_figure_is_refused(text: str, said: str) -> None:
         (2.5, Measure.SPEED, "2.5 points"),
         (200, Measure.POWER, "200 W"),
         (8.8e9, Measure.OBJECTS, "8.8 billion objects"),
+        (1e9, Measure.OBJECTS, "1 billion objects"),
+        (1e6, Measure.OBJECTS, "1 million objects"),
+        (999, Measure.OBJECTS, "999 objects"),
         (222, Measure.WORK, "222 ops/s/W"),
     ],
 )
