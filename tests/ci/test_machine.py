@@ -59,6 +59,22 @@ def test_only_root_makes_one(tmp_path: Path, programs: Path) -> None:
     assert not (tmp_path / "words").exists()
 
 
+@pytest.mark.parametrize("boots", [True, False])
+def test_kvm_is_used_where_it_boots_the_kernel(tmp_path: Path, programs: Path, *, boots: bool) -> None:
+    arch = platform.machine()
+    tries = "Attempted to kill init! exitcode=0x00000000" if boots else "failed to set MSR 0x10a to 0x69"
+    words = tmp_path / "words"
+    stand_in(
+        programs, f"qemu-system-{arch}", f'case "$*" in *-daemonize*) echo "$*" >"{words}" ;; *) echo "{tries}" ;; esac'
+    )
+    (tmp_path / "arch").write_text(arch)
+    done = machine(str(tmp_path), "start", programs=programs)
+    assert done.returncode == 3
+    assert "ended while it started" in done.stderr
+    by_kvm = boots and os.access("/dev/kvm", os.W_OK)
+    assert f"-accel {'kvm' if by_kvm else 'tcg,thread=multi'} " in words.read_text()
+
+
 @pytest.mark.parametrize("action", ["start", "run true"])
 def test_a_folder_without_a_machine_is_named(tmp_path: Path, action: str) -> None:
     done = machine(str(tmp_path), *action.split())
