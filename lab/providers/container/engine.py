@@ -21,7 +21,7 @@ from cephlab.lab.providers.base import Silent, nobody_listens
 from cephlab.lab.providers.engine.answers import NoSocket, NotThere, refuse_socket
 from cephlab.lab.spec.arch import Arch, parse_arch
 
-_PATIENCE_S = 3.0
+_PATIENCE_S = 10.0  # systemd starts Podman at the first call: more than 3 s in an emulated machine
 _ANSWER_S = 10  # an engine may greet and then hang at the first question about its containers
 _CALL_TIMEOUT_S = 300  # loading an image is one call
 _POOL = 32  # calls at once: every node's daemons start in parallel

@@ -2,12 +2,16 @@
 
 import os
 import socket
+import socketserver
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import docker
 import docker.errors
@@ -64,6 +68,37 @@ def test_an_engine_that_is_silent_does_not_answer(short: Path) -> None:
         with pytest.raises(Unavailable, match="does not answer"):
             connect(f"unix://{path}", {}, patience_s=0.2)
         assert time.monotonic() - began < 5
+
+
+class StartingEngine(BaseHTTPRequestHandler):
+    """What systemd starts at the first call: whoever calls first waits until it has come up."""
+
+    coming_up_s: ClassVar = [4.0]
+
+    def do_GET(self) -> None:
+        time.sleep(self.coming_up_s.pop() if self.coming_up_s else 0)
+        body = b'{"ApiVersion": "1.41"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        with suppress(BrokenPipeError):
+            self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "a socket"
+
+    def log_request(self, _code: object = "-", _size: object = "-") -> None:
+        """Nothing is logged."""
+
+
+def test_an_engine_that_systemd_starts_at_the_first_call_is_waited_for(short: Path) -> None:
+    path = short / "engine.sock"
+    with socketserver.ThreadingUnixStreamServer(str(path), StartingEngine) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            connect(f"unix://{path}", {}).close()
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may use every socket")
