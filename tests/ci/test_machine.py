@@ -64,15 +64,28 @@ def test_kvm_is_used_where_it_boots_the_kernel(tmp_path: Path, programs: Path, *
     arch = platform.machine()
     tries = "Attempted to kill init! exitcode=0x00000000" if boots else "failed to set MSR 0x10a to 0x69"
     words = tmp_path / "words"
-    stand_in(
-        programs, f"qemu-system-{arch}", f'case "$*" in *-daemonize*) echo "$*" >"{words}" ;; *) echo "{tries}" ;; esac'
-    )
+    version = "QEMU emulator version 10.0.13"
+    script = f'*-daemonize*) echo "$*" >"{words}" ;; --version) echo "{version}" ;; *) echo "{tries}" ;;'
+    stand_in(programs, f"qemu-system-{arch}", f'case "$*" in {script} esac')
     (tmp_path / "arch").write_text(arch)
     done = machine(str(tmp_path), "start", programs=programs)
     assert done.returncode == 3
     assert "ended while it started" in done.stderr
     by_kvm = boots and os.access("/dev/kvm", os.W_OK)
     assert f"-accel {'kvm' if by_kvm else 'tcg,thread=multi'} " in words.read_text()
+
+
+@pytest.mark.parametrize(("version", "whole"), [("7.2.22 (Debian 1:7.2)", False), ("10.0.13 (Debian 1:10.0)", True)])
+def test_an_emulated_processor_is_one_that_numpy_takes_where_qemu_can(
+    tmp_path: Path, programs: Path, version: str, *, whole: bool
+) -> None:
+    words = tmp_path / "words"
+    script = f'*-daemonize*) echo "$*" >"{words}" ;; --version) echo "QEMU emulator version {version}" ;;'
+    stand_in(programs, "qemu-system-x86_64", f'case "$*" in {script} esac')
+    (tmp_path / "arch").write_text("x86_64")
+    done = machine(str(tmp_path), "start", programs=programs)
+    assert ("-cpu max,-la57 " in words.read_text()) is whole
+    assert ("NumPy refuses it" in done.stderr) is not whole
 
 
 @pytest.mark.parametrize("action", ["start", "run true"])
