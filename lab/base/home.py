@@ -19,8 +19,8 @@ _ODD = re.compile(r"""[\s\x00-\x1f\x7f#;$\\"',:]""")
 
 @dataclass(frozen=True)
 class Home:
-    """The folder and its parts: `images` (cache), `runs` (live clusters), `archive` (results), `demands` (costs),
-    `profiles` (machines) and `attempts.jsonl` (how scenarios ended).
+    """The folder and its parts: `images` (cache), `stores` (of clusters that were healthy), `runs` (live clusters),
+    `archive` (results), `demands` (costs), `profiles` (machines) and `attempts.jsonl` (how scenarios ended).
     """
 
     path: Path
@@ -28,6 +28,10 @@ class Home:
     @property
     def images(self) -> Path:
         return self.path / "images"
+
+    @property
+    def stores(self) -> Path:
+        return self.path / "stores"
 
     @property
     def runs(self) -> Path:

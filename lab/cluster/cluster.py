@@ -23,7 +23,8 @@ from cephlab.lab.services import CORE, service_of
 from cephlab.lab.spec.arch import Arch
 from cephlab.lab.spec.clusterspec import ClusterSpec, makes_a_pool
 
-_HEALTHY_S = 120.0
+HEALTHY_S = 120.0
+"""Until a cluster is healthy, before patience."""
 _DOWN_S = 30.0
 
 
@@ -139,13 +140,13 @@ class Cluster(ABC):
             daemon.check()
 
     def wait(
-        self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = _HEALTHY_S, interval_s: float = 0.1
+        self, ready: Callable[[Status], bool], *, what: str, timeout_s: float = HEALTHY_S, interval_s: float = 0.1
     ) -> Status:
         """Poll the status until `ready`. A dead daemon and an interruption end the wait. timeout_s: before patience."""
         end_if_interrupted()
         return clock.wait(self.status, ready, what=what, timeout_s=timeout_s * self.patience, interval_s=interval_s)
 
-    def settle(self, timeout_s: float = _HEALTHY_S) -> None:
+    def settle(self, timeout_s: float = HEALTHY_S) -> None:
         """Wait until every running OSD has the newest map and the monitors have its PG statistics.
 
         Without this, the status right after a change still shows the old, clean state. These are the two steps of
@@ -163,7 +164,7 @@ class Cluster(ABC):
     def _pgs_in_map(self) -> int:
         return sum(int(pool["pg_num"]) for pool in self.client.mon("osd dump")["pools"])
 
-    def wait_map(self, osds: Sequence[int], timeout_s: float = _HEALTHY_S) -> None:
+    def wait_map(self, osds: Sequence[int], timeout_s: float = HEALTHY_S) -> None:
         """Wait until these OSDs have the map that is newest at this call.
 
         An OSD without work learns of a map with a heartbeat, seconds later, so each is told to fetch it.
@@ -193,7 +194,7 @@ class Cluster(ABC):
         """Ids of the OSDs that the map calls up."""
         return [int(osd["osd"]) for osd in self.client.mon("osd dump")["osds"] if osd["up"]]
 
-    def wait_healthy(self, timeout_s: float = _HEALTHY_S) -> Status:
+    def wait_healthy(self, timeout_s: float = HEALTHY_S) -> Status:
         """Wait until HEALTH_OK, OSDs up, services serving, and PGs active+clean by statistics newer than this call."""
         self.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
         clock.wait(

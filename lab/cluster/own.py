@@ -44,6 +44,10 @@ class OwnCluster(Cluster):
     deployment: Deployment
     deployer: Deployer
     images: Images = field(default_factory=dict)
+    stores: str = ""
+    """Name of the kept stores that it comes from or leaves its own as; empty if its stores are its own affair."""
+    raised_from: str = ""
+    """What its stores come from, in words; empty if they were made anew."""
 
     @property
     def hosts(self) -> Mapping[str, Host]:

@@ -3,8 +3,8 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +13,10 @@ from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
 from cephlab.lab.base.runs import Run, Runs, write_json
+from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.conf import Sizing
+from cephlab.lab.cluster.cluster import HEALTHY_S
+from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.packages import Deployer
 from cephlab.lab.cluster.own import OwnCluster, identified
 from cephlab.lab.cluster.preflight import require_fit
@@ -58,10 +61,22 @@ def images_for(spec: ClusterSpec, images: ImageSource, say: Progress, asked: tup
 
 
 @dataclass(frozen=True)
+class Manner:
+    """keep_failed: a deployment that fails half-way is kept as it is, for inspection.
+
+    from_stores: raise it from the stores of one like it, if the home has them; if not, `first_healthy` keeps those of
+    this one.
+    """
+
+    keep_failed: bool = False
+    from_stores: bool = False
+
+
+@dataclass(frozen=True)
 class ClusterRequest:
     """A cluster to raise. role_sets: of its images, beyond those that services need. name: of its run; None: random.
 
-    given: images to use instead of those from `images`. keep_failed: see `raise_cluster`.
+    given: images to use instead of those from `images`.
     """
 
     spec: ClusterSpec
@@ -71,7 +86,7 @@ class ClusterRequest:
     role_sets: tuple[str, ...] = CEPH
     name: str | None = None
     given: Images | None = None
-    keep_failed: bool = False
+    manner: Manner = Manner()
 
 
 @contextmanager
@@ -88,10 +103,10 @@ def raise_for(
     run = runs.create(provider.name, request.name)
     try:
         images = request.given or images_for(spec, request.images, progress, request.role_sets)
-        with raise_cluster(provider, spec, images, run, progress=progress, keep_failed=request.keep_failed) as cluster:
+        with raise_cluster(provider, spec, images, run, progress=progress, manner=request.manner) as cluster:
             cluster.images = identified(cluster, images)
             if healthy_s is not None:
-                cluster.wait_healthy(healthy_s)
+                first_healthy(cluster, healthy_s)
             yield cluster
     except BaseException as error:
         if not run.kept:
@@ -119,12 +134,11 @@ def raise_cluster(
     run: Run,
     *,
     progress: Progress = quiet,
-    keep_failed: bool = False,
+    manner: Manner = Manner(),
 ) -> Iterator[OwnCluster]:
     """Launch hosts and deploy Ceph. Leaving the block removes the cluster unless the run is kept.
 
-    It is not healthy yet: call `wait_healthy`. Bad input is refused before anything starts.
-    keep_failed: a deployment that fails half-way is kept as it is, for inspection.
+    It is not healthy yet: call `first_healthy`. Bad input is refused before anything starts.
     """
     sizing = require_fit(spec, run.directory)
     claim(run, images.values())
@@ -134,13 +148,45 @@ def raise_cluster(
         deployer = Deployer(spec, lab.hosts, shims, sizing, patience, progress)
         progress(sizing.reason)
         cluster = OwnCluster(run, spec, provider, lab, deployer.plan(), deployer)
-        client = deployer.deploy(cluster.deployment, abort=cluster.keep if keep_failed else cluster.power_off)
+        if manner.from_stores and not stores.unfit(spec, lab.hosts.values()):
+            cluster.stores = stores.name_of(provider.name, spec, images, cluster.deployment.options)
+        client = _deploy(cluster, manner)
         cluster.clients[client.host.name] = client
         cluster.save()
         try:
             yield cluster
         finally:
             cluster.close_clients()
+
+
+def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
+    """Deploy Ceph, from the stores of the cluster's name for them where the home has some; else anew."""
+    abort = cluster.keep if manner.keep_failed else cluster.power_off
+    shelf, name = stores.Shelf(cluster.run.home), cluster.stores
+    with shelf.using(name) if name else nullcontext() as kept:
+        if kept is None:
+            return cluster.deployer.deploy(cluster.deployment, abort=abort)
+        cluster.deployment = replace(cluster.deployment, fsid=kept.fsid)
+        cluster.raised_from = f"the stores of a cluster like it, {kept.age_s / 60:.0f} min old"
+        cluster.deployer.progress(f"raising it from {cluster.raised_from}")
+        with shelf.doubting(name):
+            return stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
+
+
+def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
+    """Wait until a new cluster is healthy. Then keep its stores, if the next one like it shall come from them."""
+    shelf, name = stores.Shelf(cluster.run.home), cluster.stores
+    if cluster.raised_from:
+        with shelf.doubting(name):
+            cluster.wait_healthy(timeout_s)
+        return
+    cluster.wait_healthy(timeout_s)
+    if not name:
+        return
+    try:
+        stores.keep(shelf, name, cluster.deployment, cluster.client)
+    except (LabError, OSError) as error:
+        cluster.deployer.progress(f"its stores could not be kept, so the next one takes as long: {error}")
 
 
 MIN_FACTOR = 2.0

@@ -85,6 +85,18 @@ class OwnKernel(Protocol):
     own_kernel: bool
 
 
+@runtime_checkable
+class FilesHere(Protocol):
+    """A host whose directory and disks are files of this machine, under the same paths."""
+
+    files_here: bool
+
+
+def files_are_here(host: Host) -> bool:
+    """Whether another process of this machine can copy a host's files."""
+    return isinstance(host, FilesHere) and host.files_here
+
+
 def lacks_aio(host: Host) -> bool:
     """Whether an emulator of single programs stands between the host's programs and this machine's kernel."""
     return host.emulated and not has_own_kernel(host)

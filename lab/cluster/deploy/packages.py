@@ -84,9 +84,9 @@ class Deployer:
             _all(mons, deployment)
             start = partial(self._start, deployment)
             start_monitors([mon.result() for mon in mons], start, self.client_host(), patience=self.patience)
-            client = RadosClient(self.client_host(), conf.conf_path(self.client_host()), patience=self.patience)
+            client = self.client()
             undo.callback(client.close)
-            _all([pool.submit(client.call, "about", connect_s=int(60 * self.patience))], deployment)
+            _all([pool.submit(self.connect, client, entities)], deployment)
             self.progress("monitors have a quorum")
             self.confine_managers(client)
             names = [(node, daemon) for node in self.spec.nodes for daemon in daemons_on(node)]
@@ -96,8 +96,7 @@ class Deployer:
             aged = pool.submit(self._await_monitors, deployment)
             nodes = [node for node in self.spec.nodes if node.mgr]
             managers = [pool.submit(self._start_mgr, deployment, node, entities, aged) for node in nodes]
-            for plan in plans:
-                client.mon("osd new", uuid=plan.uuid, id=plan.id)
+            self.admit_osds(client, plans)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
             _all([*managers, *started], deployment)
             for kind in kinds:
@@ -106,6 +105,25 @@ class Deployer:
             _all(others, deployment)
             undo.pop_all()
         return client
+
+    def client(self, **arguments: Any) -> RadosClient:
+        """A client on the client's host, not connected. arguments: further ones of RadosClient."""
+        host = self.client_host()
+        return RadosClient(host, conf.conf_path(host), patience=self.patience, **arguments)
+
+    def connect(self, client: RadosClient, entities: Mapping[str, keyring.Entity]) -> None:
+        """Wait until the monitors have a quorum and know every key."""
+        client.call("about", connect_s=self.connect_s)
+
+    @property
+    def connect_s(self) -> int:
+        """Seconds until a client gives up to find a quorum."""
+        return int(60 * self.patience)
+
+    def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
+        """Let the monitors expect these OSDs."""
+        for plan in plans:
+            client.mon("osd new", uuid=plan.uuid, id=plan.id)
 
     def plan(self, options: Mapping[str, str] | None = None) -> Deployment:
         """A deployment with nothing running yet. options: default is the lab's own; those of the spec win."""
@@ -191,8 +209,12 @@ class Deployer:
         argv = ["monmaptool", "--create", "--clobber", "--fsid", deployment.fsid]
         for name, address in deployment.mon_addresses.items():
             argv += ["--addv", name, conf.mon_host([address])]
-        run_tool(host, [*argv, "--enable-all-features", str(path)], timeout_s=60 * self.patience)
+        run_tool(host, [*argv, *self.monmap_argv(), str(path)], timeout_s=60 * self.patience)
         return host.read(path)
+
+    def monmap_argv(self) -> list[str]:
+        """Options of monmaptool beyond the monitors."""
+        return ["--enable-all-features"]
 
     def start_mon(
         self, deployment: Deployment, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]

@@ -34,6 +34,7 @@ class LocalHost:
     programs: Programs
     disks: dict[str, Path]
     home: Path
+    files_here = True
 
     @property
     def directory(self) -> PurePosixPath:

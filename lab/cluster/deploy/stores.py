@@ -1,0 +1,268 @@
+"""Keeps the stores of a cluster that was healthy, and raises another like it from them with keys of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from filelock import FileLock
+
+from cephlab.lab.base import process
+from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base.home import Home
+from cephlab.lab.base.runs import write_json
+from cephlab.lab.ceph import conf, keyring
+from cephlab.lab.ceph.client import RadosClient
+from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, OsdPlan
+from cephlab.lab.providers.base import Images
+from cephlab.lab.providers.host import Host, files_are_here
+from cephlab.lab.spec.clusterspec import ClusterSpec, Node
+from cephlab.lab.spec.specfile import spec_to_json
+
+FORMAT = 1
+"""Raised when stores of an earlier cephlab can no longer be used."""
+LIFE_S = 12 * 3600.0
+"""Half of osd_scrub_min_interval: older stores would be scrubbed as soon as their cluster is up."""
+MOST = 32
+"""Kept at most; the oldest goes first. Those of three OSDs take 5 MB."""
+
+_RECORD = "stores.json"
+_SCRATCH = ".scratch-"
+_COPY_S = 120.0
+_EDIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The stores of a cluster. folder: NODE/DAEMON and `disks`; fsid: of that cluster, and of all that come of them.
+
+    release: number of the oldest release whose monitors may join; made_at: seconds since the epoch.
+    """
+
+    folder: Path
+    fsid: str
+    release: int
+    made_at: float
+
+    @property
+    def age_s(self) -> float:
+        return time.time() - self.made_at
+
+
+class Shelf:
+    """A home's stores, each under a name that says of what clusters they can become one."""
+
+    def __init__(self, home: Home) -> None:
+        self.folder = home.stores
+
+    def find(self, name: str) -> Kept | None:
+        """The stores of a name; None where there are none, or they are too old or not readable."""
+        folder = self.folder / name
+        try:
+            raw = json.loads((folder / _RECORD).read_text())
+            kept = Kept(folder, str(raw["fsid"]), int(raw["release"]), float(raw["made_at"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return kept if 0 <= kept.age_s < LIFE_S else None
+
+    @contextmanager
+    def using(self, name: str) -> Iterator[Kept | None]:
+        """As `find`; nobody removes them inside the block."""
+        with self._lock() if self.folder.is_dir() else ExitStack():
+            yield self.find(name)
+
+    @contextmanager
+    def doubting(self, name: str) -> Iterator[None]:
+        """Remove the stores of a name when the block fails: what comes of them does not run."""
+        try:
+            yield
+        except LabError as error:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            error.add_note(
+                "its stores came from a cluster that was healthy; they are removed, so the next one is made anew"
+            )
+            raise
+
+    def put(self, name: str, fill: Callable[[Path], Mapping[str, Any]]) -> None:
+        """Keep what `fill` puts into a folder of this user's, and the record that it returns. Then remove the oldest.
+
+        Nothing is kept when it fails.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock():
+            self._thin(MOST - 1)
+            scratch = self.folder / f"{_SCRATCH}{os.getpid()}"
+            scratch.mkdir(mode=0o700)
+            try:
+                record = fill(scratch)
+                write_json(scratch / _RECORD, {**record, "made_at": time.time()})
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+                scratch.rename(self.folder / name)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def stale(self, most: int = MOST) -> list[str]:
+        """Names of stores that are too old, and of the oldest beyond `most`."""
+        names = [path.name for path in self.folder.glob("[!.]*") if path.is_dir()]
+        usable = {name: kept.age_s for name in names if (kept := self.find(name)) is not None}
+        staying = sorted(usable, key=lambda name: usable[name])[:most]
+        return sorted(set(names) - set(staying))
+
+    def thin(self, most: int = MOST) -> list[str]:
+        """Remove what is stale, and what killed processes left half-copied; returns the names of the first."""
+        if not self.folder.is_dir():
+            return []
+        with self._lock():
+            return self._thin(most)
+
+    def _thin(self, most: int) -> list[str]:
+        # Whoever fills a scratch folder holds the lock, so these were left by killed processes.
+        for scratch in self.folder.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(scratch, ignore_errors=True)
+        gone = self.stale(most)
+        for name in gone:
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        return gone
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.folder / ".lock")
+
+
+def unfit(spec: ClusterSpec, hosts: Iterable[Host]) -> str:
+    """Why a cluster cannot come from stores that were kept, or leave its own; empty if it can."""
+    if not all(files_are_here(host) for host in hosts):
+        return "its nodes' files are not files of this machine"
+    if spec.image is not None:
+        return "a pulled image may be another one next time"
+    if any(disk.in_memory for node in spec.nodes for disk in node.disks):
+        return "its disks are in memory"
+    if any(node.services for node in spec.nodes):
+        return "it has daemons beyond the core"
+    return ""
+
+
+def name_of(provider: str, spec: ClusterSpec, images: Images, options: Mapping[str, str]) -> str:
+    """What clusters have in common whose stores are exchangeable, as 32 hexadecimal digits."""
+    keys = {arch.value: images[arch].key for arch in spec.archs}
+    said = json.dumps([FORMAT, provider, spec_to_json(spec), keys, dict(options)], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
+
+
+def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -> None:
+    """Copy the stores of a healthy cluster while all its daemons stand still, as a crash at that moment would leave it.
+
+    Raises LabError or OSError when they cannot be copied; the daemons go on in any case.
+    """
+    release = int(client.mon("mon dump")["min_mon_release"])
+
+    def fill(folder: Path) -> Mapping[str, Any]:
+        with standing_still(list(deployment.daemons.values())):
+            for daemon in deployment.daemons.values():
+                if daemon.kind in ("mon", "osd"):
+                    _copy(Path(daemon.host.directory) / daemon.name, folder / daemon.host.name / daemon.name)
+                for disk in daemon.disks:
+                    _copy(Path(daemon.host.disk(disk)), folder / "disks" / disk)
+        return {"fsid": deployment.fsid, "release": release}
+
+    shelf.put(name, fill)
+
+
+@contextmanager
+def standing_still(daemons: Sequence[Daemon]) -> Iterator[None]:
+    """No daemon runs inside the block. Monitors stop last, so that no OSD has a map that no monitor knows."""
+    ordered = sorted(daemons, key=lambda daemon: daemon.kind == "mon")
+    with ExitStack() as undo:
+        for daemon in ordered:
+            undo.callback(daemon.resume)
+            daemon.pause()
+        yield
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file or folder with its holes; a filesystem that can share blocks does so."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=_COPY_S)
+
+
+@dataclass(frozen=True)
+class Restorer(Deployer):
+    """Deploys a cluster from kept stores: with its own addresses and keys, and the fsid of the stores."""
+
+    kept: Kept | None = None
+
+    def make_mon(self, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]) -> Daemon:
+        host, name = self.hosts[node.name], f"mon.{node.name}"
+        data, path = self._placed(host, name), host.directory / "monmap"
+        host.push(monmap, path)
+        host.push(keyring.render([entities["mon."]]), data / "keyring", mode=0o600)
+        argv = ["ceph-mon", "-i", node.name, "-c", str(conf.conf_path(host)), "--inject-monmap", str(path)]
+        daemon = self.daemon(host, name)
+        run_tool(host, argv, timeout_s=_EDIT_S * self.patience, log=daemon.log)
+        return daemon
+
+    def make_store(
+        self, deployment: Deployment, plan: OsdPlan, monmap: bytes, entities: Mapping[str, keyring.Entity]
+    ) -> None:
+        host = self.hosts[plan.node]
+        data = self._placed(host, plan.name)
+        host.push(keyring.render([entities[plan.name]]), data / "keyring", mode=0o600)
+        for disk in plan.osd.disks:
+            _copy(self._kept.folder / "disks" / disk, Path(host.disk(disk)))
+        daemon = self.daemon(host, plan.name, disks=plan.osd.disks)
+        self.link_disks(daemon)
+        deployment.daemons[plan.name] = daemon
+
+    def monmap_argv(self) -> list[str]:
+        # Without it the monitors would agree on a release once more, with another election.
+        return [*super().monmap_argv(), "--set-min-mon-release", str(self._kept.release)]
+
+    def connect(self, client: RadosClient, entities: Mapping[str, keyring.Entity]) -> None:
+        """Make every key new. Only the monitors' own key is in files, so a client with that one does it."""
+        host = self.client_host()
+        path = host.directory / "mon.keyring"
+        host.push(keyring.render([entities["mon."]]), path, mode=0o600)
+        first = self.client(name="mon.", options={"keyring": str(path)})
+        try:
+            first.call("about", connect_s=self.connect_s)
+            # The monitors have made some of their own, such as client.bootstrap-osd.
+            listed = {entry["entity"]: entry for entry in first.mon("auth ls")["auth_dump"]}
+            others = [
+                keyring.Entity(name, keyring.new_key(entry["key"]), entry["caps"])
+                for name, entry in listed.items()
+                if name not in entities
+            ]
+            ours = [entity for entity in entities.values() if entity.name != "mon."]
+            first.command("mon", "auth import", payload=keyring.render([*ours, *others]))
+        finally:
+            first.close()
+            host.remove(path)
+        super().connect(client, entities)
+
+    def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
+        """Nothing: the monitors know them, and call one down by themselves when it starts under another address."""
+
+    @property
+    def _kept(self) -> Kept:
+        if self.kept is None:
+            raise LabBroken("there are no stores to raise a cluster from")
+        return self.kept
+
+    def _placed(self, host: Host, daemon: str) -> PurePosixPath:
+        data = host.directory / daemon
+        _copy(self._kept.folder / host.name / daemon, Path(data))
+        return data
+
+
+def restorer(deployer: Deployer, kept: Kept) -> Restorer:
+    """A deployer of the same cluster that takes its stores from kept ones."""
+    return Restorer(**{field.name: getattr(deployer, field.name) for field in fields(Deployer)}, kept=kept)
