@@ -282,6 +282,7 @@ def prune(
 
     Example: cephlab prune --dry-run
     """
+    from cephlab.lab.cluster.deploy.stores import MOST, Shelf
     from cephlab.lab.cluster.prune import stray_copies, survey, sweep
 
     out.note(f"home: {world.home.path}")
@@ -290,13 +291,16 @@ def prune(
         out.note(f"left alone, because it is not a run of this user: {folder}")
     doomed = [finding for finding in findings if finding.doomed(kept_too=everything)]
     value: dict[str, Any] = {"home": str(world.home.path)}
+    shelf, most = Shelf(world.home), 0 if everything else MOST
     if dry_run:
         value["would_remove"] = [f"{finding.run.id} ({finding.fate})" for finding in doomed]
+        value["would_remove"] += [f"the kept stores {name}" for name in shelf.stale(most)]
         lines = [f"would remove {line}" for line in value["would_remove"]]
     else:
         swept = sweep(world.home, world.providers, doomed)
         removed = list(swept.removed)
         errors += swept.errors
+        removed += [f"the kept stores {name}" for name in shelf.thin(most)]
         try:
             removed += world.images.prune()
         except LabError as error:

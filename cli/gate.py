@@ -114,6 +114,9 @@ class LabOptions:
     metrics: Annotated[
         bool, typer.Option("--metrics", help="A Prometheus in every cluster; its series are kept with the run.")
     ] = False
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Make every cluster's stores anew; none come from an earlier cluster.")
+    ] = False
     changes: Annotated[
         list[str] | None,
         typer.Option(

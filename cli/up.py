@@ -162,6 +162,13 @@ class RunOptions:
         float, typer.Option(help="Time to wait for HEALTH_OK, before patience.", min=1, metavar="SECONDS")
     ] = HEALTHY_S
     keep: Annotated[bool, typer.Option("--keep", help="Leave a cluster that failed to come up as it is.")] = False
+    from_stores: Annotated[
+        bool,
+        typer.Option(
+            "--from-stores",
+            help="Raise it from the stores of one like it that was healthy in the last 12 hours, with that one's fsid.",
+        ),
+    ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the request and show what would be raised; start nothing.")
     ] = False
@@ -234,18 +241,24 @@ def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple
 def _raise(world: World, provider: Provider, spec: ClusterSpec, options: RunOptions, say: Progress) -> OwnCluster:
     from cephlab.lab.cluster.gateway import write_s3_file
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
-    from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for
+    from cephlab.lab.cluster.raising import ClusterRequest, Manner, first_healthy, images_for, raise_for
 
     images = world.images
     given = images_for(spec, images, say) if spec.options else None
     refuse_unknown_options(spec, given or {})
     wanted = ClusterRequest(
-        spec, provider, world.home, images, name=options.name, given=given, keep_failed=options.keep
+        spec,
+        provider,
+        world.home,
+        images,
+        name=options.name,
+        given=given,
+        manner=Manner(keep_failed=options.keep, from_stores=options.from_stores),
     )
     with raise_for(wanted, say) as cluster:
         try:
             say("waiting for HEALTH_OK")
-            cluster.wait_healthy(options.timeout)
+            first_healthy(cluster, options.timeout)
             cluster.write_client_files()
             write_s3_file(cluster)
         except BaseException as error:

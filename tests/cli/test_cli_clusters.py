@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cephlab.cli.world import World
 from cephlab.lab.base.errors import LabBroken, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import RunId, Runs, write_json
+from cephlab.lab.cluster.deploy.stores import LIFE_S
 from cephlab.lab.cluster.prune import Fate, fate_of, survey
 from cephlab.lab.images.image import Image
 from cephlab.lab.images.store import ImageStore
@@ -302,6 +304,18 @@ def test_prune_removes_half_built_images(world: World) -> None:
     scratch.mkdir(parents=True)
     assert "scratch folder" in call(world, "prune").stdout
     assert not scratch.exists()
+
+
+@pytest.mark.parametrize(("argv", "left"), [((), ["new"]), (("--all",), []), (("--dry-run",), ["new", "old"])])
+def test_prune_removes_kept_stores_that_are_too_old_and_with_all_the_others(
+    world: World, argv: Sequence[str], left: list[str]
+) -> None:
+    for name, age_s in (("new", 0.0), ("old", LIFE_S + 1)):
+        record = {"fsid": "one", "release": 18, "made_at": time.time() - age_s}
+        (world.home.stores / name).mkdir(parents=True)
+        (world.home.stores / name / "stores.json").write_text(json.dumps(record))
+    assert "the kept stores old" in call(world, "prune", *argv).stdout
+    assert sorted(path.name for path in world.home.stores.glob("[!.]*")) == left
 
 
 def test_a_run_that_names_no_provider_is_looked_for_everywhere(world: World, tmp_path: Path) -> None:
