@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from cephlab.lab.base import process
 from cephlab.lab.base.errors import LabError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.progress import Progress, quiet
-from cephlab.lab.base.runs import Run, Runs, write_json
+from cephlab.lab.base.runs import Run, Runs, remove_tree, write_json
 from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.conf import Sizing
 from cephlab.lab.cluster.cluster import HEALTHY_S
@@ -163,14 +163,17 @@ def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
     """Deploy Ceph, from the stores of the cluster's name for them where the home has some; else anew."""
     abort = cluster.keep if manner.keep_failed else cluster.power_off
     shelf, name = stores.Shelf(cluster.run.home), cluster.stores
-    with shelf.using(name) if name else nullcontext() as kept:
-        if kept is None:
-            return cluster.deployer.deploy(cluster.deployment, abort=abort)
-        cluster.deployment = replace(cluster.deployment, fsid=kept.fsid)
-        cluster.raised_from = f"the stores of a cluster like it, {kept.age_s / 60:.0f} min old"
-        cluster.deployer.progress(f"raising it from {cluster.raised_from}")
-        with shelf.doubting(name):
-            return stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
+    own = cluster.run.directory / "stores"
+    kept = shelf.take(name, own) if name else None
+    if kept is None:
+        return cluster.deployer.deploy(cluster.deployment, abort=abort)
+    cluster.deployment = replace(cluster.deployment, fsid=kept.fsid)
+    cluster.raised_from = f"the stores of a cluster like it, {kept.age_s / 60:.0f} min old"
+    cluster.deployer.progress(f"raising it from {cluster.raised_from}")
+    with shelf.doubting(name):
+        client = stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
+    remove_tree(own)
+    return client
 
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -75,11 +75,15 @@ class Shelf:
             return None
         return kept if 0 <= kept.age_s < LIFE_S else None
 
-    @contextmanager
-    def using(self, name: str) -> Iterator[Kept | None]:
-        """As `find`; nobody removes them inside the block."""
-        with self._lock() if self.folder.is_dir() else ExitStack():
-            yield self.find(name)
+    def take(self, name: str, folder: Path) -> Kept | None:
+        """As `find`, in a copy of one's own: others may remove the kept ones meanwhile. folder: a new one, for it."""
+        if self.find(name) is None:
+            return None
+        with self._lock():
+            kept = self.find(name)
+            if kept is not None:
+                _copy(kept.folder, folder)
+        return kept and replace(kept, folder=folder)
 
     @contextmanager
     def doubting(self, name: str) -> Iterator[None]:
@@ -196,7 +200,10 @@ def _copy(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Restorer(Deployer):
-    """Deploys a cluster from kept stores: with its own addresses and keys, and the fsid of the stores."""
+    """Deploys a cluster from kept stores: with its own addresses and keys, and the fsid of the stores.
+
+    kept: a copy of its own, out of which the stores are moved.
+    """
 
     kept: Kept | None = None
 
@@ -217,7 +224,7 @@ class Restorer(Deployer):
         data = self._placed(host, plan.name)
         host.push(keyring.render([entities[plan.name]]), data / "keyring", mode=0o600)
         for disk in plan.osd.disks:
-            _copy(self._kept.folder / "disks" / disk, Path(host.disk(disk)))
+            (self._kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
         daemon = self.daemon(host, plan.name, disks=plan.osd.disks)
         self.link_disks(daemon)
         deployment.daemons[plan.name] = daemon
@@ -259,7 +266,7 @@ class Restorer(Deployer):
 
     def _placed(self, host: Host, daemon: str) -> PurePosixPath:
         data = host.directory / daemon
-        _copy(self._kept.folder / host.name / daemon, Path(data))
+        (self._kept.folder / host.name / daemon).rename(Path(data))
         return data
 
 

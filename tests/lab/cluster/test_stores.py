@@ -56,11 +56,20 @@ def test_kept_stores_are_found_under_their_name_only(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("age_s", [LIFE_S + 1, -60.0])
-def test_stores_that_are_too_old_or_of_the_future_are_not_used(shelf: Shelf, age_s: float) -> None:
+def test_stores_that_are_too_old_or_of_the_future_are_not_used(shelf: Shelf, age_s: float, tmp_path: Path) -> None:
     put(shelf, age_s=age_s)
     assert shelf.find(NAME) is None
-    with shelf.using(NAME) as kept:
-        assert kept is None
+    assert shelf.take(NAME, tmp_path / "own") is None
+    assert not (tmp_path / "own").exists()
+
+
+def test_what_is_taken_stays_when_the_kept_ones_go(shelf: Shelf, tmp_path: Path) -> None:
+    put(shelf)
+    own = shelf.take(NAME, tmp_path / "own")
+    assert own is not None
+    assert shelf.thin(0) == [NAME]
+    assert own == replace(own, folder=tmp_path / "own", fsid=f"of {NAME}")
+    assert (own.folder / "n0").is_dir()
 
 
 @pytest.mark.parametrize("record", ["", "[]", "{}", '{"fsid": "x", "release": "old", "made_at": 1}'])
@@ -99,10 +108,9 @@ def test_no_more_than_so_many_are_kept(shelf: Shelf) -> None:
     assert shelf.find("0") is not None
 
 
-def test_a_home_without_stores_has_none_to_remove_and_is_not_written(shelf: Shelf) -> None:
+def test_a_home_without_stores_has_none_to_remove_and_is_not_written(shelf: Shelf, tmp_path: Path) -> None:
     assert shelf.thin() == []
-    with shelf.using(NAME) as kept:
-        assert kept is None
+    assert shelf.take(NAME, tmp_path / "own") is None
     assert not shelf.folder.exists()
 
 
