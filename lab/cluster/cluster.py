@@ -195,7 +195,10 @@ class Cluster(ABC):
         return [int(osd["osd"]) for osd in self.client.mon("osd dump")["osds"] if osd["up"]]
 
     def wait_healthy(self, timeout_s: float = HEALTHY_S) -> Status:
-        """Wait until HEALTH_OK, OSDs up, services serving, and PGs active+clean by statistics newer than this call."""
+        """Wait until HEALTH_OK, OSDs up, services serving, a manager's modules loaded, and PGs active+clean.
+
+        The statistics of PGs are newer than this call.
+        """
         self.wait(lambda status: status.all_up, what="every OSD up", timeout_s=timeout_s)
         clock.wait(
             partial(_missing_services, self),
@@ -208,7 +211,9 @@ class Cluster(ABC):
         self.settle(timeout_s)
         bare = not makes_a_pool(self.spec.release)
         return self.wait(
-            lambda status: status.ok and status.all_up and (status.clean or (bare and not status.pgs)),
+            lambda status: (
+                status.ok and status.all_up and status.mgr_available and (status.clean or (bare and not status.pgs))
+            ),
             what="HEALTH_OK with all PGs active+clean",
             timeout_s=timeout_s,
         )

@@ -164,16 +164,27 @@ def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:
     abort = cluster.keep if manner.keep_failed else cluster.power_off
     shelf, name = stores.Shelf(cluster.run.home), cluster.stores
     own = cluster.run.directory / "stores"
-    kept = shelf.take(name, own) if name else None
+    kept = _taken(cluster, shelf, own) if name else None
     if kept is None:
         return cluster.deployer.deploy(cluster.deployment, abort=abort)
     cluster.deployment = replace(cluster.deployment, fsid=kept.fsid)
     cluster.raised_from = f"the stores of a cluster like it, {kept.age_s / 60:.0f} min old"
     cluster.deployer.progress(f"raising it from {cluster.raised_from}")
-    with shelf.doubting(name):
-        client = stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
-    remove_tree(own)
-    return client
+    try:
+        with shelf.doubting(name):
+            return stores.restorer(cluster.deployer, kept).deploy(cluster.deployment, abort=abort)
+    finally:
+        remove_tree(own)
+
+
+def _taken(cluster: OwnCluster, shelf: stores.Shelf, folder: Path) -> stores.Kept | None:
+    """The kept stores of a cluster's name, in a folder; None, and nothing there, if they cannot be copied."""
+    try:
+        return shelf.take(cluster.stores, folder)
+    except (LabError, OSError) as error:
+        remove_tree(folder)
+        cluster.deployer.progress(f"kept stores cannot be used, so it is made anew: {error}")
+        return None
 
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
@@ -190,6 +201,8 @@ def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
         stores.keep(shelf, name, cluster.deployment, cluster.client)
     except (LabError, OSError) as error:
         cluster.deployer.progress(f"its stores could not be kept, so the next one takes as long: {error}")
+    # Its daemons stood still for a moment.
+    cluster.wait_healthy(timeout_s)
 
 
 MIN_FACTOR = 2.0

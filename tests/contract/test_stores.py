@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cephlab.lab.base.errors import CephTrouble
+from cephlab.lab.base.errors import LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.client import RadosClient, RadosError
 from cephlab.lab.ceph.keyring import render
+from cephlab.lab.ceph.logs import read_logs
 from cephlab.lab.cluster import pools
 from cephlab.lab.cluster.deploy.stores import Shelf
 from cephlab.lab.cluster.own import OwnCluster
@@ -67,9 +68,19 @@ def test_a_cluster_of_kept_stores_is_healthy_and_its_own(request_: ClusterReques
                 second.client_for(arch).write_full(POOL, f"by-{arch}", arch.value.encode())
             for arch in Arch:
                 assert second.client_for(arch.other).read(POOL, f"by-{arch}") == arch.value.encode()
+            no_word_from(second, first)
             assert [entry["arch"] for entry in second.client.mon("osd metadata")] == [
                 a.value for a in second.spec.archs
             ]
+
+
+def no_word_from(stranger: OwnCluster, cluster: OwnCluster) -> None:
+    """Nothing that the other sent was taken: it is healthy, and no log tells of a map or an operation of the other."""
+    cluster.wait_healthy()
+    logs = read_logs(cluster.daemons.values())
+    addresses = [host.address.encode() for host in stranger.hosts.values()]
+    assert [name for name, text in logs.items() if b"expected crc" in text or b"slow request" in text] == []
+    assert [name for name, text in logs.items() if any(address in text for address in addresses)] == []
 
 
 def client_with_key_of(owner: OwnCluster, cluster: OwnCluster) -> RadosClient:
@@ -87,7 +98,7 @@ def test_stores_that_are_broken_fail_once_and_are_gone(request_: ClusterRequest,
     disk = Path(kept.folder / "disks" / request_.spec.nodes[0].disks[0].name)
     with disk.open("r+b") as file:
         file.write(bytes(1 << 20))
-    with pytest.raises(CephTrouble) as trouble, raise_for(request_, healthy_s=240):
+    with pytest.raises(LabBroken) as trouble, raise_for(request_, healthy_s=240):
         pass
-    assert any("made anew" in note for note in trouble.value.__notes__)
+    assert "made anew" in trouble.value.hint
     assert Shelf(home).find(name) is None

@@ -6,36 +6,40 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from filelock import FileLock
 
-from cephlab.lab.base import process
-from cephlab.lab.base.errors import LabBroken, LabError
+from cephlab.lab.base import clock, process
+from cephlab.lab.base.errors import CephTrouble, LabBroken
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import write_json
 from cephlab.lab.ceph import conf, keyring
 from cephlab.lab.ceph.client import RadosClient
-from cephlab.lab.ceph.daemon import Daemon
+from cephlab.lab.ceph.daemon import Daemon, stopped
 from cephlab.lab.ceph.offline import run_tool
+from cephlab.lab.cluster.deploy import packages
 from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, OsdPlan
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Host, files_are_here
+from cephlab.lab.services import mgr, mon, osd
 from cephlab.lab.spec.clusterspec import ClusterSpec, Node
 from cephlab.lab.spec.specfile import spec_to_json
 
-FORMAT = 1
-"""Raised when stores of an earlier cephlab can no longer be used."""
 LIFE_S = 12 * 3600.0
 """Half of osd_scrub_min_interval: older stores would be scrubbed as soon as their cluster is up."""
 MOST = 32
 """Kept at most; the oldest goes first. Those of three OSDs take 5 MB."""
 
+STILL_S = 1.5
+"""Daemons stand still for so long at most. An election takes 2 s, and a lease of a monitor lasts 5 s."""
 _RECORD = "stores.json"
 _SCRATCH = ".scratch-"
 _COPY_S = 120.0
@@ -87,15 +91,20 @@ class Shelf:
 
     @contextmanager
     def doubting(self, name: str) -> Iterator[None]:
-        """Remove the stores of a name when the block fails: what comes of them does not run."""
+        """Turn trouble of Ceph's in the block into LabBroken, and remove the stores of that name.
+
+        A cluster made anew may well run, so this one says nothing about Ceph.
+        """
         try:
             yield
-        except LabError as error:
-            shutil.rmtree(self.folder / name, ignore_errors=True)
-            error.add_note(
-                "its stores came from a cluster that was healthy; they are removed, so the next one is made anew"
-            )
-            raise
+        except CephTrouble as error:
+            with self._lock():
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+            raise LabBroken(
+                "a cluster from kept stores did not become healthy",
+                f"{error.what}\n{error.detail}",
+                "try again: these stores are removed, so the next one is made anew",
+            ) from error
 
     def put(self, name: str, fill: Callable[[Path], Mapping[str, Any]]) -> None:
         """Keep what `fill` puts into a folder of this user's, and the record that it returns. Then remove the oldest.
@@ -158,8 +167,15 @@ def unfit(spec: ClusterSpec, hosts: Iterable[Host]) -> str:
 def name_of(provider: str, spec: ClusterSpec, images: Images, options: Mapping[str, str]) -> str:
     """What clusters have in common whose stores are exchangeable, as 32 hexadecimal digits."""
     keys = {arch.value: images[arch].key for arch in spec.archs}
-    said = json.dumps([FORMAT, provider, spec_to_json(spec), keys, dict(options)], sort_keys=True)
-    return hashlib.sha256(said.encode()).hexdigest()[:32]
+    said = json.dumps([provider, spec_to_json(spec), keys, dict(options)], sort_keys=True)
+    return hashlib.sha256(_code() + said.encode()).hexdigest()[:32]
+
+
+@cache
+def _code() -> bytes:
+    """Digest of the code that makes stores: those of another state of it are not taken."""
+    modules = (packages, sys.modules[__name__], conf, keyring, mon, mgr, osd)
+    return hashlib.sha256(b"".join(Path(str(module.__file__)).read_bytes() for module in modules)).digest()
 
 
 def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -> None:
@@ -167,16 +183,19 @@ def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -
 
     Raises LabError or OSError when they cannot be copied; the daemons go on in any case.
     """
-    release = int(client.mon("mon dump")["min_mon_release"])
+    release = client.mon("mon dump").get("min_mon_release")
+    if release is None:
+        raise LabBroken("the monitors do not say which release may join", "min_mon_release is not in `mon dump`")
 
     def fill(folder: Path) -> Mapping[str, Any]:
         with standing_still(list(deployment.daemons.values())):
+            budget = clock.Deadline.after(STILL_S)
             for daemon in deployment.daemons.values():
                 if daemon.kind in ("mon", "osd"):
-                    _copy(Path(daemon.host.directory) / daemon.name, folder / daemon.host.name / daemon.name)
+                    _copy(Path(daemon.host.directory) / daemon.name, folder / daemon.host.name / daemon.name, budget)
                 for disk in daemon.disks:
-                    _copy(Path(daemon.host.disk(disk)), folder / "disks" / disk)
-        return {"fsid": deployment.fsid, "release": release}
+                    _copy(Path(daemon.host.disk(disk)), folder / "disks" / disk, budget)
+        return {"fsid": deployment.fsid, "release": int(release)}
 
     shelf.put(name, fill)
 
@@ -189,13 +208,16 @@ def standing_still(daemons: Sequence[Daemon]) -> Iterator[None]:
         for daemon in ordered:
             undo.callback(daemon.resume)
             daemon.pause()
+            # A thread inside a write goes on to the write's end.
+            clock.wait(partial(stopped, daemon), bool, what=f"{daemon.name} stopped", timeout_s=STILL_S)
         yield
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file or folder with its holes; a filesystem that can share blocks does so."""
+def _copy(source: Path, target: Path, budget: clock.Deadline | None = None) -> None:
+    """Copy a file or folder with its holes; a filesystem that can share blocks does so. budget: for it, if any."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=_COPY_S)
+    timeout_s = _COPY_S if budget is None else max(0.0, budget.remaining_s())
+    process.run(["cp", "-a", "--reflink=auto", "-T", str(source), str(target)], timeout_s=timeout_s)
 
 
 @dataclass(frozen=True)
@@ -223,11 +245,13 @@ class Restorer(Deployer):
         host = self.hosts[plan.node]
         data = self._placed(host, plan.name)
         host.push(keyring.render([entities[plan.name]]), data / "keyring", mode=0o600)
-        for disk in plan.osd.disks:
-            (self._kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
-        daemon = self.daemon(host, plan.name, disks=plan.osd.disks)
-        self.link_disks(daemon)
-        deployment.daemons[plan.name] = daemon
+        parts = (("block", plan.osd.block), ("block.db", plan.osd.db), ("block.wal", plan.osd.wal))
+        for link, disk in parts:
+            if disk is not None:
+                (self._kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
+                # The copied one leads to the disk of the cluster that the stores are of.
+                host.run(["ln", "-sfn", str(host.disk(disk)), str(data / link)])
+        deployment.daemons[plan.name] = self.daemon(host, plan.name, disks=plan.osd.disks)
 
     def monmap_argv(self) -> list[str]:
         # Without it the monitors would agree on a release once more, with another election.
@@ -238,7 +262,8 @@ class Restorer(Deployer):
         host = self.client_host()
         path = host.directory / "mon.keyring"
         host.push(keyring.render([entities["mon."]]), path, mode=0o600)
-        first = self.client(name="mon.", options={"keyring": str(path)})
+        # Without the last two it would take the log and the socket of a monitor.
+        first = self.client(name="mon.", options={"keyring": str(path), "log_file": "", "admin_socket": ""})
         try:
             first.call("about", connect_s=self.connect_s)
             # The monitors have made some of their own, such as client.bootstrap-osd.
@@ -250,13 +275,32 @@ class Restorer(Deployer):
             ]
             ours = [entity for entity in entities.values() if entity.name != "mon."]
             first.command("mon", "auth import", payload=keyring.render([*ours, *others]))
+            self.forget_addresses(first)
         finally:
             first.close()
             host.remove(path)
         super().connect(client, entities)
 
+    def forget_addresses(self, client: RadosClient) -> None:
+        """Let no map name a daemon of the cluster that the stores are of.
+
+        It may be running, and it would take what is sent there: fsid and the secrets of services are the same in both.
+        """
+        up = [str(osd["osd"]) for osd in client.mon("osd dump")["osds"] if osd["up"]]
+        if up:
+            client.mon("osd down", ids=up)
+        manager = client.mon("mgr dump")["active_name"]
+        if manager:
+            client.mon("mgr fail", who=manager)
+        clock.wait(
+            lambda: (client.mon("osd stat")["num_up_osds"], client.mon("mgr dump")["active_name"]),
+            lambda named: named == (0, ""),
+            what="no map that names a former address",
+            timeout_s=_EDIT_S * self.patience,
+        )
+
     def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
-        """Nothing: the monitors know them, and call one down by themselves when it starts under another address."""
+        """Nothing: the monitors know them."""
 
     @property
     def _kept(self) -> Kept:

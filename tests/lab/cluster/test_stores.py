@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.deploy import stores
@@ -117,9 +117,17 @@ def test_a_home_without_stores_has_none_to_remove_and_is_not_written(shelf: Shel
 def test_stores_of_what_does_not_run_are_removed_and_the_error_says_so(shelf: Shelf) -> None:
     put(shelf)
     with pytest.raises(LabBroken) as caught, shelf.doubting(NAME):
-        raise LabBroken("osd.0 has died")
+        raise CephTrouble("osd.0 has died", "its last line")
     assert shelf.find(NAME) is None
-    assert "made anew" in caught.value.__notes__[0]
+    assert "made anew" in caught.value.hint
+    assert "osd.0 has died\nits last line" in caught.value.detail
+
+
+def test_stores_stay_where_the_machine_is_to_blame(shelf: Shelf) -> None:
+    put(shelf)
+    with pytest.raises(LabBroken, match="no memory"), shelf.doubting(NAME):
+        raise LabBroken("there is no memory left")
+    assert shelf.find(NAME) is not None
 
 
 # Which clusters
@@ -182,6 +190,15 @@ class FakeDaemon:
     def resume(self) -> None:
         self.said.append(f"resume {self.kind}")
 
+    @property
+    def name(self) -> str:
+        return self.kind
+
+
+@pytest.fixture(autouse=True)
+def all_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "stopped", lambda _daemon: True)
+
 
 def test_monitors_stand_still_last_and_go_on_first() -> None:
     said: list[str] = []
@@ -198,6 +215,16 @@ def test_daemons_go_on_when_one_cannot_be_held() -> None:
     assert said == ["pause osd", "pause mgr", "resume mgr", "resume osd"]
 
 
+def test_nothing_is_copied_while_a_daemon_does_not_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(stores, "stopped", lambda daemon: daemon.kind == "osd")
+    monkeypatch.setattr(stores, "STILL_S", 0.0)
+    daemons = [FakeDaemon(kind, said) for kind in ("osd", "mon")]
+    with pytest.raises(NotReached), standing_still(cast("list[Daemon]", daemons)):
+        said.append("copy")
+    assert said == ["pause osd", "pause mon", "resume mon", "resume osd"]
+
+
 # The first time that a cluster is healthy
 
 
@@ -207,11 +234,13 @@ class FakeCluster:
     stores: str = NAME
     raised_from: str = ""
     sick: bool = False
+    waits: int = 0
     said: list[str] = field(default_factory=list)
 
     def wait_healthy(self, _timeout_s: float) -> None:
+        self.waits += 1
         if self.sick:
-            raise LabBroken("not healthy")
+            raise CephTrouble("not healthy", "1 OSD is down")
 
     @property
     def deployer(self) -> Any:
@@ -234,6 +263,7 @@ def healthy(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_cluster_with_new_stores_leaves_them(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     assert healthy(cluster, monkeypatch) == [NAME]
+    assert cluster.waits == 2, "its daemons stood still in between"
 
 
 def test_one_that_came_from_stores_or_may_leave_none_does_not(
@@ -259,6 +289,6 @@ def test_a_cluster_that_does_not_become_healthy_takes_its_stores_along(
     cluster: FakeCluster, shelf: Shelf, raised_from: str, *, left: bool
 ) -> None:
     put(shelf)
-    with pytest.raises(LabBroken):
+    with pytest.raises(LabBroken if raised_from else CephTrouble):
         first_healthy(cast("OwnCluster", replace(cluster, raised_from=raised_from, sick=True)))
     assert (shelf.find(NAME) is not None) is left
