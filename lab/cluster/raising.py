@@ -189,16 +189,17 @@ def _taken(cluster: OwnCluster, shelf: stores.Shelf, folder: Path) -> stores.Kep
 
 def first_healthy(cluster: OwnCluster, timeout_s: float = HEALTHY_S) -> None:
     """Wait until a new cluster is healthy. Then keep its stores, if the next one like it shall come from them."""
-    shelf, name = stores.Shelf(cluster.run.home), cluster.stores
+    if not cluster.stores:
+        cluster.wait_healthy(timeout_s)
+        return
+    shelf = stores.Shelf(cluster.run.home)
     if cluster.raised_from:
-        with shelf.doubting(name):
+        with shelf.doubting(cluster.stores):
             cluster.wait_healthy(timeout_s)
         return
     cluster.wait_healthy(timeout_s)
-    if not name:
-        return
     try:
-        stores.keep(shelf, name, cluster.deployment, cluster.client)
+        stores.keep(shelf, cluster.stores, cluster.deployment, cluster.client)
     except (LabError, OSError) as error:
         cluster.deployer.progress(f"its stores could not be kept, so the next one takes as long: {error}")
     # Its daemons stood still for a moment.

@@ -31,11 +31,12 @@ class Waiting(OwnCluster):
         return status(0, 0)
 
 
-def document(pgs: int, clean: int, health: str = "HEALTH_OK") -> dict[str, Any]:
+def document(pgs: int, clean: int, health: str = "HEALTH_OK", *, manager: bool = True) -> dict[str, Any]:
     """What `ceph status` prints."""
     states = [("active+clean", clean), ("peering", pgs - clean)]
     return {
         "health": {"status": health},
+        "mgrmap": {"available": manager},
         "osdmap": {"num_osds": 3, "num_up_osds": 3, "num_in_osds": 3},
         "pgmap": {
             "num_pgs": pgs,
@@ -159,3 +160,10 @@ def test_a_cluster_without_pools_is_healthy_only_where_none_is_to_come(release: 
     assert healthy(status(8, 8))
     assert not healthy(status(8, 7))
     assert not healthy(status(0, 0, "HEALTH_WARN"))
+
+
+def test_a_cluster_whose_manager_still_loads_its_modules_is_not_healthy() -> None:
+    cluster = Waiting("reef")
+    cluster.wait_healthy()
+    assert cluster.ready[-1](parse_status(document(8, 8)))
+    assert not cluster.ready[-1](parse_status(document(8, 8, manager=False)))

@@ -14,6 +14,7 @@ from cephlab.fixtures.raising import LabCluster
 from cephlab.lab.base.alarms import HEARD
 from cephlab.lab.base.errors import CephTrouble
 from cephlab.lab.ceph import memory
+from cephlab.lab.ceph.logs import Allowed, When
 from cephlab.lab.cluster.own import OwnCluster
 from tests.lab.ceph.test_log_lines import STAMP, FakeHost
 
@@ -56,6 +57,8 @@ class FakeCluster:
     tell: Any = None
     clean: bool = True
     waits: int = 0
+    stores: str = ""
+    raised_from: str = ""
 
     @property
     def client(self) -> Any:
@@ -114,6 +117,27 @@ def test_the_first_scenario_answers_for_how_the_cluster_was_made(stand: Stand) -
     stand.crashed.append("at-boot")
     assert stand.left() == (["mkfs failed twice"], ["osd.0: at-boot"])
     assert stand.left() == ([], [])
+
+
+DOWN = Allowed(pattern="1 osds down", reason="somebody stopped it", when=When.AFTER_STOP)
+
+
+@pytest.mark.parametrize(("raised_from", "early"), [("", ["1 osds down"]), ("the stores of one like it", [])])
+def test_only_while_it_came_up_from_stores_daemons_count_as_stopped(
+    stand: Stand, raised_from: str, early: list[str]
+) -> None:
+    cast("FakeCluster", stand.raised.cluster).raised_from = raised_from
+    stand.daemon.says("1 osds down")
+    stand.daemon.says("a wrong checksum") if raised_from else None
+    stand.raised.wait_healthy()
+    before = stand.raised.before()
+    told = stand.raised.aftermath(before, (DOWN,), settle=True)
+    assert [line["text"] for line in told["complaints"]] == early + (["a wrong checksum"] if raised_from else [])
+    assert told["allowed"] == ({} if early else {DOWN.reason: 1})
+    before = stand.raised.before()
+    stand.daemon.says("1 osds down")
+    later = stand.raised.aftermath(before, (DOWN,), settle=True)
+    assert [line["text"] for line in later["complaints"]] == ["1 osds down"]
 
 
 def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand) -> None:
