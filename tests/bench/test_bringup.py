@@ -55,8 +55,8 @@ class Bench:
             began = time.monotonic()
             provider = choose("local", self.spec).provider
             with raise_cluster(provider, self.spec, self.images, run, manner=manner) as cluster:
-                if manner.from_stores:
-                    first_healthy(cluster)
+                if manner.from_stores and not cluster.raised_from:
+                    first_healthy(cluster)  # which keeps them
                 pools.create(cluster, POOL, pg_num=PG_NUM)
                 cluster.wait_healthy()
                 return cost_since(began, list(cluster.daemons.values()))
