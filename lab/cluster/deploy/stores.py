@@ -289,12 +289,11 @@ class Restorer(Deployer):
         up = [str(osd["osd"]) for osd in client.mon("osd dump")["osds"] if osd["up"]]
         if up:
             client.mon("osd down", ids=up)
-        manager = client.mon("mgr dump")["active_name"]
-        if manager:
+        for manager in _managers(client):
             client.mon("mgr fail", who=manager)
         clock.wait(
-            lambda: (client.mon("osd stat")["num_up_osds"], client.mon("mgr dump")["active_name"]),
-            lambda named: named == (0, ""),
+            lambda: (client.mon("osd stat")["num_up_osds"], _managers(client)),
+            lambda named: named == (0, []),
             what="no map that names a former address",
             timeout_s=_EDIT_S * self.patience,
         )
@@ -312,6 +311,12 @@ class Restorer(Deployer):
         data = host.directory / daemon
         (self._kept.folder / host.name / daemon).rename(Path(data))
         return data
+
+
+def _managers(client: RadosClient) -> list[str]:
+    """The managers of the map. The active one is last: where it fails first, another takes its place."""
+    known = client.mon("mgr dump")
+    return [*(standby["name"] for standby in known["standbys"]), *filter(None, [known["active_name"]])]
 
 
 def restorer(deployer: Deployer, kept: Kept) -> Restorer:

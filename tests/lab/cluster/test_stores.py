@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +12,10 @@ import pytest
 
 from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
 from cephlab.lab.base.home import Home
+from cephlab.lab.ceph.client import RadosClient
 from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.deploy import stores
-from cephlab.lab.cluster.deploy.stores import LIFE_S, MOST, Shelf, name_of, standing_still, unfit
+from cephlab.lab.cluster.deploy.stores import LIFE_S, MOST, Restorer, Shelf, name_of, standing_still, unfit
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.cluster.raising import first_healthy
 from cephlab.lab.images.image import Image
@@ -223,6 +224,36 @@ def test_nothing_is_copied_while_a_daemon_does_not_stand_still(monkeypatch: pyte
     with pytest.raises(NotReached), standing_still(cast("list[Daemon]", daemons)):
         said.append("copy")
     assert said == ["pause osd", "pause mon", "resume mon", "resume osd"]
+
+
+# What their monitors still know
+
+
+class Monitors:
+    """Monitors that call two OSDs and three managers up, and promote a manager where the active one fails."""
+
+    def __init__(self) -> None:
+        self.up, self.managers = {0, 2}, ["n1", "n2", "n0"]
+        self.said: list[str] = []
+
+    def mon(self, prefix: str, *, ids: Sequence[str] = (), who: str = "") -> Any:
+        if prefix in ("osd down", "mgr fail"):
+            self.said.append(f"{prefix} {who or ' '.join(ids)}")
+            self.up -= set(map(int, ids))
+            self.managers = [name for name in self.managers if name != who]
+        *standbys, active = self.managers or [""]
+        return {
+            "osds": [{"osd": number, "up": int(number in self.up)} for number in range(3)],
+            "num_up_osds": len(self.up),
+            "active_name": active,
+            "standbys": [{"name": name} for name in standbys],
+        }
+
+
+def test_no_map_names_a_daemon_of_the_first_cluster_before_any_starts() -> None:
+    monitors = Monitors()
+    Restorer.forget_addresses(cast("Restorer", SimpleNamespace(patience=1.0)), cast("RadosClient", monitors))
+    assert monitors.said == ["osd down 0 2", "mgr fail n1", "mgr fail n2", "mgr fail n0"]
 
 
 # The first time that a cluster is healthy
