@@ -140,6 +140,27 @@ def test_only_while_it_came_up_from_stores_daemons_count_as_stopped(
     assert [line["text"] for line in later["complaints"]] == ["1 osds down"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Health check failed: 3 osds down (OSD_DOWN)",
+        "Health detail: HEALTH_WARN 3 osds down; 3 hosts (3 osds) down; 1 root (3 osds) down",
+        "[WRN] OSD_ROOT_DOWN: 1 root (3 osds) down",
+        "    host n1 (root=default) (1 osds) is down",
+    ],
+)
+@pytest.mark.parametrize("raised_from", ["", "the stores of one like it"])
+def test_what_monitors_tell_of_health_on_the_way_up_from_stores_is_no_complaint(
+    stand: Stand, raised_from: str, line: str
+) -> None:
+    cast("FakeCluster", stand.raised.cluster).raised_from = raised_from
+    stand.daemon.says(f"log_channel(cluster) log [WRN] : {line}")
+    stand.raised.wait_healthy()
+    assert bool(stand.left()[0]) is not bool(raised_from)
+    stand.daemon.says(f"log_channel(cluster) log [WRN] : {line}")
+    assert stand.left()[0] == [f"log_channel(cluster) log [WRN] : {line}"]
+
+
 def test_a_daemon_of_another_architecture_than_its_machine_is_named(stand: Stand) -> None:
     cluster = cast("FakeCluster", stand.raised.cluster)
     for arch, said in (("x86_64", []), ("aarch64", ["osd.0 says that it runs as aarch64, on a machine of x86_64"])):
