@@ -188,8 +188,8 @@ def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -
         raise LabBroken("the monitors do not say which release may join", "min_mon_release is not in `mon dump`")
 
     def fill(folder: Path) -> Mapping[str, Any]:
-        with standing_still(list(deployment.daemons.values())):
-            budget = clock.Deadline.after(STILL_S)
+        budget = clock.Deadline.after(STILL_S)
+        with standing_still(list(deployment.daemons.values()), budget):
             for daemon in deployment.daemons.values():
                 if daemon.kind in ("mon", "osd"):
                     _copy(Path(daemon.host.directory) / daemon.name, folder / daemon.host.name / daemon.name, budget)
@@ -201,15 +201,18 @@ def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -
 
 
 @contextmanager
-def standing_still(daemons: Sequence[Daemon]) -> Iterator[None]:
-    """No daemon runs inside the block. Monitors stop last, so that no OSD has a map that no monitor knows."""
+def standing_still(daemons: Sequence[Daemon], budget: clock.Deadline) -> Iterator[None]:
+    """No daemon runs inside the block. Monitors stop last, so that no OSD has a map that no monitor knows.
+
+    NotReached if they do not all stand still within the budget.
+    """
     ordered = sorted(daemons, key=lambda daemon: daemon.kind == "mon")
     with ExitStack() as undo:
         for daemon in ordered:
             undo.callback(daemon.resume)
             daemon.pause()
             # A thread inside a write goes on to the write's end.
-            clock.wait(partial(stopped, daemon), bool, what=f"{daemon.name} stopped", timeout_s=STILL_S)
+            budget.wait(partial(stopped, daemon), bool, what=f"{daemon.name} stopped", interval_s=0.01)
         yield
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.clock import Deadline
 from cephlab.lab.base.errors import CephTrouble, LabBroken, NotReached
 from cephlab.lab.base.home import Home
 from cephlab.lab.ceph.client import RadosClient
@@ -203,7 +204,9 @@ def all_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_monitors_stand_still_last_and_go_on_first() -> None:
     said: list[str] = []
-    with standing_still(cast("list[Daemon]", [FakeDaemon(kind, said) for kind in ("mon", "osd", "mgr")])):
+    with standing_still(
+        cast("list[Daemon]", [FakeDaemon(kind, said) for kind in ("mon", "osd", "mgr")]), Deadline.after(60.0)
+    ):
         said.append("copy")
     assert said == ["pause osd", "pause mgr", "pause mon", "copy", "resume mon", "resume mgr", "resume osd"]
 
@@ -211,7 +214,7 @@ def test_monitors_stand_still_last_and_go_on_first() -> None:
 def test_daemons_go_on_when_one_cannot_be_held() -> None:
     said: list[str] = []
     daemons = [FakeDaemon("osd", said), FakeDaemon("mgr", said, fails=True), FakeDaemon("mon", said)]
-    with pytest.raises(LabBroken), standing_still(cast("list[Daemon]", daemons)):
+    with pytest.raises(LabBroken), standing_still(cast("list[Daemon]", daemons), Deadline.after(60.0)):
         said.append("copy")
     assert said == ["pause osd", "pause mgr", "resume mgr", "resume osd"]
 
@@ -219,9 +222,8 @@ def test_daemons_go_on_when_one_cannot_be_held() -> None:
 def test_nothing_is_copied_while_a_daemon_does_not_stand_still(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(stores, "stopped", lambda daemon: daemon.kind == "osd")
-    monkeypatch.setattr(stores, "STILL_S", 0.0)
     daemons = [FakeDaemon(kind, said) for kind in ("osd", "mon")]
-    with pytest.raises(NotReached), standing_still(cast("list[Daemon]", daemons)):
+    with pytest.raises(NotReached), standing_still(cast("list[Daemon]", daemons), Deadline.after(0.0)):
         said.append("copy")
     assert said == ["pause osd", "pause mon", "resume mon", "resume osd"]
 
