@@ -120,8 +120,14 @@ class Osd:
     wal: str | None = None
 
     @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """What each of its disks is, by BlueStore's name of its link to it, and the disk."""
+        every = (("block", self.block), ("block.db", self.db), ("block.wal", self.wal))
+        return tuple((part, disk) for part, disk in every if disk)
+
+    @property
     def disks(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.block, self.db, self.wal) if name)
+        return tuple(disk for _, disk in self.parts)
 
 
 ONLOOKERS = frozenset({"exporter", "prometheus"})

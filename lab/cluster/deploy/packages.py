@@ -282,9 +282,8 @@ class Deployer:
         host.push(plan.device_class.encode() + b"\n", data / "crush_device_class")
         argv = ["ceph-osd", "--mkfs", "-i", str(plan.id), "-c", str(conf.conf_path(host)), "--no-mon-config"]
         argv += ["--monmap", str(map_path), "--osd-uuid", plan.uuid]
-        for option, disk in (("block", plan.osd.block), ("block-db", plan.osd.db), ("block-wal", plan.osd.wal)):
-            if disk is not None:
-                argv += [f"--bluestore-{option}-path", str(host.disk(disk))]
+        for part, disk in plan.osd.parts:
+            argv += [f"--bluestore-{part.replace('.', '-')}-path", str(host.disk(disk))]
         daemon = self.daemon(host, plan.name, disks=plan.osd.disks)
         patience_s = _MKFS_PATIENCE_S * self.patience
         run_tool(host, argv, timeout_s=patience_s, env=preloading(daemon.preload), log=daemon.log)

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -230,7 +230,7 @@ class Restorer(Deployer):
     kept: a copy of its own, out of which the stores are moved.
     """
 
-    kept: Kept | None = None
+    kept: Kept = field(kw_only=True)
 
     def make_mon(self, node: Node, monmap: bytes, entities: Mapping[str, keyring.Entity]) -> Daemon:
         host, name = self.hosts[node.name], f"mon.{node.name}"
@@ -248,17 +248,15 @@ class Restorer(Deployer):
         host = self.hosts[plan.node]
         data = self._placed(host, plan.name)
         host.push(keyring.render([entities[plan.name]]), data / "keyring", mode=0o600)
-        parts = (("block", plan.osd.block), ("block.db", plan.osd.db), ("block.wal", plan.osd.wal))
-        for link, disk in parts:
-            if disk is not None:
-                (self._kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
-                # The copied one leads to the disk of the cluster that the stores are of.
-                host.run(["ln", "-sfn", str(host.disk(disk)), str(data / link)])
+        for link, disk in plan.osd.parts:
+            (self.kept.folder / "disks" / disk).replace(Path(host.disk(disk)))
+            # The copied one leads to the disk of the cluster that the stores are of.
+            host.run(["ln", "-sfn", str(host.disk(disk)), str(data / link)])
         deployment.daemons[plan.name] = self.daemon(host, plan.name, disks=plan.osd.disks)
 
     def monmap_argv(self) -> list[str]:
         # Without it the monitors would agree on a release once more, with another election.
-        return [*super().monmap_argv(), "--set-min-mon-release", str(self._kept.release)]
+        return [*super().monmap_argv(), "--set-min-mon-release", str(self.kept.release)]
 
     def connect(self, client: RadosClient, entities: Mapping[str, keyring.Entity]) -> None:
         """Make every key new. Only the monitors' own key is in files, so a client with that one does it."""
@@ -304,15 +302,9 @@ class Restorer(Deployer):
     def admit_osds(self, client: RadosClient, plans: Iterable[OsdPlan]) -> None:
         """Nothing: the monitors know them."""
 
-    @property
-    def _kept(self) -> Kept:
-        if self.kept is None:
-            raise LabBroken("there are no stores to raise a cluster from")
-        return self.kept
-
     def _placed(self, host: Host, daemon: str) -> PurePosixPath:
         data = host.directory / daemon
-        (self._kept.folder / host.name / daemon).rename(Path(data))
+        (self.kept.folder / host.name / daemon).rename(Path(data))
         return data
 
 
@@ -324,4 +316,4 @@ def _managers(client: RadosClient) -> list[str]:
 
 def restorer(deployer: Deployer, kept: Kept) -> Restorer:
     """A deployer of the same cluster that takes its stores from kept ones."""
-    return Restorer(**{field.name: getattr(deployer, field.name) for field in fields(Deployer)}, kept=kept)
+    return Restorer(**{each.name: getattr(deployer, each.name) for each in fields(Deployer)}, kept=kept)
