@@ -213,6 +213,7 @@ def measure_beside(
 
     what: the side that is compared with; changed: settings that only the other, the new side has.
     """
+    from cephlab.lab.cluster.cluster import HEALTHY_S
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit
     from cephlab.lab.telemetry import demandfile, place
@@ -241,8 +242,8 @@ def measure_beside(
         images = {**images_for(other, world.images, say), request.osd_arch: old}
         where = (choice.provider, world.home, world.images)
         with (
-            raise_for(ClusterRequest(other, *where, given=images), say, healthy_s=place.HEALTHY_S) as before,
-            raise_for(ClusterRequest(own, *where, given=new), say, healthy_s=place.HEALTHY_S) as after,
+            raise_for(ClusterRequest(other, *where, given=images), say, healthy_s=HEALTHY_S) as before,
+            raise_for(ClusterRequest(own, *where, given=new), say, healthy_s=HEALTHY_S) as after,
         ):
             sides, starts, here = (
                 (Side(before, old.key), Side(after, after.images[request.osd_arch].identity)),

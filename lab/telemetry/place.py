@@ -22,8 +22,6 @@ GATEWAY = "gateway"
 MEMORY_DISK_BYTES = 2 << 30
 """What each OSD uses at most: BlueStore writes to fresh places, so in time it uses the whole disk."""
 
-HEALTHY_S = 120.0
-
 LIKE_A_CLUSTER = {
     # Otherwise BlueStore takes a file for a rotating disk and writes small writes twice.
     "bluestore_debug_enforce_settings": "ssd",

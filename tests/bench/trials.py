@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.base.home import Home
-from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.cluster import HEALTHY_S, Cluster
 from cephlab.lab.cluster.raising import ClusterRequest, raise_for
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.select import provider
@@ -86,7 +86,7 @@ def make(home: Home, operation: str, say: Say, *, starts: int = STARTS) -> None:
     wanted = ClusterRequest(spec, provider("local"), home, ImageStore(home))
     plan = Plan(Operation(operation, 4096, DEPTH), (place.client_name(),), IMAGE_BYTES, ramp_s=1.0, idle_s=2.0)
     with ExitStack() as undo:
-        clusters = [undo.enter_context(raise_for(wanted, say, healthy_s=place.HEALTHY_S)) for _ in range(2)]
+        clusters = [undo.enter_context(raise_for(wanted, say, healthy_s=HEALTHY_S)) for _ in range(2)]
         burners = [slowed(cluster, home) for cluster in clusters]
         sides = [Side(cluster, cluster.images[host_arch()].key) for cluster in clusters]
         targets = [undo.enter_context(prepared(cluster, plan, say)) for cluster in clusters]
