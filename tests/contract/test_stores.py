@@ -30,9 +30,9 @@ TWICE = PoolKind("twice", 2)
 
 @pytest.fixture
 def request_(home: Home) -> ClusterRequest:
-    """Of a cluster whose stores no other test shares: nothing else has this option."""
+    """Of a cluster whose stores no other test shares: nothing else has these options."""
     spec = Topology(native=1, foreign=1).spec("reef")
-    spec = replace(spec, options={"mon_max_pg_per_osd": str(300 + os.getpid() % 1000)})
+    spec = replace(spec, options={"mon_max_pg_per_osd": str(300 + os.getpid() % 1000), "debug_mgrc": "4"})
     reason = LocalProvider().unavailable(spec)
     if reason is not None:
         pytest.skip(str(reason))
@@ -69,6 +69,9 @@ def test_a_cluster_of_kept_stores_is_healthy_and_its_own(request_: ClusterReques
             for arch in Arch:
                 assert second.client_for(arch.other).read(POOL, f"by-{arch}") == arch.value.encode()
             no_word_from(second, first)
+            ours = second.hosts["n0"].address.encode()
+            assert sessions_with_managers(second) != []
+            assert [line for line in sessions_with_managers(second) if ours not in line] == []
             assert [entry["arch"] for entry in second.client.mon("osd metadata")] == [
                 a.value for a in second.spec.archs
             ]
@@ -81,6 +84,12 @@ def no_word_from(stranger: OwnCluster, cluster: OwnCluster) -> None:
     addresses = [host.address.encode() for host in stranger.hosts.values()]
     assert [name for name, text in logs.items() if b"expected crc" in text or b"slow request" in text] == []
     assert [name for name, text in logs.items() if any(address in text for address in addresses)] == []
+
+
+def sessions_with_managers(cluster: OwnCluster) -> list[bytes]:
+    """What the monitor says of each session with a manager that it began."""
+    lines = b"".join(read_logs([cluster.daemons["mon.n0"]]).values()).splitlines()
+    return [line for line in lines if b"Starting new session with" in line]
 
 
 def client_with_key_of(owner: OwnCluster, cluster: OwnCluster) -> RadosClient:

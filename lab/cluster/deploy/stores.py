@@ -195,9 +195,21 @@ def keep(shelf: Shelf, name: str, deployment: Deployment, client: RadosClient) -
                     _copy(Path(daemon.host.directory) / daemon.name, folder / daemon.host.name / daemon.name, budget)
                 for disk in daemon.disks:
                     _copy(Path(daemon.host.disk(disk)), folder / "disks" / disk, budget)
+        for daemon in deployment.daemons.values():
+            if daemon.kind == "mon":
+                _forget_managers(daemon.host, folder / daemon.host.name / daemon.name)
         return {"fsid": deployment.fsid, "release": int(release)}
 
     shelf.put(name, fill)
+
+
+def _forget_managers(host: Host, data: Path) -> None:
+    """Take a copied monitor's manager map back to the first one, which names none.
+
+    A monitor connects to the manager of its map as soon as it starts, and that one is another cluster's.
+    """
+    argv = ["ceph-kvstore-tool", (data / "kv_backend").read_text().strip(), str(data / "store.db")]
+    run_tool(host, [*argv, "set", "mgr", "last_committed", "ver", "1"], timeout_s=_EDIT_S)
 
 
 @contextmanager
