@@ -11,7 +11,7 @@ from cephlab.lab.base.home import Home
 from cephlab.lab.checks import Verdict
 from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.raising import ClusterRequest, raise_for
+from cephlab.lab.cluster.raising import ClusterRequest, Manner, raise_for
 from cephlab.lab.history.history import History
 from cephlab.lab.images.store import ImageStore
 from cephlab.lab.providers.base import Provider
@@ -33,16 +33,17 @@ def skip_guests(provider: str) -> None:
 def raised(provider: Provider, topology: Topology, home: Home) -> Iterator[OwnCluster]:
     """A healthy cluster as a run of its own, or a skip by name; leaving the block removes it and the run's directory.
 
-    Images that the cache lacks are built.
+    Images that the cache lacks are built. It comes from kept stores where it can, as a gate's clusters do.
     """
     skip_guests(provider.name)
     spec = topology.spec(DEFAULT_RELEASE)
     reason = provider.unavailable(spec)
     if reason is not None:
         pytest.skip(str(reason))
-    with raise_for(
-        ClusterRequest(spec, provider, home, ImageStore(home), topology.role_sets), healthy_s=120
-    ) as cluster:
+    request = ClusterRequest(
+        spec, provider, home, ImageStore(home), topology.role_sets, manner=Manner(from_stores=True)
+    )
+    with raise_for(request, healthy_s=120) as cluster:
         yield cluster
 
 
