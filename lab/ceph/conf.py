@@ -126,8 +126,8 @@ def _quick_options(patience: float) -> dict[str, str]:
         "osd_mclock_skip_benchmark": "true",
         # Disks that are files count as rotating. Pacific pauses 0.1 s after each object that it recovers to one.
         "osd_recovery_sleep_hdd": "0",
-        # Milliseconds that closing a disk may wait for the thread that reaps its writes. An OSD closes its disk five times
-        # on the way up, and Ceph's own 250 ms are spent each time.
+        # Milliseconds that closing a disk may wait for the thread that reaps its writes. An OSD closes its disk five
+        # times on the way up, and Ceph's own 250 ms are spent each time.
         "bdev_aio_poll_ms": "25",
         # A hang must become an error while the test still waits.
         "rados_mon_op_timeout": "60",

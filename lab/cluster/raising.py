@@ -148,8 +148,8 @@ def raise_cluster(
         deployer = Deployer(spec, lab.hosts, shims, sizing, patience, progress)
         progress(sizing.reason)
         cluster = OwnCluster(run, spec, provider, lab, deployer.plan(), deployer)
-        if manner.from_stores and not stores.unfit(spec, lab.hosts.values()):
-            cluster.stores = stores.name_of(provider.name, spec, images, cluster.deployment.options)
+        if manner.from_stores:
+            cluster.stores = name_of_stores(cluster, images)
         client = _deploy(cluster, manner)
         cluster.clients[client.host.name] = client
         cluster.save()
@@ -157,6 +157,14 @@ def raise_cluster(
             yield cluster
         finally:
             cluster.close_clients()
+
+
+def name_of_stores(cluster: OwnCluster, images: Images) -> str:
+    """The name of the stores that the cluster can come from or leave; empty, and said why, if it can do neither."""
+    if reason := stores.unfit(cluster.spec, cluster.hosts.values()):
+        cluster.deployer.progress(f"made anew, not from kept stores: {reason}")
+        return ""
+    return stores.name_of(cluster.provider.name, cluster.spec, images, cluster.deployment.options)
 
 
 def _deploy(cluster: OwnCluster, manner: Manner) -> RadosClient:

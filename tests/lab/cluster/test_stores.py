@@ -18,7 +18,7 @@ from cephlab.lab.ceph.daemon import Daemon
 from cephlab.lab.cluster.deploy import stores
 from cephlab.lab.cluster.deploy.stores import LIFE_S, MOST, Restorer, Shelf, name_of, standing_still, unfit
 from cephlab.lab.cluster.own import OwnCluster
-from cephlab.lab.cluster.raising import first_healthy
+from cephlab.lab.cluster.raising import first_healthy, name_of_stores
 from cephlab.lab.images.image import Image
 from cephlab.lab.providers.base import Images
 from cephlab.lab.providers.host import Host
@@ -173,6 +173,21 @@ def test_only_what_is_all_in_files_of_this_machine_comes_from_stores() -> None:
     assert "beyond the core" in unfit(replace(SPEC, nodes=(replace(first, services=("rgw",)), *rest)), hosts())
     memory = tuple(replace(disk, in_memory=True) for disk in first.disks)
     assert "in memory" in unfit(replace(SPEC, nodes=(replace(first, disks=memory), *rest)), hosts())
+
+
+@pytest.mark.parametrize(("here", "said"), [(True, []), (False, ["made anew, not from kept stores: its nodes' files"])])
+def test_a_cluster_that_cannot_come_from_stores_says_why(here: bool, said: list[str]) -> None:
+    lines: list[str] = []
+    cluster = SimpleNamespace(
+        spec=SPEC,
+        hosts=dict(enumerate(hosts(here=here))),
+        provider=SimpleNamespace(name="local"),
+        deployment=SimpleNamespace(options=OPTIONS),
+        deployer=SimpleNamespace(progress=lines.append),
+    )
+    name = name_of_stores(cast("OwnCluster", cluster), images())
+    assert name == (name_of("local", SPEC, images(), OPTIONS) if here else "")
+    assert [line.startswith(start) for line, start in zip(lines, said, strict=True)] == [True] * len(said)
 
 
 # While they are copied
