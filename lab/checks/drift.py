@@ -1,20 +1,23 @@
 """What changed over hours: each sampled series by its slope, beside its steps, its gaps and what stood still."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
-from typing import Any
-
-import numpy as np
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from cephlab.lab.checks.figures import judge_figure
 from cephlab.lab.checks.observations import observations
-from cephlab.lab.checks.trend import Trend, trend
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.checks.witnessed import witnesses
 from cephlab.lab.history.history import Event
+
+if TYPE_CHECKING:
+    from cephlab.lab.checks.trend import Trend
 
 GAP = 3.0
 """Two samples further apart than so many of the usual distances have a gap between them."""
@@ -69,7 +72,7 @@ def judge_series(data: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) 
 
 def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[float]) -> Verdict:
     """By its slope; where that leaves it open, by whether it leaves its allowance at all, and by its later half."""
-    scale = float(np.median(values)) if data["share"] else 1.0
+    scale = float(median(values)) if data["share"] else 1.0
     if scale <= 0:
         return _cannot_tell(f"{data['series']}: its median is {scale:g}, of which no share can be told")
     scaled, half, allowed = [value / scale for value in values], len(values) // 2, data["per_hour"]
@@ -91,6 +94,8 @@ def _by_slope(data: Mapping[str, Any], at_h: Sequence[float], values: Sequence[f
 def _of_slope(
     data: Mapping[str, Any], at_h: Sequence[float], scaled: Sequence[float], scale: float
 ) -> tuple[Verdict, Trend]:
+    from cephlab.lab.checks.trend import trend  # numpy and scipy, for which every command would wait half a second
+
     trended, allowed = trend(at_h, scaled), data["per_hour"]
     bound = {"least": None, "most": allowed}
     if data["worse"] == "down":
@@ -140,7 +145,7 @@ def _stood_still(known: Sequence[tuple[float, float]], least: float | None) -> f
 def _gap(asked_s: Sequence[float], known_s: Sequence[float]) -> str:
     """The longest gap of a series in words, if it has one."""
     ends = (asked_s[0], *known_s, asked_s[-1])
-    usual = float(np.median(np.diff(asked_s))) if len(asked_s) > 1 else 0.0
+    usual = median(later - at_s for at_s, later in pairwise(asked_s)) if len(asked_s) > 1 else 0.0
     began, ended = max(pairwise(ends), key=lambda pair: pair[1] - pair[0])
     if usual > 0 and ended - began > max(GAP * usual, LEAST_GAP_S):
         return f"a gap of {ended - began:.0f} s from {began:.0f} s on"

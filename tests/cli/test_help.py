@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -114,3 +115,9 @@ def test_the_manual_page_is_that_of_today_and_troff_has_nothing_to_say_of_it() -
     if shutil.which("groff"):
         done = subprocess.run(["groff", "-man", "-ww", "-z", str(kept)], capture_output=True, text=True, check=True)
         assert done.stderr == ""
+
+
+def test_a_command_starts_without_what_few_of_them_take() -> None:
+    """Numpy and scipy took half of the time in which a command starts, the shell's completion included."""
+    look = "import sys, cephlab.cli.main; print(*{'numpy', 'scipy', 'docker', 'jinja2', 'pytest'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "\n"
