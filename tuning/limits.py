@@ -1,7 +1,7 @@
 """Limits against a profile: what a metric may be on hardware of that kind, and verdicts by interval."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.telemetry.demand import Demand, Interval
@@ -70,10 +70,12 @@ def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], fin
     It is the worst of all published figures, or 2 if that is more. It serves what has no test beds to leave out, such
     as recovery; rates and latencies have `Prediction.trust`.
     """
-    validation = validate(with_shipped(demands), load_references(), find)
-    return trusted_factor(
-        [comparison.ratio for comparison in validation.of(kinds) if comparison.ratio], least=TARGET_WORST
-    )
+    asked = [
+        replace(reference, figures=tuple(figure for figure in reference.figures if figure.kind in kinds))
+        for reference in load_references()
+    ]
+    compared = validate(with_shipped(demands), asked, find).comparisons
+    return trusted_factor([comparison.ratio for comparison in compared if comparison.ratio], least=TARGET_WORST)
 
 
 def judge(limit: Limit, measured: Interval) -> Verdict:

@@ -1,6 +1,6 @@
 """Limits from predictions, and verdicts by interval: each side of each limit, and the limit itself."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import pytest
@@ -106,6 +106,13 @@ def test_the_worst_of_the_ratios_is_trusted_and_never_less_than_the_least() -> N
     assert trusted_factor([]) == 2.0
 
 
+@dataclass(frozen=True)
+class Reference:
+    """Figures stand for those of a publication."""
+
+    figures: tuple[SimpleNamespace, ...]
+
+
 @pytest.mark.parametrize(("ratios", "factor"), [([], 2.0), ([1.5, None], 2.0), ([1.5, 0.25], 4.0)])
 def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
     monkeypatch: pytest.MonkeyPatch, ratios: list[float | None], factor: float
@@ -116,10 +123,11 @@ def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
         raise AssertionError(name)
 
     def validated(demands: object, references: object, finder: object) -> SimpleNamespace:
-        assert (demands, references, finder) == ([*mine, "shipped"], "references", find)
-        return SimpleNamespace(of=lambda wanted: [SimpleNamespace(ratio=one) for one in ratios if wanted is kinds])
+        assert (demands, references, finder) == ([*mine, "shipped"], [Reference((figure,))], find)
+        return SimpleNamespace(comparisons=[SimpleNamespace(ratio=one) for one in ratios])
 
+    figure, other = (SimpleNamespace(kind=kind) for kind in (FigureKind.THROUGHPUT, FigureKind.RECOVERY))
     monkeypatch.setattr("cephlab.tuning.limits.validate", validated)
-    monkeypatch.setattr("cephlab.tuning.limits.load_references", lambda: "references")
+    monkeypatch.setattr("cephlab.tuning.limits.load_references", lambda: [Reference((figure, other))])
     monkeypatch.setattr("cephlab.tuning.limits.with_shipped", lambda demands: [*demands, "shipped"])
     assert supported_factor(mine, kinds, find) == factor
