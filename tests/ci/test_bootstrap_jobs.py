@@ -15,6 +15,8 @@ from tests.ci.test_bootstrap import PACKAGES, PINS, ROOT, Bench, bench, write_sc
 __all__ = ["bench"]
 
 NOBODY = 65534
+PIP = "-m pip --quiet --disable-pip-version-check --no-input install"
+CONFIGURED = "-m pip config list"
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,46 @@ def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: P
     assert reason.removeprefix("Python environment: ") in refused
     assert (checked, installed) == (0, 3)
     assert not (root / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "uv_ends_with", "by"),
+    [
+        ("", 0, ["uv"]),
+        ("", 1, ["uv", "pip"]),
+        ("global.index-url='https://mirror.example/simple'", 0, ["pip"]),
+        (":env:.extra-index-url='https://mirror.example/simple'", 0, ["pip"]),
+        ("global.cert='/etc/ssl/mine.crt'", 0, ["uv"]),
+    ],
+)
+def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_else(
+    bench: Bench, settings: str, uv_ends_with: int, by: list[str]
+) -> None:
+    log, lock = bench.root / "log", bench.root / "ci" / "requirements.lock"
+    lock.write_text("abc==1 \\\n    --hash=sha256:1\nuv==2 \\\n    --hash=sha256:2\nxyz==3 \\\n    --hash=sha256:3\n")
+    bench.environment(
+        python=f"""echo "$*" >>"{log}"; case "$*" in *stdin) cat >>"{log}";; *list) echo "{settings}";; esac""",
+        uv=f'echo "uv $*" >>"{log}"; exit {uv_ends_with}',
+    )
+    (bench.root / ".venv" / "cephlab-installed").unlink()
+    for name in ("unpack-roots", "shout", "python3"):
+        bench.program(name, "exit 0")
+    ended = bench.run("install")
+    assert ended.returncode == 0
+    ways = {
+        "uv": [
+            f"{PIP} --require-hashes --requirement /dev/stdin",
+            "uv==2 \\",
+            "    --hash=sha256:2",
+            f"uv pip install --quiet --no-cache --python {bench.root}/.venv/bin/python --compile-bytecode "
+            f"--require-hashes --requirements {lock}",
+        ],
+        "pip": [f"{PIP} --require-hashes --requirement {lock}"],
+    }
+    assert bench.log() == [
+        CONFIGURED,
+        *(line for way in by for line in ways[way]),
+        f"{PIP} --no-deps --no-build-isolation --editable {bench.root}",
+    ]
+    assert ("pip does it" in ended.stderr) is (by == ["uv", "pip"])
+    assert ".venv is up to date" in bench.run("--check").stdout
