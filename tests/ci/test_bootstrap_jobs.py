@@ -143,8 +143,8 @@ def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_
             f"{PIP} --require-hashes --requirement /dev/stdin",
             "uv==2 \\",
             "    --hash=sha256:2",
-            f"uv pip install --quiet --no-cache --python {bench.root}/.venv/bin/python --compile-bytecode "
-            f"--require-hashes --requirements {lock}",
+            f"uv pip install --quiet --cache-dir {bench.root}/.venv/uv-cache --python {bench.root}/.venv/bin/python "
+            f"--compile-bytecode --require-hashes --requirements {lock}",
         ],
         "pip": [f"{PIP} --require-hashes --requirement {lock}"],
     }
