@@ -1,7 +1,7 @@
 """Limits against a profile: what a metric may be on hardware of that kind, and verdicts by interval."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cephlab.lab.checks.verdict import Outcome, Verdict
 from cephlab.lab.telemetry.demand import Demand, Interval
@@ -10,7 +10,7 @@ from cephlab.tuning.derivation import Derivation, DerivationStep
 from cephlab.tuning.model import Prediction
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.recovery import Recovery
-from cephlab.tuning.references import FigureKind, load_references
+from cephlab.tuning.references import FigureKind, load_references, of_kinds
 from cephlab.tuning.validate import TARGET_WORST, geometric_error, validate
 
 
@@ -70,11 +70,7 @@ def supported_factor(demands: Sequence[Demand], kinds: Sequence[FigureKind], fin
     It is the worst of all published figures, or 2 if that is more. It serves what has no test beds to leave out, such
     as recovery; rates and latencies have `Prediction.trust`.
     """
-    asked = [
-        replace(reference, figures=tuple(figure for figure in reference.figures if figure.kind in kinds))
-        for reference in load_references()
-    ]
-    compared = validate(with_shipped(demands), asked, find).comparisons
+    compared = validate(with_shipped(demands), of_kinds(load_references(), kinds), find).comparisons
     return trusted_factor([comparison.ratio for comparison in compared if comparison.ratio], least=TARGET_WORST)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -221,11 +221,20 @@ def load_reference(path: Path) -> Publication:
 
 def of_profile(references: Iterable[Publication], profile: str) -> tuple[Publication, ...]:
     """Publications with only those figures that are of a profile's own cluster, as it is described."""
+    return _with(references, lambda whole, figure: not figure.on and (figure.profile or whole.profile) == profile)
+
+
+def of_kinds(references: Iterable[Publication], kinds: Sequence[FigureKind]) -> tuple[Publication, ...]:
+    """Publications with only those figures that are of some kinds."""
+    return _with(references, lambda _whole, figure: figure.kind in kinds)
+
+
+def _with(
+    references: Iterable[Publication], wanted: Callable[[Publication, Published], bool]
+) -> tuple[Publication, ...]:
+    """Publications with only the wanted figures, without those that have none."""
     own = (
-        replace(
-            reference,
-            figures=tuple(f for f in reference.figures if not f.on and (f.profile or reference.profile) == profile),
-        )
+        replace(reference, figures=tuple(figure for figure in reference.figures if wanted(reference, figure)))
         for reference in references
     )
     return tuple(reference for reference in own if reference.figures)

@@ -123,11 +123,12 @@ def test_a_prediction_is_trusted_as_far_as_publications_bear_it_out(
         raise AssertionError(name)
 
     def validated(demands: object, references: object, finder: object) -> SimpleNamespace:
-        assert (demands, references, finder) == ([*mine, "shipped"], [Reference((figure,))], find)
+        assert (demands, references, finder) == ([*mine, "shipped"], (Reference((figure,)),), find)
         return SimpleNamespace(comparisons=[SimpleNamespace(ratio=one) for one in ratios])
 
     figure, other = (SimpleNamespace(kind=kind) for kind in (FigureKind.THROUGHPUT, FigureKind.RECOVERY))
     monkeypatch.setattr("cephlab.tuning.limits.validate", validated)
-    monkeypatch.setattr("cephlab.tuning.limits.load_references", lambda: [Reference((figure, other))])
+    published = (Reference((figure, other)), Reference((other,)))
+    monkeypatch.setattr("cephlab.tuning.limits.load_references", lambda: published)
     monkeypatch.setattr("cephlab.tuning.limits.with_shipped", lambda demands: [*demands, "shipped"])
     assert supported_factor(mine, kinds, find) == factor
