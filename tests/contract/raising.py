@@ -9,7 +9,7 @@ import pytest
 
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks import Verdict
-from cephlab.lab.cluster.cluster import Cluster
+from cephlab.lab.cluster.cluster import HEALTHY_S, Cluster
 from cephlab.lab.cluster.own import OwnCluster
 from cephlab.lab.cluster.raising import ClusterRequest, Manner, raise_for
 from cephlab.lab.history.history import History
@@ -43,7 +43,7 @@ def raised(provider: Provider, topology: Topology, home: Home) -> Iterator[OwnCl
     request = ClusterRequest(
         spec, provider, home, ImageStore(home), topology.role_sets, manner=Manner(from_stores=True)
     )
-    with raise_for(request, healthy_s=120) as cluster:
+    with raise_for(request, healthy_s=HEALTHY_S) as cluster:
         yield cluster
 
 

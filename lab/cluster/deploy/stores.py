@@ -298,6 +298,7 @@ class Restorer(Deployer):
         """Let no map name a daemon of the cluster that the stores are of.
 
         It may be running, and it would take what is sent there: fsid and the secrets of services are the same in both.
+        A kept map names no manager, unless a newer one was on its way between monitors when they were copied.
         """
         up = [str(osd["osd"]) for osd in client.mon("osd dump")["osds"] if osd["up"]]
         if up:
