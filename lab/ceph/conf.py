@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.host import Host, has_own_kernel
 from cephlab.lab.spec.clusterspec import GIB, MIB
 
 MON_PORT = 3300
@@ -135,6 +135,14 @@ def _quick_options(patience: float) -> dict[str, str]:
     }
 
 
+_SLOW_MACHINE = {
+    # Seconds until a client asks another monitor, and says at error level that this one did not answer. In three
+    # machines of a busy one without KVM, a monitor took more than Ceph's own 3 s twice.
+    "mon_client_hunt_interval": "15",
+}
+"""Options of a host whose processors are emulated, its kernel's too."""
+
+
 def host_options(host: Host, identity: str | None = None, *, pulled: bool = False) -> dict[str, str]:
     """Options of one host: its address, its directories, the places of its image's plugins.
 
@@ -145,6 +153,7 @@ def host_options(host: Host, identity: str | None = None, *, pulled: bool = Fals
     base = host.directory
     return {
         **({} if pulled else image_options(host)),
+        **(_SLOW_MACHINE if host.emulated and has_own_kernel(host) else {}),
         "public_addr": host.address,
         "cluster_addr": host.address,
         "ms_bind_before_connect": "true",
