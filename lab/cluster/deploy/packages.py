@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,9 @@ from cephlab.lab.spec.clusterspec import ClusterSpec, Node, Osd
 
 _MKFS_PATIENCE_S = 120.0
 _LOOK_S = 0.25
-_MGR_BEACON_GRACE_S = 30.0
-"""Ceph's own mon_mgr_beacon_grace."""
+_GRACE = "mon_mgr_beacon_grace"
+_GRACE_S, _YOUNG_GRACE_S = 30.0, 8.0
+"""Ceph's own, and what monitors on machines younger than that get meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +94,18 @@ class Deployer:
             kinds = dict.fromkeys(service_of(daemon).kind for _, daemon in names)
             for kind in kinds:
                 SERVICES[kind].tell_managers(client)
-            aged = pool.submit(self._await_monitors, deployment)
-            nodes = [node for node in self.spec.nodes if node.mgr]
-            managers = [pool.submit(self._start_mgr, deployment, node, entities, aged) for node in nodes]
             self.admit_osds(client, plans)
             started = [pool.submit(self._start_osd, deployment, plan, stores[plan.id]) for plan in plans]
-            _all([*managers, *started], deployment)
-            for kind in kinds:
-                SERVICES[kind].prepare(client)
-            others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
-            _all(others, deployment)
+            with self._young_monitors(deployment, client):
+                nodes = [node for node in self.spec.nodes if node.mgr]
+                managers = [
+                    pool.submit(self.start_service, deployment, node, f"mgr.{node.name}", entities) for node in nodes
+                ]
+                _all([*managers, *started], deployment)
+                for kind in kinds:
+                    SERVICES[kind].prepare(client)
+                others = [pool.submit(self.start_service, deployment, node, name, entities) for node, name in names]
+                _all(others, deployment)
             undo.pop_all()
         return client
 
@@ -289,16 +292,24 @@ class Deployer:
         run_tool(host, argv, timeout_s=patience_s, env=preloading(daemon.preload), log=daemon.log)
         deployment.daemons[plan.name] = daemon
 
-    def _await_monitors(self, deployment: Deployment) -> None:
-        grace_s = float(deployment.options.get("mon_mgr_beacon_grace", _MGR_BEACON_GRACE_S))
-        hosts = [self.hosts[node.name] for node in self.spec.mons]
-        await_age([host for host in hosts if has_own_kernel(host)], grace_s, patience=self.patience)
+    @contextmanager
+    def _young_monitors(self, deployment: Deployment, client: RadosClient) -> Iterator[None]:
+        """Have managers believed that start while their monitors' machines are younger than mon_mgr_beacon_grace.
 
-    def _start_mgr(
-        self, deployment: Deployment, node: Node, entities: Mapping[str, keyring.Entity], aged: Future[None]
-    ) -> None:
-        aged.result()
-        self.start_service(deployment, node, f"mgr.{node.name}", entities)
+        A monitor subtracts the grace from its machine's uptime as an unsigned number, so on a younger machine it calls
+        every manager unresponsive (MgrMonitor::tick; seen with 18.2.7). Until then the grace is shorter. One of the
+        spec's own stays, as a ceph.conf goes before the monitors' options, and is waited for.
+        """
+        hosts = [self.hosts[node.name] for node in self.spec.mons if has_own_kernel(self.hosts[node.name])]
+        own = deployment.options.get(_GRACE)
+        await_age(hosts, float(own or _YOUNG_GRACE_S), patience=self.patience)
+        if own or all(_uptime_s(host) > _GRACE_S for host in hosts):
+            yield
+            return
+        client.mon("config set", who="mon", name=_GRACE, value=f"{_YOUNG_GRACE_S:g}")
+        yield
+        await_age(hosts, _GRACE_S, patience=self.patience)
+        client.mon("config rm", who="mon", name=_GRACE)
 
     def _start_osd(self, deployment: Deployment, plan: OsdPlan, store: Future[None]) -> None:
         store.result()
@@ -338,11 +349,7 @@ def plan_osd(node: Node, osd: Osd, osd_id: int) -> OsdPlan:
 
 
 def await_age(hosts: Iterable[Host], age_s: float, *, patience: float = 1.0, time: clock.Clock = clock.SYSTEM) -> None:
-    """Wait until machines have been up for so many seconds by their own clocks; NotReached if that takes too long.
-
-    For machines of monitors and mon_mgr_beacon_grace: a monitor subtracts the grace from its machine's uptime as an
-    unsigned number, so on a younger machine it calls every manager unresponsive (MgrMonitor::tick; seen with 18.2.7).
-    """
+    """Wait until machines have been up for so many seconds by their own clocks; NotReached if that takes too long."""
     for host in hosts:
         clock.Deadline.after(2 * age_s * patience, time).wait(
             partial(_uptime_s, host),

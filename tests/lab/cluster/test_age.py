@@ -1,14 +1,18 @@
 """What is waited for before a manager is started: the age of its monitors' machines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import pytest
 
 from cephlab.lab.base.errors import NotReached
 from cephlab.lab.base.process import Result
-from cephlab.lab.cluster.deploy.packages import await_age
+from cephlab.lab.cluster.deploy import packages
+from cephlab.lab.cluster.deploy.packages import Deployer, Deployment, await_age
+from cephlab.lab.scenario.topology import Topology
+from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE
 from tests.fake_clock import VirtualClock
 
 
@@ -20,6 +24,7 @@ class Machine:
     booted: float = 0.0
     stuck: bool = False
     name: str = "n0"
+    own_kernel: bool = True
 
     def run(self, argv: Sequence[str], **_options: Any) -> Result:
         age_s = 0.0 if self.stuck else self.clock.now - self.booted
@@ -43,3 +48,46 @@ def test_a_machine_whose_clock_stands_still_is_named() -> None:
     clock = VirtualClock(now=100.0)
     with pytest.raises(NotReached, match="n0 to have been up for 30 s"):
         await_age(cast("Any", [Machine(clock, stuck=True)]), 30.0, time=clock)
+
+
+@dataclass
+class Client:
+    """Tells what the monitors were told, and when."""
+
+    clock: VirtualClock
+    said: list[tuple[float, str, str]] = field(default_factory=list)
+
+    def mon(self, prefix: str, *, who: str, name: str, value: str = "") -> None:
+        assert (who, name) == ("mon", "mon_mgr_beacon_grace")
+        self.said.append((self.clock.now, prefix, value))
+
+
+@pytest.mark.parametrize(
+    ("machine", "own", "started_s", "ended_s", "told"),
+    [
+        ({}, None, 8.5, 30.5, [(8.5, "config set", "8"), (30.5, "config rm", "")]),
+        ({"booted": -100.0}, None, 0.0, 0.0, []),
+        ({"own_kernel": False, "stuck": True}, None, 0.0, 0.0, []),
+        ({}, "12", 12.5, 12.5, []),  # a ceph.conf goes before what the monitors are told
+    ],
+    ids=["young", "old", "shared-kernel", "own-grace"],
+)
+def test_managers_on_a_young_machine_start_under_a_shorter_grace(
+    machine: dict[str, Any],
+    own: str | None,
+    started_s: float,
+    ended_s: float,
+    told: list[tuple[float, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = VirtualClock(now=0.0)
+    monkeypatch.setattr(packages, "await_age", partial(await_age, time=clock))
+    spec = Topology(native=1, foreign=0).spec(DEFAULT_RELEASE)
+    hosts = {node.name: Machine(clock, **machine) for node in spec.nodes}
+    deployer = Deployer(spec, cast("Any", hosts), {}, cast("Any", None), 1.0, cast("Any", str))
+    options = {} if own is None else {"mon_mgr_beacon_grace": own}
+    deployment = Deployment("fsid", {}, options, cast("Any", None), 1.0, cast("Any", None))
+    client = Client(clock)
+    with deployer._young_monitors(deployment, cast("Any", client)):
+        assert clock.now == started_s
+    assert (clock.now, client.said) == (ended_s, told)
