@@ -275,7 +275,7 @@ def test_workflows_run_what_people_run() -> None:
         if not re.match(
             r"(\$AS )?ci/(bootstrap|costs|summary|microceph|moved|track|lock) |ci/(lxd-runner|wheel)$"
             r"|ci/action/try$|\.venv/bin/(tox|cephlab) "
-            r'|git diff --exit-code ci/requirements\.lock$|echo "CEPHLAB_HOME=',
+            r'|git diff --exit-code ci/requirements\.lock ci/gate\.lock$|echo "CEPHLAB_HOME=',
             line,
         )
     ]
@@ -295,24 +295,28 @@ def test_actions_of_others_are_named_by_commit_with_their_tag_beside() -> None:
     assert [line for line in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line[1])] == []
 
 
-def test_the_lock_has_all_that_the_project_asks_for_with_hashes_and_in_range() -> None:
-    text = (ROOT / "ci" / "requirements.lock").read_text()
+def locked(name: str) -> dict[str, str]:
+    """Package -> version, of a lock in which each has hashes."""
+    text = (ROOT / "ci" / f"{name}.lock").read_text()
     entries = re.findall(r"^([\w.-]+)==(\S+)([^\n]*(?:\n    --hash=sha256:[0-9a-f]{64}[ \\]*)+)", text, re.MULTILINE)
-    locked = {name: version for name, version, _ in entries}
-    assert len(entries) == len(locked) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 50
+    versions = {package: version for package, version, _ in entries}
+    assert len(entries) == len(versions) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 50
+    return versions
+
+
+def test_the_locks_have_all_that_the_project_asks_for_with_hashes_and_in_range() -> None:
     described = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    asked = [
-        Requirement(line)
-        for lines in (
-            described["build-system"]["requires"],
-            described["project"]["dependencies"],
-            *described["project"]["optional-dependencies"].values(),
-        )
-        for line in lines
-    ]
+    optional = described["project"]["optional-dependencies"]
+    run_time = [*described["build-system"]["requires"], *described["project"]["dependencies"]]
+    run_time += [line for name, lines in optional.items() if name not in ("dev", "docs") for line in lines]
+    others = [*optional["dev"], *optional["docs"]]
+    whole, gate = locked("requirements"), locked("gate")
     # `ci/lock` mends what is named here.
-    wrong = [str(one) for one in asked if locked.get(canonicalize_name(one.name), "") not in one.specifier]
-    assert wrong == []
+    for versions, asked in ((whole, [*run_time, *others]), (gate, run_time)):
+        wanted = map(Requirement, asked)
+        assert [str(it) for it in wanted if versions.get(canonicalize_name(it.name), "") not in it.specifier] == []
+    assert gate.items() < whole.items()
+    assert not {"mypy", "playwright", "mkdocs", "tox"} & gate.keys()
 
 
 def test_tox_installs_what_is_locked_and_nothing_else() -> None:

@@ -86,7 +86,7 @@ class Bench:
 def bench(tmp_path: Path) -> Bench:
     root = tmp_path / "repository"
     (root / "ci").mkdir(parents=True)
-    for name in PINS:
+    for name in (*PINS, "ci/gate.lock"):
         shutil.copy(ROOT / name, root / name)
     script = (ROOT / "ci" / "bootstrap").read_text()
     outside = ":/usr/local/sbin:/usr/sbin:/sbin"
@@ -124,6 +124,7 @@ def real(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_suite_is_a_job_as_the_help_says() -> None:
     assert "ci/bootstrap SUITE" in real("--help").stdout
     assert real("--check", "powerloss").returncode == 0
@@ -147,6 +148,7 @@ def test_wrong_use_is_2_with_the_usage(argv: list[str]) -> None:
     assert refused.stdout == ""
 
 
+@pytest.mark.slow
 def test_check_answers_and_changes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "cache"
     answer = real("--check", CEPHLAB_HOME=str(home))
@@ -291,6 +293,7 @@ def test_the_tests_end_with_pytest_and_fail_with_any(
     assert ("failed:" in ended.stderr) == (lint + types + site != 0)
 
 
+@pytest.mark.slow
 def test_tests_that_take_too_long_are_interrupted(bench: Bench) -> None:
     bench.environment(
         python="trap 'echo == interrupted $$ ==; exit 2' INT; for ((;;)); do read -rt 0.1 <> <(:) || :; done"

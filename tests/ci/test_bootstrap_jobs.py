@@ -114,6 +114,7 @@ def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: P
     assert not (root / ".venv").exists()
 
 
+@pytest.mark.parametrize(("job", "lock_name"), [("install", "requirements"), ("gate", "gate")])
 @pytest.mark.parametrize(
     ("settings", "uv_ends_with", "by"),
     [
@@ -125,10 +126,12 @@ def test_a_folder_of_another_user_is_said_alike_by_check_and_install(anybodys: P
     ],
 )
 def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_else(
-    bench: Bench, settings: str, uv_ends_with: int, by: list[str]
+    bench: Bench, settings: str, uv_ends_with: int, by: list[str], job: str, lock_name: str
 ) -> None:
-    log, lock = bench.root / "log", bench.root / "ci" / "requirements.lock"
-    lock.write_text("abc==1 \\\n    --hash=sha256:1\nuv==2 \\\n    --hash=sha256:2\nxyz==3 \\\n    --hash=sha256:3\n")
+    log, lock = bench.root / "log", bench.root / "ci" / f"{lock_name}.lock"
+    (bench.root / "ci" / "requirements.lock").write_text(
+        "abc==1 \\\n    --hash=sha256:1\nuv==2 \\\n    --hash=sha256:2\nxyz==3 \\\n    --hash=sha256:3\n"
+    )
     bench.environment(
         python=f"""echo "$*" >>"{log}"; case "$*" in *stdin) cat >>"{log}";; *list) echo "{settings}";; esac""",
         uv=f'echo "uv $*" >>"{log}"; exit {uv_ends_with}',
@@ -136,7 +139,7 @@ def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_
     (bench.root / ".venv" / "cephlab-installed").unlink()
     for name in ("unpack-roots", "shout", "python3"):
         bench.program(name, "exit 0")
-    ended = bench.run("install")
+    ended = bench.run(job)
     assert ended.returncode == 0
     ways = {
         "uv": [
@@ -154,4 +157,6 @@ def test_what_is_locked_is_installed_by_its_hashes_and_the_project_with_nothing_
         f"{PIP} --no-deps --no-build-isolation --editable {bench.root}",
     ]
     assert ("pip does it" in ended.stderr) is (by == ["uv", "pip"])
-    assert ".venv is up to date" in bench.run("--check").stdout
+    assert ".venv is up to date" in bench.run("--check", job).stdout
+    assert ".venv is up to date" in bench.run("--check", "gate").stdout
+    assert (".venv is up to date" in bench.run("--check", "test").stdout) is (job == "install")

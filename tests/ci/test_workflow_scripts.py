@@ -267,11 +267,14 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_lock_has_hashes_and_the_build_backend_too(checkout: Path) -> None:
     done = run(str(checkout / "ci" / "lock"), "--upgrade")
     assert done.returncode == 0, done.stderr
-    command, backend = done.stdout.splitlines()
-    assert command.startswith("pip compile pyproject.toml - --extra dev ")
-    assert command.endswith(" --output-file ci/requirements.lock --upgrade")
-    assert {"--generate-hashes", "--only-binary"} < set(command.split())
-    assert backend == "setuptools>=80"
+    whole, backend, gate, same = done.stdout.splitlines()
+    assert whole.endswith(" --extra dev --extra docs --upgrade")
+    assert gate.endswith(" --constraints ci/requirements.lock")
+    for command, name in ((whole, "requirements"), (gate, "gate")):
+        assert command.startswith("pip compile pyproject.toml - ")
+        assert f" --output-file ci/{name}.lock " in command
+        assert {"--generate-hashes", "--only-binary"} < set(command.split())
+    assert backend == same == "setuptools>=80"
 
 
 def test_a_lock_without_its_tool_says_where_that_comes_from(checkout: Path) -> None:
