@@ -211,6 +211,7 @@ def said(house: Path) -> dict[str, str]:
     return answers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("addition", ADDITIONS, ids=lambda addition: addition.what)
 def test_what_is_added_by_the_page_is_picked_up(said: dict[str, str], addition: Addition) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith(f"| {addition.what} |"))

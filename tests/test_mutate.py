@@ -52,6 +52,7 @@ def changes() -> list[tuple[str, str]]:
     return [(mutant.was, mutant.now) for mutant in made()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("was", "now"),
     [

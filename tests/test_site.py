@@ -53,6 +53,7 @@ def test_every_place_for_keys_becomes_a_table() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "files"),
     [

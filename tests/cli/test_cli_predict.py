@@ -108,6 +108,7 @@ def test_a_sweep_shows_latency_against_depth(world: World) -> None:
     assert "ops/s" in _cephlab(world, "predict", *ALTRA, "--sweep", "clients").stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_over_machines_is_drawn_and_says_which_requirements_are_met(world: World) -> None:
     example = str(PAGE.parents[1] / "examples" / "storage-3n.toml")
     asked = ("predict", "--profile", example, "--op", "randwrite", "--clients", "60", "--sweep", "nodes.count=3..5")
@@ -139,6 +140,7 @@ def test_explain_shows_formulas_and_sources(world: World) -> None:
     assert _json(world, "explain", *ALTRA)["steps"]
 
 
+@pytest.mark.slow
 def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     shown = _cephlab(world, "validate-model", *PAPERS)
     found = _json(world, "validate-model", *PAPERS)
@@ -155,6 +157,7 @@ def test_validate_model_compares_and_says_what_it_cannot(world: World) -> None:
     assert found["left_out"]["by_kind"]["small reads"]["factor"] > 1
 
 
+@pytest.mark.slow
 def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = tmp_path / "unknown.json"
     demandfile.save(unknown, [demand(emulated=True)])
@@ -173,6 +176,7 @@ def test_validate_model_ends_with_its_verdict(world: World, tmp_path: Path, monk
     assert "missed" not in met.stdout
 
 
+@pytest.mark.slow
 def test_validate_model_says_what_rests_on_assumptions(world: World) -> None:
     shown = _cephlab(world, "validate-model", *PAPERS).stdout
 

@@ -152,6 +152,7 @@ def test_a_forged_verdict_with_new_checksums_is_shown_by_nobody_as_it_is(archive
     assert f"{DOUBTED}: what is archived does not fit together." in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_a_sound_archive_is_doubted_by_nobody(archive: Path, tmp_path: Path) -> None:
     found = everybody(archive, tmp_path)
     assert found.pop("gate")[0] == 2, "no suite has a scenario of that name"

@@ -99,6 +99,7 @@ def lines_on_a_terminal(*arguments: str) -> list[str]:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "last_word"),
     [

@@ -117,6 +117,7 @@ def test_the_manual_page_is_that_of_today_and_troff_has_nothing_to_say_of_it() -
         assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_command_starts_without_what_few_of_them_take() -> None:
     """Numpy and scipy took half of the time in which a command starts, the shell's completion included."""
     look = "import sys, cephlab.cli.main; print(*{'numpy', 'scipy', 'docker', 'jinja2', 'pytest'} & set(sys.modules))"

@@ -116,6 +116,7 @@ def test_a_lab_that_was_asked_for_is_refused_with_all_that_it_lacks(
     assert refused.value.missing == {"depmod": "kmod", "mmdebstrap": "mmdebstrap"}
 
 
+@pytest.mark.slow
 def test_a_gate_names_what_all_its_scenarios_lack_and_ends_with_3(gate: Gate) -> None:
     machines = (f"'bare.{count}', fake.good, topology=fake.Topology(native={count})" for count in (1, 2, 3))
     gate.suite("bare", *machines)

@@ -106,6 +106,7 @@ def world(home: Home, path: Path) -> World:
     return World(home, {**providers(FakeProvider(holding={"stray"})), "container": lambda: container})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["hung", "half_hung"])
 @pytest.mark.parametrize("options", [(), ("--dry-run",)])
 def test_prune_names_an_engine_that_does_not_answer(
@@ -123,6 +124,7 @@ def test_prune_names_an_engine_that_does_not_answer(
     assert "container was not looked at" in told["error"]["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["hung", "half_hung"])
 def test_what_may_be_in_a_silent_engine_is_not_forgotten(
     home: Home, state: str, request: pytest.FixtureRequest

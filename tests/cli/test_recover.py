@@ -19,6 +19,7 @@ def world(tmp_path: Path) -> World:
     return World(Home(tmp_path / "home").ensure(), providers(FakeProvider()))
 
 
+@pytest.mark.slow
 def test_a_recovery_time_is_printed_with_its_limit_and_derivation(world: World) -> None:
     arguments = ["predict", "--profile", "ampere-altra-4n", "--recover", "4500 GB"]
     shown = CliRunner().invoke(app, arguments, obj=world)

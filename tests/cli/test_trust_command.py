@@ -32,6 +32,7 @@ def _json(world: World, *arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_picture_is_drawn_of_every_publication(world: World, tmp_path: Path) -> None:
     _cephlab(
         world,

@@ -194,7 +194,7 @@ def _pytest(tests: Sequence[str], folder: str, *plugins: object) -> int:
     # most modules' tests; tests that use it load it themselves, and its plugin only adds to what is printed. pytest has
     # a loader of its own for what it rewrites, which is all of an installed plugin: no mutant would be loaded by it.
     options = ["-x", "-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"]
-    code = int(pytest.main([*options, *tests], plugins=list(plugins)))
+    code = int(pytest.main([*options, "-m", "not real and not bench", *tests], plugins=list(plugins)))
     sys.stdout.flush()
     return code
 

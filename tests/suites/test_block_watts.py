@@ -100,6 +100,7 @@ def test_only_requirements_of_this_load_hold() -> None:
     assert asked_of(loads[1:]) == Limits()
 
 
+@pytest.mark.slow
 def test_where_no_machine_says_its_watts_that_is_what_is_lacking() -> None:
     with pytest.raises(Unavailable, match="no machine says its watts"):
         require_watts(WattMeter({}))

@@ -77,6 +77,7 @@ def test_an_honest_tree_passes(tmp_path: Path) -> None:
     assert judged(Tree(), tmp_path).outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lost", "topics"),
     [
@@ -197,6 +198,7 @@ def test_a_walk_reads_and_truncates_no_directory_and_still_writes_to_one() -> No
         model.do_read("missing", offset=0, size=1)
 
 
+@pytest.mark.slow
 def test_no_step_of_the_walk_that_hung_reads_a_directory() -> None:
     """The plain model's walk of the same seed does, so that this one is known to be able to."""
     read = {kind: refused_reads(kind) for kind in (FsModel, WalkModel)}

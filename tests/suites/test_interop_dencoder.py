@@ -33,6 +33,7 @@ def judged(tmp_path: Path, **flaws: Any) -> tuple[Verdict, Mapping[str, Any], di
     return verdict, seen[-1], hosts
 
 
+@pytest.mark.slow
 def test_both_alike_pass_in_few_processes(tmp_path: Path) -> None:
     verdict, last, hosts = judged(tmp_path)
     assert verdict.outcome == "pass"
@@ -40,12 +41,14 @@ def test_both_alike_pass_in_few_processes(tmp_path: Path) -> None:
     assert [len(host.started) for host in hosts.values()] == [2 + 2 * 3] * 2
 
 
+@pytest.mark.slow
 def test_a_type_read_differently_fails_and_is_named(tmp_path: Path) -> None:
     verdict, _, _ = judged(tmp_path, misreads=frozenset({"pg_t"}))
     assert verdict.outcome == "fail"
     assert "pg_t #1" in verdict.reason
 
 
+@pytest.mark.slow
 def test_an_instance_that_ends_the_program_costs_only_itself(tmp_path: Path) -> None:
     verdict, _, _ = judged(tmp_path, crashes=frozenset({("hobject_t", 7)}))
     assert verdict.outcome == "fail"
@@ -53,6 +56,7 @@ def test_an_instance_that_ends_the_program_costs_only_itself(tmp_path: Path) -> 
     assert "hobject_t #8" not in str(verdict.derivation)
 
 
+@pytest.mark.slow
 def test_a_type_that_one_lacks_fails(tmp_path: Path) -> None:
     verdict, _, _ = judged(tmp_path, types={**TYPES, "new_t": 1})
     assert verdict.outcome == "fail"

@@ -191,6 +191,7 @@ def test_a_sound_service_is_not_found_fault_with(kind: str) -> None:
     assert [tried(kind, Service, drawn(kind, seed)) for seed in range(5)] == [None] * 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("defect", BROKEN)
 def test_a_defect_is_found_and_shown_in_a_few_steps(defect: str) -> None:
     kind, service = BROKEN[defect]

@@ -130,6 +130,7 @@ def test_an_import_writes_a_job_once(tmp_path: Path) -> None:
     assert "exists already" in again.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "words"),
     [

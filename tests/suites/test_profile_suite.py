@@ -89,6 +89,7 @@ def run(folder: Path, expression: str = "", changes: tuple[str, ...] = (), text:
     return result
 
 
+@pytest.mark.slow
 def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what_would_do(tmp_path: Path) -> None:
     result = run(tmp_path)
     endings = {record.scenario: record.ending for record in result.records}
@@ -132,6 +133,7 @@ def share_of_wanted(archive: Archive, name: str) -> float:
     return float(throughput["value"] / throughput["least"])
 
 
+@pytest.mark.slow
 def test_a_gate_is_green_where_everything_is_in_reach_and_says_why(tmp_path: Path) -> None:
     result = run(tmp_path, expression="enough")
     assert result.code == 0
@@ -146,6 +148,7 @@ def test_a_gate_is_green_where_everything_is_in_reach_and_says_why(tmp_path: Pat
     assert [record.cluster for record in result.records] == [None]
 
 
+@pytest.mark.slow
 def test_another_machine_is_tried_without_another_file(tmp_path: Path) -> None:
     slow = run(tmp_path, expression="enough", changes=("nodes.count=2", "nodes.cores=4"))
     assert slow.code == 1
@@ -159,6 +162,7 @@ def test_a_plan_names_what_has_no_cluster(tmp_path: Path) -> None:
     assert {(each.nodes, each.memory_bytes, each.skipped) for each in planned} == {(0, 0, None)}
 
 
+@pytest.mark.slow
 def test_what_is_changed_is_in_the_archive_and_in_the_replay(tmp_path: Path) -> None:
     result = run(tmp_path, expression="enough", changes=("nodes.count=12",))
     assert "--set nodes.count=12" in result.replay

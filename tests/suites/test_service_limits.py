@@ -64,6 +64,7 @@ def test_without_a_profile_settings_and_patience_alone_decide(tmp_path: Path) ->
     assert return_bound(stage.cluster, copied).most == SETTINGS_S
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pace", "outcome"), [(0.1, Outcome.PASS), (1.0, Outcome.FAIL), (3.0, Outcome.FAIL)])
 def test_a_return_that_slower_machines_may_take_is_too_long_for_faster_ones(
     tmp_path: Path, pace: float, outcome: Outcome
@@ -80,6 +81,7 @@ def test_a_return_that_slower_machines_may_take_is_too_long_for_faster_ones(
     assert any("rate by network into the new node" in line for line in bound.derivation)
 
 
+@pytest.mark.slow
 def test_the_models_part_is_as_much_longer_as_machines_are_slower(tmp_path: Path) -> None:
     usual, slow, fast = (copying(stage_on(tmp_path, pace), STORED_BYTES).seconds for pace in (1.0, 0.1, 3.0))
     assert slow == pytest.approx(10 * usual, rel=0.01)
@@ -88,6 +90,7 @@ def test_the_models_part_is_as_much_longer_as_machines_are_slower(tmp_path: Path
     assert usual >= 2 * STORED_BYTES / 10e6
 
 
+@pytest.mark.slow
 def test_bytes_copies_and_the_share_of_recovery_count(tmp_path: Path) -> None:
     stage = stage_on(tmp_path, 1.0)
     whole = copying(stage, STORED_BYTES).seconds
@@ -97,6 +100,7 @@ def test_bytes_copies_and_the_share_of_recovery_count(tmp_path: Path) -> None:
     assert copying(stage_on(tmp_path, 1.0, SHARED), STORED_BYTES).seconds == pytest.approx(whole * 4)
 
 
+@pytest.mark.slow
 def test_megabytes_of_a_lab_hardly_move_a_limit(tmp_path: Path) -> None:
     copied = Data(sizes=LARGE).copied(stage_on(tmp_path, 1.0))
     assert 0 < copied.seconds < 0.2 * SETTINGS_S
@@ -112,6 +116,7 @@ def test_the_wait_for_health_is_as_long_as_its_limit(tmp_path: Path) -> None:
     assert waited == [pytest.approx((SETTINGS_S + 1000.0) / PATIENCE)]
 
 
+@pytest.mark.slow
 def test_a_wait_may_last_until_what_clients_use_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cephlab.suites.limits.own", lambda cluster: cluster)
     load = Load("p", ("c0", "c1"), seed=1, keys=8, sizes=(4096, 1 << 30))

@@ -21,6 +21,7 @@ def changes_for(requirement: Requirement, on: Profile) -> dict[str, Any]:
     return {change.kind: change for change in enough(on, judged, KINDS_OF[requirement.kind])}
 
 
+@pytest.mark.slow
 def test_the_least_number_of_nodes_is_said_and_one_less_is_not_enough() -> None:
     wanted = load(op="get", bs="4M", clients=400, depth=8, at_least="9 GB/s")
     found = changes_for(wanted, find(ALTRA))

@@ -40,6 +40,7 @@ def _cases(folder: Path, bed: str, factor: float, truth: Constants) -> list[Case
     return made
 
 
+@pytest.mark.slow
 def test_the_fit_goes_from_the_prior_towards_what_made_the_figures(tmp_path: Path) -> None:
     truth = replace(Constants(), osd_cpu=1.4)
     figures = [one for bed in ("a", "b") for one in _cases(tmp_path, bed, 1.0, truth)]
@@ -51,6 +52,7 @@ def test_the_fit_goes_from_the_prior_towards_what_made_the_figures(tmp_path: Pat
     assert all(abs(one.ratio(found) - 1) < 0.1 for one in figures)
 
 
+@pytest.mark.slow
 def test_a_test_bed_that_is_left_out_has_no_say_in_its_own_prediction(tmp_path: Path) -> None:
     steady = _cases(tmp_path, "a", 1.0, Constants())
     # Were c's figures in the fit of c, the two predictions of c would differ by more than the figures do.

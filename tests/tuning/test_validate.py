@@ -193,6 +193,7 @@ def test_a_reference_that_does_not_fit_is_refused(tmp_path: Path, was: str, beco
     assert wanted in caught.value.detail
 
 
+@pytest.mark.slow
 @pytest.mark.shipped_constants
 def test_the_shipped_demands_predict_the_shipped_references(tmp_path: Path) -> None:
     demands, origin = find_every_demand(tmp_path)
@@ -227,6 +228,7 @@ def test_small_writes_of_an_image_in_a_code_cost_more_than_copies(tmp_path: Path
     assert 3 < copies / coded[1] < 6
 
 
+@pytest.mark.slow
 @pytest.mark.shipped_constants
 def test_the_page_of_the_model_shows_what_it_says(tmp_path: Path) -> None:
     demands, _ = find_every_demand(tmp_path)

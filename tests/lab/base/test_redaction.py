@@ -168,6 +168,7 @@ def known(*secrets: str) -> Iterator[None]:
     redaction._KNOWN.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nothing_known")
 @pytest.mark.parametrize("name", [*ESCAPES, *OF_SECRETS])
 @SOME

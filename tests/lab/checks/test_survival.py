@@ -369,6 +369,7 @@ packed = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(packed, max_size=20))
 def test_packing_loses_nothing_but_fractions_of_microseconds(operations: list[Operation]) -> None:

@@ -121,6 +121,7 @@ def test_a_server_here_scrapes_what_is_there_and_ends_with_the_block(tmp_path: P
     assert said == ["series from exporter of a; none from mgr of a at 127.0.0.1:1"]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_ready_yet_is_awaited_and_its_refusals_are_closed(tmp_path: Path) -> None:
     with telling() as address:
         slow = program(tmp_path, refusals=2)

@@ -175,6 +175,7 @@ def killed_build(tmp_path: Path) -> int:
     return pid
 
 
+@pytest.mark.slow
 def test_prune_removes_what_a_killed_build_left(tmp_path: Path, killed_build: int) -> None:
     removed = make_store(tmp_path).prune()
     assert len(removed) == 1
@@ -184,6 +185,7 @@ def test_prune_removes_what_a_killed_build_left(tmp_path: Path, killed_build: in
     assert make_store(tmp_path).prune() == []
 
 
+@pytest.mark.slow
 def test_the_next_build_removes_what_a_killed_one_left(tmp_path: Path, killed_build: int) -> None:
     image = make_store(tmp_path).get("reef", NATIVE)
     assert entries(tmp_path) == [image.key]
@@ -230,6 +232,7 @@ print(make_store(Path(sys.argv[1]), FakeTools(unpacking=slow)).get("reef", host_
 """
 
 
+@pytest.mark.slow
 def test_processes_that_want_the_same_image_build_it_once(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", BUILDER, str(tmp_path)]
     children = [subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]

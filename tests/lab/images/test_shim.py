@@ -84,6 +84,7 @@ def verdicts(result: process.Result) -> dict[str, str]:
     return {line.removeprefix("not ").removeprefix("ok ").partition(":")[0]: line for line in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4])
 def test_aio_behaves_as_libaio(toolchain: Toolchain, workers: int) -> None:
     result = toolchain.run_aio_test(toolchain.build(shim.AIO, "aio.so"), workers)
@@ -91,6 +92,7 @@ def test_aio_behaves_as_libaio(toolchain: Toolchain, workers: int) -> None:
     assert verdicts(result) == {name: f"ok {name}" for name in CASES}
 
 
+@pytest.mark.slow
 def test_a_lost_write_is_noticed(toolchain: Toolchain) -> None:
     result = toolchain.run_aio_test(toolchain.build(shim.AIO, "broken.so", "CEPHLAB_BREAK_DROP_WRITE"))
     assert result.code == 1

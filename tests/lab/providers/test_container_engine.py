@@ -91,6 +91,7 @@ class StartingEngine(BaseHTTPRequestHandler):
         """Nothing is logged."""
 
 
+@pytest.mark.slow
 def test_an_engine_that_systemd_starts_at_the_first_call_is_waited_for(short: Path) -> None:
     path = short / "engine.sock"
     with socketserver.ThreadingUnixStreamServer(str(path), StartingEngine) as server:

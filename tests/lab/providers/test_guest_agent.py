@@ -41,6 +41,7 @@ def test_outputs_status_environment_and_folder_are_a_programs_own(host: GuestHos
         host.run(("no-such-program",))
 
 
+@pytest.mark.slow
 def test_input_and_output_go_both_ways_at_once(host: GuestHost) -> None:
     data = os.urandom(3_000_000)
     assert host.run(("cat",), stdin=data).stdout_bytes == data
@@ -48,6 +49,7 @@ def test_input_and_output_go_both_ways_at_once(host: GuestHost) -> None:
         assert host.run(("true",), stdin=data).code == 0
 
 
+@pytest.mark.slow
 def test_a_timeout_kills_the_whole_session(host: GuestHost) -> None:
     with pytest.raises(CommandTimedOut) as caught:
         host.run(("sh", "-c", "sleep 301 & echo $!; wait"), timeout_s=1)

@@ -68,6 +68,7 @@ def test_the_budget_is_seconds_of_load() -> None:
     assert usual.most * usual.load_s < 120
 
 
+@pytest.mark.slow
 def test_equal_sides_as_noisy_as_reads_beside_neighbours_seldom_fail_and_dearer_ones_do() -> None:
     """A start's reads spread by 9.8 % there, as measured; what this draws is `tox -e regression -- computed`."""
     alarms, _ = rates(0.098, 1.0, USUAL.most, draws=200)

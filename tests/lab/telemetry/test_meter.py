@@ -65,6 +65,7 @@ def burnt(tmp_path: Path) -> None:
     clock.wait((tmp_path / "burnt").exists, bool, what="the end of burning", timeout_s=30, interval_s=0.01)
 
 
+@pytest.mark.slow
 def test_a_host_says_of_its_processes_what_this_kernel_does(
     process: HostProcess, teller: Teller, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_host_says_of_its_processes_what_this_kernel_does(
     assert told.cpu_s > BURN_S
 
 
+@pytest.mark.slow
 def test_processes_are_found_by_their_mark_where_nobody_knows_their_number(
     process: HostProcess, teller: Teller, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_a_process_that_ended_is_trouble_and_one_that_is_hidden_is_named(
         hidden.ask("read")
 
 
+@pytest.mark.slow
 def test_a_meter_counts_on_a_host_and_calls_the_roles_by_it(
     host: GuestHost, process: HostProcess, tmp_path: Path
 ) -> None:

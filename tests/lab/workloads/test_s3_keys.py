@@ -76,6 +76,7 @@ def telling(folder: Path) -> list[str]:
     return [path.name for path in files if any(key.encode() in path.read_bytes() for key in (ACCESS, SECRET))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starter", STARTERS)
 def test_a_load_and_its_parent_that_are_killed_leave_no_key(starter: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
