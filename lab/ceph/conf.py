@@ -101,8 +101,8 @@ def _quick_options(patience: float) -> dict[str, str]:
         "mgr_stats_period": "1",
         "mon_mgr_digest_period": "1",
         # Seconds that the first manager may take to load its modules before MGR_DOWN. In a guest of a busy machine
-        # without KVM it took 170 s, and Ceph allows 120; a manager that never comes ends the wait for HEALTH_OK.
-        "mon_mgr_mkfs_grace": "600",
+        # without KVM it took 290 s, and Ceph allows 120; a manager that never comes ends the wait for HEALTH_OK.
+        "mon_mgr_mkfs_grace": "1200",
         # Under an emulator these are Ceph's own defaults.
         "mon_election_timeout": "5" if patience > 1 else "2",
         # OSDs without work learn of a new map with their peers' heartbeats.
