@@ -123,8 +123,25 @@ def test_looks_before_fio_is_at_work_do_not_count() -> None:
     assert krbd.covered(looks, Progress([])) == []
 
 
-def test_one_batch_says_nothing_of_a_ratio() -> None:
-    assert not krbd.narrow({"krbd": [1.0], "librbd": [2.0]})
+@pytest.mark.parametrize("batches", [{"krbd": [1.0], "librbd": [9.0]}, {"krbd": [], "librbd": []}])
+def test_one_batch_says_nothing_of_a_ratio(batches: dict[str, list[float]]) -> None:
+    assert not krbd.narrow(batches)
+    assert not krbd.clear(batches)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "beyond_doubt"),
+    [
+        ([4.0, 5.0, 6.0], True),
+        ([30.0, 40.0, 50.0], False),  # as likely below as above what librbd costs
+        ([12.0, 13.0, 14.0], False),  # below, but not by far
+        ([60.0, 65.0, 70.0], True),
+    ],
+)
+def test_a_verdict_is_beyond_doubt_where_the_whole_interval_is_far_from_even(
+    kernel: list[float], beyond_doubt: bool
+) -> None:
+    assert krbd.clear({"krbd": kernel, "librbd": [20.0, 21.0, 19.0]}) is beyond_doubt
 
 
 def test_turns_end_when_the_ratio_is_narrow() -> None:
