@@ -83,6 +83,11 @@ class Image:
         """The record of what each file of the root held when it was built, beside the root."""
         return self.root.parent / "contents.json"
 
+    @property
+    def compared(self) -> Path:
+        """The state in which the root was compared with that record last, beside the root."""
+        return self.root.parent / "compared"
+
 
 def digest_of(reference: str) -> str | None:
     """`sha256:...` of a reference that ends in it; None for one by a tag, which names whatever its registry likes."""
@@ -104,13 +109,18 @@ def note_contents(root: Path, record: Path) -> None:
 def require_unchanged(image: Image) -> None:
     """LabBroken, with the first files that differ, where a tree is not what was built.
 
-    A tree from before its contents were noted is taken as it is, and noted now. What this user may not read, as in
-    another user's tree, is not compared: no program of this user's runs it.
+    Reading all of a tree takes seconds, so one is read again only where a file's inode, size or times are no longer
+    those of the last time. A tree from before its contents were noted is taken as it is, and noted now. What this user
+    may not read, as in another user's tree, is not compared: no program of this user's runs it.
     """
     if not image.contents.exists():
         with suppress(PermissionError):
             note_contents(image.root, image.contents)
         return
+    state = _state(image)
+    with suppress(OSError):
+        if image.compared.read_text() == state:
+            return
     built, now = json.loads(image.contents.read_text()), contents(image.root)
     changes = list(_changes(image.root, built, now))
     if changes:
@@ -119,6 +129,18 @@ def require_unchanged(image: Image) -> None:
             "\n".join(changes[:_SHOWN]),
             f"`cephlab image rm {image.key[:12]}` removes it; the next run builds it anew",
         )
+    if built == now:
+        with suppress(PermissionError):
+            image.compared.write_text(state)
+
+
+def _state(image: Image) -> str:
+    """Digest of what changes with any write to a file: nobody sets an inode's ctime."""
+    digest = hashlib.sha256()
+    for path in sorted([image.contents, *_paths(image.root)]):
+        there = path.lstat()
+        digest.update(f"{path.name} {there.st_ino} {there.st_size} {there.st_mtime_ns} {there.st_ctime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def contents(root: Path) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """An image whose files are not those that were built is refused before a gate, and the archive names its bytes."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,43 @@ def test_a_tree_that_has_changed_is_refused_by_the_file(
         require_unchanged(image)
     assert refused.value.detail == said
     assert "cephlab image rm ffffffffffff" in (refused.value.hint or "")
+
+
+def reading(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The roots whose files are read from now on."""
+    read: list[Path] = []
+
+    def contents_of(root: Path) -> dict[str, str]:
+        read.append(root)
+        return contents(root)
+
+    monkeypatch.setattr("cephlab.lab.images.image.contents", contents_of)
+    return read
+
+
+def test_a_tree_is_read_again_only_where_a_file_was_touched(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, osd = reading(monkeypatch), image.root / "usr/bin/ceph-osd"
+    require_unchanged(image)
+    require_unchanged(image)
+    assert len(read) == 1
+    before = osd.stat()
+    while osd.stat().st_ctime_ns == before.st_ctime_ns:  # the kernel's clock for files moves every few milliseconds
+        touch(osd)
+    os.utime(osd, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (osd.stat().st_size, osd.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    for _ in range(2):
+        with pytest.raises(LabBroken, match="1 files"):
+            require_unchanged(image)
+    assert len(read) == 3
+
+
+def test_a_record_that_has_changed_is_compared_with(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_unchanged(image)
+    read = reading(monkeypatch)
+    image.contents.write_text(image.contents.read_text().replace("usr/bin/rados", "usr/bin/radar"))
+    with pytest.raises(LabBroken, match="2 files"):
+        require_unchanged(image)
+    assert len(read) == 1
 
 
 def test_only_the_first_files_are_named_and_all_are_counted(image: Image) -> None:
