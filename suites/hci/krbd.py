@@ -25,6 +25,7 @@ from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import Capability
 from cephlab.lab.telemetry.accounting import whole_s
+from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.statistics import interval, ratio_of_means, width
 from cephlab.lab.workloads import fio
 from cephlab.lab.workloads.fio import FioJob, Progress
@@ -234,16 +235,21 @@ def why_not_judged(cluster: Cluster) -> str:
     return "" if cluster.provider_name == QEMU else claims.OTHER_KERNEL
 
 
+def krbd_over_librbd(costs: Mapping[str, list[float]]) -> Interval:
+    """The ratio of their costs, with its interval."""
+    return ratio_of_means(costs["krbd"], costs["librbd"])
+
+
 def narrow(costs: Mapping[str, list[float]]) -> bool:
     """Whether the ratio is known well enough; never with fewer than two batches of each."""
-    return min(map(len, costs.values())) > 1 and width(ratio_of_means(costs["krbd"], costs["librbd"])) <= NARROW
+    return min(map(len, costs.values())) > 1 and width(krbd_over_librbd(costs)) <= NARROW
 
 
 def clear(costs: Mapping[str, list[float]]) -> bool:
     """Whether the verdict on the ratio is beyond doubt. Never with fewer than two batches of each."""
     if min(map(len, costs.values())) < 2:
         return False
-    ratio = ratio_of_means(costs["krbd"], costs["librbd"])
+    ratio = krbd_over_librbd(costs)
     return ratio.high * CLEAR <= MOST or ratio.low >= MOST * CLEAR
 
 
@@ -262,7 +268,7 @@ def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> N
 
 
 def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], bound: Bound) -> None:
-    ratio = ratio_of_means(costs["krbd"], costs["librbd"])
+    ratio = krbd_over_librbd(costs)
     stage.recorder.figure("CPU for one operation, krbd over librbd", ratio.mean, "", bound, interval=ratio.ends)
 
 
