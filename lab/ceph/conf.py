@@ -142,6 +142,14 @@ _SLOW_MACHINE = {
 }
 """Options of a host whose processors are emulated, its kernel's too."""
 
+_ONE_MONITOR = {
+    # Without an answer to keepalives a client leaves its monitor for another one, and here there is none. An answer
+    # that comes at once counts as none (suites/defects/known.toml, `keepalive-wraps`). A manager then tells its modules
+    # of options that did not change, and `prometheus` restarts a server that still starts, with errors on its output.
+    "mon_client_ping_timeout": "0",
+}
+"""Options of the managers of a cluster with one monitor."""
+
 
 def host_options(host: Host, identity: str | None = None, *, pulled: bool = False) -> dict[str, str]:
     """Options of one host: its address, its directories, the places of its image's plugins.
@@ -226,6 +234,8 @@ def render(fsid: str, mon_addresses: Mapping[str, str], options: Mapping[str, st
     # A client must not use a daemon's keyring and log. Daemons find their keyring in their data directory.
     for kind in ("mon", "osd", "mgr", "mds"):
         lines += [f"[{kind}]", f"keyring = ${kind}_data/keyring"]
+        if kind == "mgr" and len(mon_addresses) == 1:
+            lines += [f"{key} = {value}" for key, value in _ONE_MONITOR.items() if key not in options]
     lines += ["[client]", "admin_socket =", "log_file ="]
     for name, own in sections.items():
         if name != "global" and own:

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from cephlab.lab.ceph.conf import host_options
+from cephlab.lab.ceph.conf import host_options, render
 from cephlab.lab.providers.host import Host
 
 
@@ -20,3 +20,15 @@ def test_clients_of_an_emulated_machine_give_a_monitor_more_time(emulated: bool,
     host = SimpleNamespace(**parts, own_kernel=own_kernel)
     options = host_options(cast("Host", host), pulled=True)
     assert ("mon_client_hunt_interval" in options) is given
+
+
+@pytest.mark.parametrize(
+    ("monitors", "own", "given"), [(1, {}, "0"), (3, {}, None), (1, {"mon_client_ping_timeout": "5"}, None)]
+)
+def test_a_manager_has_only_one_monitor_to_stay_with(monitors: int, own: dict[str, str], given: str | None) -> None:
+    """Several can be left for another one, and an option of the spec's own stays."""
+    addresses = {f"n{number}": f"10.0.0.{number}" for number in range(monitors)}
+    text = render("fsid", addresses, own, {}).decode()
+    section = text.partition("[mgr]")[2].partition("[mds]")[0]
+    lines = dict(line.split(" = ") for line in section.split("\n") if line)
+    assert lines.get("mon_client_ping_timeout") == given
