@@ -39,7 +39,8 @@ def compare(
 ) -> int:
     """Say what changed from first to second: verdicts, figures, series and costs of runs, costs of demand files.
 
-    Ends with 1 where something became worse or dearer, 6 where it cannot tell.
+    Ends with 1 where a verdict became worse or an operation dearer, 6 where it cannot tell. Figures and series of
+    two runs are only shown. With --architectures it is the figures that are judged.
 
     Example: cephlab compare before.json after.json
     """
@@ -117,16 +118,16 @@ def _architectures(out: Output, directory: Path) -> int:
             "its scenarios noted none, or of one architecture alone",
             "run a suite that does: `--suite baseline`",
         )
-    outcomes = {figure.outcome for figure in figures}
-    worst = next((o for o in (Outcome.FAIL, Outcome.INCONCLUSIVE) if o in outcomes), Outcome.PASS)
-    judged = sum(1 for figure in figures if figure.outcome is not None)
-    said = f"{worst}: {judged} of {len(figures)} figures were judged" if judged else "nothing was judged"
+    judged = [figure.outcome for figure in figures if figure.outcome is not None]
+    worst = next((o for o in (Outcome.FAIL, Outcome.INCONCLUSIVE) if o in judged), Outcome.PASS)
+    verdict = worst if judged else Outcome.INCONCLUSIVE
+    said = f"{len(judged)} of {len(figures)} figures were judged" if judged else "no figure could be judged, see above"
     if out.as_json:
-        out.json({"outcome": worst if judged else None, "figures": list(map(asdict, figures))})
+        out.json({"outcome": verdict, "reason": said, "figures": list(map(asdict, figures))})
     else:
         out.result(_figure_table(figures, ("x86_64", "aarch64")), None)
-        out.result(f"{said}; a ratio is aarch64 over x86_64", None)
-    return CODES[worst]
+        out.result(f"{verdict}: {said}; a ratio is aarch64 over x86_64", None)
+    return CODES[verdict]
 
 
 def _ended(ending: object) -> str:

@@ -18,10 +18,12 @@ POWER_UNITS = ("W", "ops/J")
 
 _SERIES = "series"
 """Kind of the events; lab/report/series.py, which draws them, imports this folder."""
+_PREDICTED = ("prediction", "requirement")
+"""Kinds of the events that say which demands they are of."""
 _TIME = "s"
 """Axis of a chart over a scenario's time."""
 TENTHS = 10
-_WORSE = (Ending.FAIL, Ending.ERROR)
+_BETTER, _WORSE = (Ending.PASS, Ending.INCONCLUSIVE), (Ending.FAIL, Ending.ERROR)
 _SWAPPED = {Arch.X86_64.value: Arch.AARCH64.value, Arch.AARCH64.value: Arch.X86_64.value}
 _ARCH = re.compile("|".join(_SWAPPED))
 
@@ -131,12 +133,12 @@ def _endings(before: Archive, after: Archive) -> Iterator[EndingChange]:
 
 
 def _judge(changes: Sequence[EndingChange], same: int) -> Verdict:
-    """Fail where something that had passed does not; inconclusive where that is not known, or nothing is in both."""
+    """Fail where something fails that did not; inconclusive where that is not known, or nothing is in both."""
     lost = [change for change in changes if change.before is Ending.PASS]
-    worse = [change for change in lost if change.after in _WORSE]
+    worse = [change for change in changes if change.before in _BETTER and change.after in _WORSE]
     both = same + sum(1 for change in changes if change.before and change.after)
     if worse:
-        return Verdict(Outcome.FAIL, f"{len(worse)} scenarios passed before and do not now")
+        return Verdict(Outcome.FAIL, f"{len(worse)} scenarios fail now and did not before")
     if not both:
         return Verdict(Outcome.INCONCLUSIVE, "no scenario is in both runs")
     if lost:
@@ -150,7 +152,12 @@ def _conditions(before: Archive, after: Archive) -> Iterator[str]:
             yield f"{what}: {old} before, {new} after"
 
 
-_CONDITIONS = ("commit", "release", "Ceph", "provider", "tier", "seed", "architectures", "machine")
+_CONDITIONS = (
+    *("commit", "release", "Ceph", "provider", "tier", "seed", "architectures", "machine"),
+    *("profile", "changes to the profile", "demands"),
+)
+_AGE = re.compile(r"^measured here [^:]+: ")
+"""How old a file of demands was when a run began (`tuning/demandsets.py`)."""
 
 
 def _facts(run: Archive) -> tuple[str, ...]:
@@ -169,6 +176,9 @@ def _facts(run: Archive) -> tuple[str, ...]:
         str(manifest["seed"]),
         each(str(node["arch"]) for cluster in clusters for node in cluster["hosts"].values()),
         f"{host['arch']}, {host['cores']} cores, {host['system']}",
+        str(manifest.get("profile") or "none"),
+        ", ".join(manifest.get("changes", ())) or "none",
+        each(_AGE.sub("", str(event.data["demands"])) for event in run.events if event.kind in _PREDICTED),
     )
 
 

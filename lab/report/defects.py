@@ -1,6 +1,7 @@
 """Known defects: the list, their part of the track record, and a report that a developer of Ceph can run."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -132,6 +133,7 @@ def developer_report(archive: Archive, name: str) -> str:
     lines = [f"# {known['title']}", "", known["text"].strip(), ""]
     lines += [f"- Ceph: {known['version']}, {known['build']}"]
     lines += [f"- Verdict: {record.reason}"] if record is not None else []
+    lines += [f"- Command: {known['command']}"] if "command" in known else []
     lines += [f"- The mend: {known['mend']}", f"- In Ceph's tracker: {known['tracker']}", "", "## What was seen", ""]
     lines += ["```text", *(f"try {number}: {data['said']}" for number, data in enumerate(tries, 1)), "```", ""]
     lines += ["## Show it", ""]
@@ -139,8 +141,24 @@ def developer_report(archive: Archive, name: str) -> str:
         lines += [f"Save as `{name}.sh`, then `bash {name}.sh`. It says `seen` or `not seen`.", ""]
         lines += ["```bash", *known["program"].rstrip().splitlines(), "```", ""]
     else:
-        lines += ["```bash", f"{archive.manifest['replay']}", "```", ""]
+        lines += ["With cephlab, which raises the cluster and breaks it as is needed:", ""]
+        lines += ["```bash", _only(archive.manifest["replay"], name), "```", ""]
     return "\n".join(lines)
+
+
+def _only(replay: str, name: str) -> str:
+    """The command of a gate, for the scenario of one defect alone."""
+    words, kept = iter(shlex.split(replay)[2:]), []
+    for word in words:
+        if word in _CHOOSES:
+            next(words)
+        else:
+            kept.append(word)
+    return shlex.join(["cephlab", "gate", *kept, "--suite", SUITE, "-k", name])
+
+
+_CHOOSES = ("--suite", "-k", "--rerun-failed", "--resume", "--job")
+"""Options of a gate, each with a value, that say which scenarios run."""
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ def meet(stage: Stage, defect: Defect) -> None:
     if match is None:
         raise LabBroken("the monitors' version is not understood", build)
     expected, listed = defect.expected(match[1])
-    told = defect.model_dump(include={"title", "text", "mend", "tracker", "seen", "of"})
+    told = defect.model_dump(include={"title", "text", "command", "mend", "tracker", "seen", "of"})
     program = (PROGRAMS / f"{defect.name}.sh").read_text() if defect.program else ""
     known = {"version": match[1], "build": build, "expected": expected, "listed": listed, "program": program}
     stage.recorder.record("known_defect", **told, **known)

@@ -66,6 +66,7 @@ def test_rare_ones_are_of_the_full_tier_and_tried_as_often_as_asked(monkeypatch:
     )
     rare.try_often(stage, KNOWN["compressors-at-once"], lambda _stage: (False, "they stayed"))
     assert [kind for kind, _ in noted] == ["known_defect", *["defect_try"] * 5]
+    assert noted[0][1]["command"] == KNOWN["compressors-at-once"].command, "the report for a developer tells it"
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", ""])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def figure(scenario: str, metric: str, value: float, half: float = 0.0, unit: st
         ({"a.b": Ending.PASS}, {"a.b": Ending.PASS}, Outcome.PASS, 0),
         ({"a.b": Ending.PASS}, {"a.b": Ending.FAIL}, Outcome.FAIL, 1),
         ({"a.b": Ending.PASS}, {"a.b": Ending.ERROR}, Outcome.FAIL, 1),
+        ({"a.b": Ending.INCONCLUSIVE}, {"a.b": Ending.FAIL}, Outcome.FAIL, 1),
         ({"a.b": Ending.PASS, "a.c": Ending.PASS}, {"a.b": Ending.PASS}, Outcome.INCONCLUSIVE, 1),
         ({"a.b": Ending.PASS}, {"a.b": Ending.INCONCLUSIVE}, Outcome.INCONCLUSIVE, 1),
         ({"a.b": Ending.FAIL}, {"a.b": Ending.PASS}, Outcome.PASS, 1),
@@ -189,6 +191,25 @@ def test_the_command_compares_two_archives(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["compare", one, other, "--architectures"]).exit_code == 2
 
 
+def test_the_command_cannot_tell_where_no_figure_of_both_architectures_is_judged(tmp_path: Path) -> None:
+    figure: dict[str, Any] = {
+        "least": None,
+        "most": None,
+        "why": "",
+        "derivation": [],
+        "unit": "W",
+        "low": 1.0,
+        "high": 3.0,
+    }
+    values = [("figure", {**figure, "metric": f"p on {arch}", "value": 2.0}) for arch in ("x86_64", "aarch64")]
+    directory = archived(tmp_path / "a", *values)
+    ended = CliRunner().invoke(app, ["compare", directory, "--architectures"])
+    assert (ended.exit_code, ended.stderr) == (6, "")
+    assert "inconclusive: no figure could be judged, see above" in ended.stdout
+    told = json.loads(CliRunner().invoke(app, ["compare", directory, "--architectures", "--json"]).stdout)
+    assert told["outcome"] == "inconclusive"
+
+
 def ratio_of(before: tuple[Event, ...], after: tuple[Event, ...]) -> FigureRatio:
     (ratio,) = compare_runs(run({}, before), run({}, after)).figures
     return ratio
@@ -252,6 +273,7 @@ def test_every_condition_is_named_with_both_sides() -> None:
 
     host = {**MANIFEST["host"], "cores": 96, "arch": "aarch64", "system": "Debian"}
     left = ran("x86_64", "18.2.7", host={**host, "arch": "x86_64"}, commit="a", release="reef", tier="quick", seed=1)
+    left = replace(left, manifest={**left.manifest, "profile": "mine", "changes": ["nodes.count=4", "nodes.cores=8"]})
     right = ran("aarch64", "20.2.0", host=host, commit="b", release="tentacle", tier="full", seed=2)
     assert compare_runs(left, right).conditions == (
         "commit: a before, b after",
@@ -262,6 +284,21 @@ def test_every_condition_is_named_with_both_sides() -> None:
         "seed: 1 before, 2 after",
         "architectures: x86_64 before, aarch64 after",
         "machine: x86_64, 96 cores, Debian before, aarch64, 96 cores, Debian after",
+        "profile: mine before, none after",
+        "changes to the profile: nodes.count=4, nodes.cores=8 before, none after",
+    )
+
+
+@pytest.mark.parametrize("kind", ["prediction", "requirement"])
+def test_the_demands_of_two_runs_are_named_without_their_age(kind: str) -> None:
+    def of(origin: str) -> Archive:
+        return run({}, (Event("gate.profile", 1.0, kind, {"demands": origin}),))
+
+    older, newer = of("measured here 2 days ago: reef.json"), of("measured here today: reef.json")
+    assert compare_runs(older, newer).conditions == ()
+    shipped = of("shipped with cephlab (reef-x86_64.json)")
+    assert compare_runs(newer, shipped).conditions == (
+        "demands: reef.json before, shipped with cephlab (reef-x86_64.json) after",
     )
 
 

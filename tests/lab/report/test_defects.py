@@ -78,13 +78,19 @@ def test_a_name_twice_is_refused_with_the_file(tmp_path: Path) -> None:
         read_defects(tmp_path / "known.toml")
 
 
+REPLAY = (
+    "cephlab gate --tier full --seed 21 --lab local --release reef --suite defects --suite interop -k 'cls or a' "
+    "--rerun-failed /a/b --metrics"
+)
+
+
 def archive(*events: Event) -> Archive:
     record = Record("defects.a-defect", "defects", Ending.PASS, "still there: seen in 1 of 1 tries")
-    return Archive(Path("/a"), {"replay": "cephlab gate --suite defects"}, (record,), events)
+    return Archive(Path("/a"), {"replay": REPLAY}, (record,), events)
 
 
 def known(program: str) -> Event:
-    told = {key: GIVEN[key] for key in ("title", "text", "mend", "tracker")}
+    told = {key: GIVEN[key] for key in ("title", "text", "command", "mend", "tracker")}
     return Event(
         "defects.a-defect",
         0.0,
@@ -103,8 +109,17 @@ def test_the_report_has_the_program_and_what_it_said() -> None:
     assert "- The mend: `lose()` in `src/lose.cc`" in text
 
 
-def test_without_a_program_the_run_itself_is_repeated() -> None:
-    assert "```bash\ncephlab gate --suite defects\n```" in developer_report(archive(known("")), "a-defect")
+def test_without_a_program_the_command_is_told_and_the_run_repeated_for_this_defect_alone() -> None:
+    text = developer_report(archive(known("")), "a-defect")
+    assert "- Command: `ceph lose something`\n" in text
+    again = "cephlab gate --tier full --seed 21 --lab local --release reef --metrics --suite defects -k a-defect"
+    assert f"```bash\n{again}\n```" in text
+
+
+def test_an_older_run_that_noted_no_command_has_a_report_too() -> None:
+    event = known("")
+    older = Event(event.scenario, 0.0, event.kind, {key: event.data[key] for key in event.data if key != "command"})
+    assert "- Command" not in developer_report(archive(older), "a-defect")
 
 
 def test_a_defect_that_the_run_did_not_look_for_is_refused() -> None:
