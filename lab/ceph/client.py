@@ -18,7 +18,8 @@ Started = tuple[PurePosixPath, Channel]
 """The agent's program on a host, and the channel to it."""
 
 _PATIENCE_S = 150.0
-"""Longer than Ceph's own op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error, not the lab's."""
+"""Longer than Ceph's op timeouts (conf.py: 60 and 120 s), so that a hang of Ceph is Ceph's error and not the lab's.
+The same patience is a factor of all three."""
 
 
 class RadosError(CephTrouble):

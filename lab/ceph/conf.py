@@ -129,9 +129,10 @@ def _quick_options(patience: float) -> dict[str, str]:
         # Milliseconds that closing a disk may wait for the thread that reaps its writes. An OSD closes its disk five
         # times on the way up, and Ceph's own 250 ms are spent each time.
         "bdev_aio_poll_ms": "25",
-        # A hang must become an error while the test still waits.
-        "rados_mon_op_timeout": "60",
-        "rados_osd_op_timeout": "120",
+        # A hang must become an error while the test still waits, which it does longer for an emulator: in an emulated
+        # machine beside others, a monitor took more than 60 s to remove a pool.
+        "rados_mon_op_timeout": f"{60 * patience:g}",
+        "rados_osd_op_timeout": f"{120 * patience:g}",
     }
 
 

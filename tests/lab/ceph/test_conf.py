@@ -6,7 +6,8 @@ from typing import cast
 
 import pytest
 
-from cephlab.lab.ceph.conf import host_options, render
+from cephlab.lab.ceph import client
+from cephlab.lab.ceph.conf import choose_sizing, cluster_options, host_options, render
 from cephlab.lab.providers.host import Host
 
 
@@ -32,3 +33,12 @@ def test_a_manager_has_only_one_monitor_to_stay_with(monitors: int, own: dict[st
     section = text.partition("[mgr]")[2].partition("[mds]")[0]
     lines = dict(line.split(" = ") for line in section.split("\n") if line)
     assert lines.get("mon_client_ping_timeout") == given
+
+
+def test_operations_of_an_emulated_cluster_may_take_longer_but_end_before_their_caller() -> None:
+    sizing = choose_sizing(24 << 30, cores=2, osds=3)
+    for patience in (1.0, 3.0):
+        options = cluster_options(sizing, hosts=3, patience=patience)
+        allowed = [float(options[f"rados_{kind}_op_timeout"]) for kind in ("mon", "osd")]
+        assert allowed == [60 * patience, 120 * patience]
+        assert max(allowed) < client._PATIENCE_S * patience
