@@ -63,7 +63,8 @@ class ComparedSide:
 class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
-    beyond: why no measurement can be compared with it. here: why a lab's runs show it and do not decide.
+    beyond: why no measurement can be compared with it. here: why a lab's runs show it and do not decide. scatter: how
+    many times runs of one setting have differed in a lab, where that is all that `here` says.
     """
 
     name: str
@@ -76,6 +77,7 @@ class PaperFinding:
     most: float | None = None
     beyond: str = ""
     here: str = ""
+    scatter: float | None = None
 
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
@@ -83,6 +85,8 @@ class PaperFinding:
         ways = sum((bool(self.beyond), self.of is not None and ranged, self.of is not None and compared))
         if ways != 1:
             raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
+        if self.scatter is not None and not (self.here and self.scatter >= 1):
+            raise ValueError(f"{self.name}: scatter is 1 or more, and here says why")
 
 
 @with_config(ConfigDict(extra="forbid"))  # an unknown key is a typing error; holds for the classes above, too

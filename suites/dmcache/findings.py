@@ -2,8 +2,18 @@
 
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
+from cephlab.lab.report.page import Agreement
 from cephlab.lab.scenario.scenario import Stage
-from cephlab.tuning.comparison import PAPER, Metric, held_in, load_findings, runs
+from cephlab.tuning.comparison import (
+    PAPER,
+    Held,
+    Metric,
+    PaperFinding,
+    agreement,
+    held_in,
+    load_findings,
+    runs,
+)
 
 UNITS = {Metric.TPS: "transactions/s", Metric.P95_MS: "ms", Metric.HITS: "of accesses"}
 TIMES = "times"
@@ -14,18 +24,32 @@ PAPER_THREADS, PAPER_HARDWARE_THREADS = 152, 40
 
 
 def note_findings(stage: Stage) -> None:
-    """Note each finding of which this scenario ran both sides, by its interval; limited where a lab shows it."""
+    """Note each finding of which this scenario ran both sides, by its interval; limited where a lab can show it."""
     group = runs(stage.recorder.events())
     for finding in load_findings(PAPER).findings:
         held = held_in(finding, group)
         if held is None:
             continue
-        bound = Bound(f"finding of the paper, {finding.where}", held.least, held.most, basis=Basis.SHAPE)
-        if finding.here:
-            bound = Bound(f"finding of the paper, {finding.where}: not judged, {finding.here}", basis=Basis.PROFILE)
+        bound, off = judged_by(finding, held)
         unit = TIMES if finding.beside else UNITS[finding.metric]
-        ends = (held.measured.low, min(held.measured.high, _MOST))
+        ends = (held.measured.low / off, min(held.measured.high * off, _MOST))
         stage.recorder.figure(finding.name, held.measured.mean, unit, bound, interval=ends)
+
+
+def judged_by(finding: PaperFinding, held: Held) -> tuple[Bound, float]:
+    """The bound of a finding, and how many times its interval is off beyond what the seconds of its runs say.
+
+    Where runs of one setting scatter, the paper's opposite is denied by more than that, or it is inconclusive. What
+    agrees with the paper, or cannot tell, is noted.
+    """
+    why = f"finding of the paper, {finding.where}"
+    if not finding.here:
+        return Bound(why, held.least, held.most, basis=Basis.SHAPE), 1.0
+    opposite = agreement(held.measured, held.least, held.most) is Agreement.NOT_AGREED
+    if finding.scatter is None or not opposite:
+        return Bound(f"{why}: not judged, {finding.here}", basis=Basis.NOTED), 1.0
+    why = f"{why}; {finding.here}, by up to {finding.scatter:g} times, which the interval has in it"
+    return Bound(why, held.least, held.most, basis=Basis.SHAPE), finding.scatter
 
 
 def thread_counts(host: Host, at_least: int) -> tuple[int, ...]:

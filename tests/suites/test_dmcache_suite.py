@@ -177,6 +177,35 @@ def test_a_finding_that_no_lab_can_show_is_noted_and_does_not_decide() -> None:
     assert "most" not in figures[TURNS] or figures[TURNS]["most"] is None
 
 
+SMALL_BLOCKS, LARGE_BLOCKS = 32 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("threads", "times", "outcome"),
+    [
+        (1, 3.0, Outcome.PASS),  # as the paper has it
+        (1, 1.0, Outcome.PASS),  # cannot tell, as in the kept runs
+        (1, 1 / 3, Outcome.INCONCLUSIVE),
+        (1, 1 / 100, Outcome.FAIL),
+        (32, 1 / 3, Outcome.PASS),
+        (32, 1.0, Outcome.PASS),
+        (32, 3.0, Outcome.INCONCLUSIVE),
+        (32, 100.0, Outcome.FAIL),
+    ],
+)
+def test_the_opposite_of_the_paper_in_block_sizes_is_no_pass(threads: int, times: float, outcome: Outcome) -> None:
+    """Small blocks commit so many times as many transactions as large ones; beyond 12 times no scatter explains it."""
+    recorder = History().recorder("dmcache.block-size")
+    recorder.witness("transactions", got=100, least=1)
+    for count in (1, 32):
+        fast = [value * times for value in LOW] if count == threads else LOW
+        for block_bytes, tps in ((SMALL_BLOCKS, fast), (LARGE_BLOCKS, LOW)):
+            run = oltp("writeback", count, tps, block_bytes=block_bytes, stand=f"{block_bytes}, {count}")
+            recorder.record(run.kind, **run.data)
+    note_findings(cast("Stage", SimpleNamespace(recorder=recorder)))
+    assert CHECKS["figures"](recorder.events()).outcome is outcome
+
+
 @pytest.mark.parametrize(
     ("large", "small", "outcome"),
     [
