@@ -101,12 +101,14 @@ class Basis(StrEnum):
     """What a figure's limit rests on, also where the limit is not in force on the hosts of a run.
 
     CORRECTNESS: on Ceph's promises, its settings or arithmetic: it holds on any machine. SHAPE: on a ratio of what one
-    run measured. PROFILE: on what the hosts can do, by their profile or as the lab measured it.
+    run measured. PROFILE: on what the hosts can do, by the profile in force: another profile gives another limit.
+    NOTED: there is no limit, and nothing is judged by the figure; its bound says why.
     """
 
     CORRECTNESS = "correctness"
     SHAPE = "shape"
     PROFILE = "profile"
+    NOTED = "noted"
 
 
 @dataclass(frozen=True)

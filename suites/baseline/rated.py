@@ -50,16 +50,14 @@ def speed(stage: Stage, host: Host, rating: Rating | None = None) -> Bound:
     There is no limit on an emulated host or without a profile: others share the machine.
     """
     if host.emulated:
-        return Bound(f"{host.name} is emulated, its speed is not judged", basis=Basis.PROFILE)
+        return Bound(f"{host.name} is emulated, its speed is not judged", basis=Basis.NOTED)
     profile = profile_of(stage)
     if profile is None:
-        return Bound(
-            f"{host.name} has no profile to be held to; `--profile this-machine` names one", basis=Basis.PROFILE
-        )
+        return Bound(f"{host.name} has no profile to be held to; `--profile this-machine` names one", basis=Basis.NOTED)
     alike = [machine for machine in profile.nodes if machine.arch is host.arch]
     figures = [figure for machine in alike if rating and (figure := rating.of(machine)) is not None]
     if rating is None or not figures:
-        return Bound(f"{profile.name} says nothing of it for {host.arch}", basis=Basis.PROFILE)
+        return Bound(f"{profile.name} says nothing of it for {host.arch}", basis=Basis.NOTED)
     least = min(figures, key=lambda figure: rating.shown(figure.value) * (-1 if rating.smaller else 1))
     return bound(profile, rating, least, judged=are_machines_of(stage.cluster.provider, profile))
 
@@ -69,14 +67,14 @@ def osd_memory(stage: Stage, host: Host) -> Bound:
     profile = profile_of(stage)
     if host.emulated or profile is None:
         why = "an emulator's own memory is in it" if host.emulated else "no profile to be held to"
-        return Bound(f"{host.name}: {why}", basis=Basis.PROFILE)
+        return Bound(f"{host.name}: {why}", basis=Basis.NOTED)
     alike = [memory.osd_bytes(machine) for machine in profile.nodes if machine.arch is host.arch and machine.osds]
     if not alike:
-        return Bound(f"{profile.name} has no OSDs on {host.arch}", basis=Basis.PROFILE)
+        return Bound(f"{profile.name} has no OSDs on {host.arch}", basis=Basis.NOTED)
     most = max(alike) * memory.OVER / MIB
     source = f"{profile.name}: {max(alike) / MIB:.6g} MiB [{memory.SOURCE}], times {memory.OVER:g}"
     if not are_machines_of(stage.cluster.provider, profile):
-        return Bound(f"{source}; the host is not one of its machines", basis=Basis.PROFILE)
+        return Bound(f"{source}; the host is not one of its machines", basis=Basis.NOTED)
     return Bound(source, most=most, basis=Basis.PROFILE)
 
 
@@ -85,7 +83,7 @@ def bound(profile: Profile, rating: Rating, figure: Figure, *, judged: bool) -> 
     rated = rating.shown(figure.value)
     source = f"{profile.name}: {rated:.6g} [{figure.source}]"
     if not judged:
-        return Bound(f"{source}; the host is not one of its machines", basis=Basis.PROFILE)
+        return Bound(f"{source}; the host is not one of its machines", basis=Basis.NOTED)
     if rating.smaller:
         return Bound(f"{source}, times {SLACK:g}", most=rated * SLACK, basis=Basis.PROFILE)
     return Bound(f"{source}, over {SLACK:g}", least=rated / SLACK, basis=Basis.PROFILE)

@@ -88,12 +88,12 @@ def against_baseline(stage: Stage, measurement: Measurement) -> None:
     cpu = measurement.demand.cpu_s(Role.PRIMARY) + measurement.demand.cpu_s(Role.REPLICA)
     if before is None:
         why = "no baseline is stored: `cephlab measure --save-baseline` stores one"
-        stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.PROFILE))
+        stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
         return
     (compared,) = compare([before], [measurement])
     judged = [change for change in compared.changes if change.outcome is not None]
     why = "judged beside its baseline" if judged else compared.verdict.reason
-    stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.PROFILE))
+    stage.recorder.figure(what, cpu, "s", Bound(why, basis=Basis.NOTED))
     for change in judged:
         ratio = change.ratio
         stage.recorder.record(

@@ -149,7 +149,7 @@ def run_jobs(cluster: Cluster, jobs: Sequence[tuple[str, FioJob]]) -> list[FioRe
     return fioserver.run([(cluster.hosts[node], wanted) for node, wanted in jobs], timeout_s=timeout_s).require()
 
 
-NO_LIMIT = Bound(SHARED, basis=Basis.PROFILE)
+NO_LIMIT = Bound(SHARED, basis=Basis.NOTED)
 
 
 def note_bound(recorder: Recorder, what: str, measured: Interval, unit: str, bound: Bound) -> None:

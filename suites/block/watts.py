@@ -27,7 +27,7 @@ DEPTH = 8
 IDLE_S = {Tier.QUICK: 20.0, Tier.FULL: 120.0}
 LOAD_S = {Tier.QUICK: 30.0, Tier.FULL: 300.0}
 RAMP_S = 5.0
-_NOTED = Bound("watts of the machines below: noted, no requirement holds here", basis=Basis.PROFILE)
+_NOTED = Bound("watts of the machines below: noted, no requirement holds here", basis=Basis.NOTED)
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def note(recorder: Recorder, taken: Taken, limits: Limits) -> None:
         if (one.node, one.scope) == (other.node, other.scope):
             apart = abs(one.watts - other.watts) / max(one.watts, other.watts)
             name = f"{one.node}: {one.scope} by {one.source} beside {other.source}, share apart"
-            recorder.figure(name, apart, "", Bound(disagreement(one, other) or "within 3 %", basis=Basis.PROFILE))
+            recorder.figure(name, apart, "", Bound(disagreement(one, other) or "within 3 %", basis=Basis.NOTED))
     plug = at_the_plug(taken.energies, sorted(taken.archs))
     if limits != Limits():
         # A model, or one machine's watts, decides nothing of all that are there.
@@ -154,10 +154,14 @@ def note_one(recorder: Recorder, each: Energy) -> None:
 def note_whole(recorder: Recorder, taken: Taken, plug: Sequence[Energy], limits: Limits) -> None:
     """Of all machines at the plug, by one source: their watts, the work of a watt, and each architecture's."""
     done, source = work_per_watt(taken.rate, plug), plug[0].source
-    bound = Bound("the profile's requirement of power", most=limits.watts, basis=Basis.PROFILE)
+    bound = _NOTED
+    if limits.watts is not None:
+        bound = Bound("the profile's requirement of power", most=limits.watts, basis=Basis.PROFILE)
     around = (done.watts * (1 - SAME_SHARE), done.watts * (1 + SAME_SHARE))
     recorder.figure(f"watts of all machines by {source}", done.watts, "W", bound, interval=around)
-    bound = Bound("the profile's requirement of work per watt", least=limits.per_watt, basis=Basis.PROFILE)
+    bound = _NOTED
+    if limits.per_watt is not None:
+        bound = Bound("the profile's requirement of work per watt", least=limits.per_watt, basis=Basis.PROFILE)
     recorder.figure(f"work per watt by {source}", done.value, "ops/J", bound, interval=(done.low, done.high))
     of_arch: dict[str, list[Energy]] = {}
     for each in plug:

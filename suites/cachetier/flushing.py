@@ -38,9 +38,7 @@ def flush(stage: Stage) -> None:
         done = stand.counted(stage, before, "cache-flush-evict-all")
         recorder.observe("objects evicted", got=done["tier_evict"], wanted=count)
         recorder.witness("flushes", got=tiers.flushes(done), least=count)
-        recorder.figure(
-            "objects flushed and evicted a second", count / took, "1/s", Bound(NO_LIMIT, basis=Basis.PROFILE)
-        )
+        recorder.figure("objects flushed and evicted a second", count / took, "1/s", Bound(NO_LIMIT, basis=Basis.NOTED))
         tiers.remove_overlay(cluster, pair)
         stand.observe_contents(stage, pair.base, objects, "from the base", everywhere=True)
 
@@ -55,7 +53,7 @@ def flush_all(stage: Stage, pair: PoolPair) -> float:
     recorder.observe("complaints of cache-flush-evict-all", got=complaint or "none", wanted="none")
     left = stand.cached(stage.cluster, pair)
     recorder.observe("objects left in the cache", got=left, wanted=[], of=objects)
-    recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT, basis=Basis.PROFILE))
+    recorder.figure("time of cache-flush-evict-all", took, "s", Bound(NO_LIMIT, basis=Basis.NOTED))
     return took
 
 

@@ -57,7 +57,7 @@ def step(stage: Stage, name: str) -> Iterator[None]:
     took = round(SYSTEM.monotonic() - began, 3)
     stage.recorder.step(name, Phase.ENDED, took)
     stage.recorder.figure(
-        f"step_s[{name}]", took, "s", Bound("of this machine: recorded, not judged", basis=Basis.PROFILE)
+        f"step_s[{name}]", took, "s", Bound("of this machine: recorded, not judged", basis=Basis.NOTED)
     )
 
 

@@ -83,7 +83,7 @@ def leave(stage: Stage, layers: Layers) -> None:
     cluster, recorder, pair = stage.cluster, stage.recorder, layers.tier
     statistics = tiers.pool_statistics(cluster, pair.cache)
     recorder.witness("dirty objects before the flush", got=statistics["num_objects_dirty"], least=1)
-    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_LIMIT, basis=Basis.PROFILE))
+    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_LIMIT, basis=Basis.NOTED))
     tiers.set_mode(cluster, pair, "proxy")
     flush_all(stage, pair)
     layers.look("after the flush")

@@ -59,5 +59,5 @@ _SAID = "the Proxmox VE benchmark of 2020 says"
 def _note(recorder: Recorder, what: str, sides: tuple[Interval, Interval], bound: Bound, why_not: str) -> None:
     ratio = ratio_of(*sides)
     if why_not:
-        bound = Bound(f"{bound.why}; {why_not}", basis=Basis.PROFILE)
+        bound = Bound(f"{bound.why}; {why_not}", basis=Basis.NOTED)
     recorder.figure(what, min(ratio.mean, _MOST), "times", bound, interval=(ratio.low, min(ratio.high, _MOST)))

@@ -212,9 +212,9 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         cost = interval(costs[name])
         what = f"CPU of the machine for one operation, {name}"
         recorder.figure(
-            what, cost.mean, "s", Bound("of this kind of machine", basis=Basis.PROFILE), interval=(cost.low, cost.high)
+            what, cost.mean, "s", Bound("of this kind of machine", basis=Basis.NOTED), interval=(cost.low, cost.high)
         )
-    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.PROFILE))
+    recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.NOTED))
     sides = {name: interval(found) for name, found in rates.items()}
     claims.note_krbd(recorder, sides, writes="write" in title, why_not=why_not)
     if pair.block_bytes <= SMALL_BYTES:

@@ -155,13 +155,13 @@ def note_run(stage: Stage, what: str, run: GuestRun) -> None:
     recorder, asked = stage.recorder, run.asked
     recorder.record("guest", what=what, reads=asked.reads, writes=asked.writes, flushes=asked.flushes)
     recorder.witness(f"operations, {what}", got=run.result.operations, least=LEAST_OPERATIONS)
-    recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED, basis=Basis.PROFILE))
-    recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED, basis=Basis.PROFILE))
+    recorder.figure(f"throughput, {what}", run.result.iops, "operations/s", Bound(SPEED, basis=Basis.NOTED))
+    recorder.figure(f"mean latency, {what}", run.result.main.latency_mean_s, "s", Bound(SPEED, basis=Basis.NOTED))
     cpu = run.cpu
     if cpu is not None:
         bounds = (cpu.low, cpu.high) if cpu.samples > 1 else None
         recorder.figure(
-            f"host's CPU for one operation, {what}", cpu.mean, "s", Bound(COST, basis=Basis.PROFILE), interval=bounds
+            f"host's CPU for one operation, {what}", cpu.mean, "s", Bound(COST, basis=Basis.NOTED), interval=bounds
         )
 
 

@@ -40,7 +40,7 @@ WRITES = 4096
 """In a half: one for each page of 16 KiB in GROWTH_BYTES, so that a page lost with each write would show."""
 MOST_WRITE_S, READ_S, REST_S = 300, 30, 15.0
 HALVES = ("first", "second")
-UNJUDGED = Bound("noted, not judged", basis=Basis.PROFILE)
+UNJUDGED = Bound("noted, not judged", basis=Basis.NOTED)
 
 Moments = Mapping[str, Mapping[int, MemoryUse]]
 """What each OSD held at the moments of a load, in their order."""

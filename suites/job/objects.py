@@ -117,7 +117,7 @@ def note(recorder: Recorder, load: ObjectLoad, result: S3Result, why: str, rampu
     """Note what each operation did after the ramp, and that there was enough of it."""
     done = counted(result, rampup_s)
     recorder.witness(f"operations of {load.name} after its ramp", got=len(done), least=LEAST_OPERATIONS)
-    bound = Bound(f"{why}: recorded only", basis=Basis.PROFILE)
+    bound = Bound(f"{why}: recorded only", basis=Basis.NOTED)
     seconds = max(each.ended_s for each in done) - min(each.began_s for each in done) if done else 1.0
     for kind in sorted({each.kind for each in done}):
         own = [each for each in done if each.kind == kind]

@@ -115,7 +115,7 @@ class Trial:
             f"healthy_s[{what}]",
             round(took, 3),
             "s",
-            Bound("of this machine: recorded, not judged", basis=Basis.PROFILE),
+            Bound("of this machine: recorded, not judged", basis=Basis.NOTED),
         )
         after = placement(self.cluster, STILL, self.kind)
         self.legs.append(movement.least_movement(self.before, after))

@@ -104,8 +104,8 @@ def noticed_in_time(recorder: Recorder, connecting: Connecting, took_over_s: flo
     struck_s, broken_s = (phase_s(events, phase) for phase in ("inflicting", "broken"))
     usual_s = longest_before_s(events, struck_s)
     took_s = took_over_s - broken_s
-    recorder.figure("time until the twin served", took_s, "s", Bound("of this machine", basis=Basis.PROFILE))
-    recorder.figure("longest wait before the fault", usual_s, "s", Bound("of this machine", basis=Basis.PROFILE))
+    recorder.figure("time until the twin served", took_s, "s", Bound("of this machine", basis=Basis.NOTED))
+    recorder.figure("longest wait before the fault", usual_s, "s", Bound("of this machine", basis=Basis.NOTED))
     noticed_s = connecting.noticed_s
     high = broken_s - struck_s + max(noticed_s, took_s) + connecting.reconnect_s + usual_s
     why = (

@@ -88,7 +88,7 @@ def judge(recorder: Recorder, what: str, costs: dict[str, list[float]], bound: B
     """
     for name, values in costs.items():
         side = interval(values)
-        emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.PROFILE)
+        emulated = Bound("of emulated machines: no figure of a gateway", basis=Basis.NOTED)
         recorder.figure(f"{what}, {name}", side.mean, "s", emulated, interval=(side.low, side.high))
     for name in sorted(costs.keys() - {NVMEOF}):
         ratio = ratio_of_means(costs[NVMEOF], costs[name])

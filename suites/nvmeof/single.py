@@ -11,7 +11,7 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.suites.nvmeof.stand import LAYERING, POOL, copies_for
 
-SHARED = Bound("speed of a machine that others share: written down", basis=Basis.PROFILE)
+SHARED = Bound("speed of a machine that others share: written down", basis=Basis.NOTED)
 """Of a rate; ratios of rates are judged."""
 
 

@@ -50,7 +50,7 @@ APART = BalancersApart(
 )
 UP, DOWN = "UP", "DOWN"
 """HAProxy's words."""
-RECORDED = Bound("of this machine: recorded only", basis=Basis.PROFILE)
+RECORDED = Bound("of this machine: recorded only", basis=Basis.NOTED)
 LOAD_S = 120.0
 PUNCTUAL = 0.9
 """Least share of the operations with an idle worker that have to begin when they are due."""

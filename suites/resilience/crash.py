@@ -16,7 +16,7 @@ ROUNDS_VARIABLE = "CEPHLAB_CRASH_ROUNDS"
 ROUNDS = {Tier.QUICK: 2, Tier.FULL: 50}
 BEFORE_S = (0.2, 2.0)
 DARK_S = (0.0, 1.0)
-MEDIAN = Bound("noted: the longest return is what is judged", basis=Basis.PROFILE)
+MEDIAN = Bound("noted: the longest return is what is judged", basis=Basis.NOTED)
 
 
 def crash(stage: Stage, of: Kind = "objects") -> None:

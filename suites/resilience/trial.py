@@ -197,7 +197,9 @@ def return_bound(cluster: Cluster, copied: Copying) -> Bound:
     """What a cluster may take to be healthy by itself: settings and patience decide the first part, disks the other."""
     why = f"{RETURN_S:g} s for daemons and peering, times a patience of {cluster.patience:g}; {copied.why}"
     most = RETURN_S * cluster.patience + copied.seconds
-    return Bound(why, most=most, derivation=copied.derivation, basis=Basis.PROFILE)
+    # Without a profile the limit follows from settings alone, whatever the machines are.
+    basis = Basis.PROFILE if copied.seconds else Basis.CORRECTNESS
+    return Bound(why, most=most, derivation=copied.derivation, basis=basis)
 
 
 def healthy_s(cluster: Cluster, bound: Bound) -> float:

@@ -224,7 +224,7 @@ def note(stage: Stage, made: Prediction, done: Modelled, demands: str) -> None:
         *(f"{kind} in use at the busiest node: {used:.0%}" for kind, used in most.items()),
         f"the busiest node does {uneven:.3f} times the mean: so much more an even model would have done",
     )
-    bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.PROFILE)
+    bound = Bound(f"the model within {WITHIN:g} times", 1 / WITHIN, WITHIN, steps, basis=Basis.SHAPE)
     value, low, high = (each * uneven / share for each in (done.rate.mean, done.rate.low, done.rate.high))
     recorder.figure("measured / k over predicted", value, "", bound, interval=(low, high))
     for kind, used in most.items():

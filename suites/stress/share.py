@@ -31,7 +31,7 @@ def note_share(
     cores = cores_of(stage.cluster)
     why = f"{len(osds)} OSDs on {cores:g} cores; {PAPER}; {predicted(stage)}"
     share = spent_s / seconds / cores
-    stage.recorder.figure("CPU share of the cores by OSDs", share, "", Bound(why, basis=Basis.PROFILE))
+    stage.recorder.figure("CPU share of the cores by OSDs", share, "", Bound(why, basis=Basis.NOTED))
 
 
 def cores_of(cluster: Cluster) -> float:

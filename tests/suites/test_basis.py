@@ -1,4 +1,4 @@
-"""Each figure that a scenario notes says what its limit rests on: correctness, shape or profile."""
+"""Each figure that a scenario notes says what its limit rests on: correctness, shape, profile, or nothing."""
 
 import ast
 import html
@@ -11,7 +11,7 @@ import pytest
 from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
 from cephlab.lab.history.history import Basis, Bound, History
 from cephlab.lab.report.page import render_report
-from tests.code_tree import nodes, trees
+from tests.code_tree import functions, nodes, trees
 from tests.lab.archive.test_archive import MANIFEST
 
 
@@ -27,6 +27,58 @@ def without_basis(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} makes a bound without a basis"
         if name == "figure" and "bound" not in given and len(node.args) < 4:
             yield f"{path}:{node.lineno} notes a figure without a bound"
+
+
+def without_a_limit(path: str, tree: ast.Module) -> Iterator[str]:
+    """Lines of a suite whose bound says that a profile decides, and has no limit that another profile would change.
+
+    A function may give the limit on its own: `recorder.limit`.
+    """
+    apart = {id(node) for function in functions(tree) if limits_apart(function) for node in ast.walk(function)}
+    for node in nodes(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func).rpartition(".")[2] != "Bound" or id(node) in apart:
+            continue
+        given: dict[str | None, ast.expr] = {keyword.arg: keyword.value for keyword in node.keywords}
+        given |= dict(zip(("why", "least", "most", "derivation", "basis"), node.args, strict=False))
+        if "basis" not in given or "PROFILE" not in ast.unparse(given["basis"]):
+            continue
+        if not any(varies(given[end]) for end in ("least", "most") if end in given):
+            yield f"{path}:{node.lineno} says that the profile decides, and has no limit that follows from it"
+
+
+def limits_apart(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(each, ast.Attribute) and each.attr == "limit" for each in called)
+
+
+def varies(limit: ast.expr) -> bool:
+    """Whether a limit is more than constants: numbers, and names in capitals."""
+    names = (node.id for node in ast.walk(limit) if isinstance(node, ast.Name))
+    return any(not name.isupper() for name in names)
+
+
+def test_a_figure_that_a_profile_decides_has_a_limit_of_the_profile() -> None:
+    assert [line for path, tree in trees(["suites"]).items() for line in without_a_limit(path, tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "refused"),
+    [
+        ('Bound("noted", basis=Basis.PROFILE)', True),
+        ('Bound("a number", most=1.0, basis=Basis.PROFILE)', True),
+        ('Bound("a constant", 1 / WITHIN, _MOST, basis=Basis.PROFILE)', True),
+        ('Bound("by the fifth field", None, None, (), Basis.PROFILE)', True),
+        ('def note(one):\n    one.figure("a", 1, "", Bound(basis=Basis.PROFILE))', True),
+        (
+            'def note(one):\n    one.figure("a", 1, "", Bound(basis=Basis.PROFILE))\n    one.limit("a", 2, "", "")',
+            False,
+        ),
+        ('Bound("of the profile", most=rated * SLACK, basis=Basis.PROFILE)', False),
+        ('Bound("no profile decides", basis=Basis.NOTED)', False),
+    ],
+)
+def test_a_limit_of_the_profile_is_told_from_none_and_from_a_constant(source: str, refused: bool) -> None:
+    assert bool(list(without_a_limit("suites/x.py", ast.parse(source)))) is refused
 
 
 def test_every_figure_of_every_suite_says_what_its_limit_rests_on() -> None:

@@ -61,7 +61,9 @@ def test_without_a_profile_settings_and_patience_alone_decide(tmp_path: Path) ->
     stage = stage_on(tmp_path, None)
     copied = copying(stage, STORED_BYTES)
     assert copied == Copying()
-    assert return_bound(stage.cluster, copied).most == SETTINGS_S
+    bound = return_bound(stage.cluster, copied)
+    assert bound.most == SETTINGS_S
+    assert bound.basis is Basis.CORRECTNESS
 
 
 @pytest.mark.slow
