@@ -55,23 +55,34 @@ def rate_and_latency(
     ]
 
 
+def named_of(shapes: Sequence[Shape]) -> str:
+    """The operations of some shapes, each once."""
+    return ", ".join(dict.fromkeys(shape.operation for shape in shapes))
+
+
 def bound(limit: Limit) -> Bound:
     return Bound(limit.why, limit.low, limit.high, tuple(limit.derivation.lines()), basis=Basis.PROFILE)
 
 
 def expect(stage: Stage, shapes: Sequence[Shape]) -> Expected:
-    """Predict by the profile that the user named, or by this machine's, which sets no limits."""
-    home = stage.cluster.run.home
+    """Predict by the profile that the user named, or by this machine's, which sets no limits.
+
+    Where the run's machines are the profile's and it cannot say what they should do, the run is inconclusive.
+    """
+    home, named = stage.cluster.run.home, profile_of(stage)
+    at_home = named is not None and are_machines_of(stage.cluster.provider, named)
     try:
-        named = profile_of(stage)
         profile = named or find_profile(THIS_MACHINE, home.profiles)
         demands, origin = find_demands(home.demands)
         predictions = tuple(predict(demands, profile, shape) for shape in shapes)
         words = f"predicted for {profile.name} from demands {origin}"
-        if named is None or not are_machines_of(stage.cluster.provider, named):
-            return Expected(predictions, words)
     except LabError as error:
+        if at_home:
+            what = f"limits of {named_of(shapes)} on the profile's own machines, which the model does not give"
+            stage.recorder.witness(f"{what}: {error.what}", got=0, least=1)
         return Expected(words=f"not predicted: {error.what}")
+    if not at_home:
+        return Expected(predictions, words)
     return Expected(
         predictions,
         words,

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.base.runs import Run, RunId
 from cephlab.lab.checks.figures import figures
@@ -24,7 +25,7 @@ from cephlab.lab.telemetry.statistics import knee
 from cephlab.lab.workloads.fio import Done, FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.lab.workloads.radosbench import BenchResult
-from cephlab.suites.block import SCENARIOS, papers
+from cephlab.suites.block import SCENARIOS, expected, papers
 from cephlab.suites.block.clients import together
 from cephlab.suites.block.costs import floors
 from cephlab.suites.block.expected import expect
@@ -147,7 +148,8 @@ SHAPES = [Shape("randread", 4096, 1, depth) for depth in (1, 16)]
 
 def stage_in(home: Path, lab: str = "local", profile: str = "") -> Stage:
     cluster = SimpleNamespace(run=Run(RunId("r1"), home / "runs" / "r1"), provider=provider(lab))
-    return cast("Stage", SimpleNamespace(cluster=cluster, profile=profile, changes=()))
+    recorder = History().recorder("block.depth")
+    return cast("Stage", SimpleNamespace(cluster=cluster, profile=profile, changes=(), recorder=recorder))
 
 
 def this_machine(home: Path) -> None:
@@ -189,6 +191,25 @@ def test_machines_of_the_profile_are_held_to_what_is_predicted(tmp_path: Path) -
     assert "ampere-altra-4n should do" in rate.why
     assert rate.derivation[-1].startswith("limit: ")
     assert expect(stage_in(tmp_path, "local", "ampere-altra-4n"), SHAPES).bounds(1) == (NO_LIMIT, NO_LIMIT)
+
+
+@pytest.mark.parametrize(("lab", "outcome"), [("ssh", Outcome.INCONCLUSIVE), ("local", Outcome.PASS)])
+def test_machines_of_a_profile_that_the_model_says_nothing_of_do_not_pass(
+    lab: str, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_home: Path) -> None:
+        raise SpecError("no measured demand speaks for randread", "measured: randwrite")
+
+    monkeypatch.setattr(expected, "find_demands", refuse)
+    stage = stage_in(tmp_path, lab, "ampere-altra-4n")
+    found = expect(stage, SHAPES)
+    stage.recorder.witness("operations", got=100, least=1)
+    note_run(stage.recorder, "randread at depth 1", result(100.0, 0.01), 1, *found.bounds(0))
+    verdict = figures(stage.recorder.events())
+    assert verdict.outcome is outcome
+    if outcome is Outcome.INCONCLUSIVE:
+        assert "limits of randread on the profile's own machines, which the model does not give" in verdict.reason
+        assert "no measured demand speaks for randread" in verdict.reason
 
 
 def result(iops: float, latency_s: float, stddev: float = 0.0, samples: int = 20) -> FioResult:
@@ -284,9 +305,9 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
     tmp_path: Path, lab: str, iops: float, outcome: Outcome
 ) -> None:
     """200,000 writes a second were published of it; a lab's hosts are held to nothing."""
-    recorder = History().recorder("block.paper")
+    stage = stage_in(tmp_path, lab, "ampere-altra-4n")
+    recorder = stage.recorder
     recorder.witness("operations", got=1000, least=100)
-    stage = cast("Stage", SimpleNamespace(**vars(stage_in(tmp_path, lab, "ampere-altra-4n")), recorder=recorder))
     setting = next(one for one in SETTINGS if one.name == "altra-multi-write")
     results = [result(iops, 0.001, stddev=iops / 50) for _ in range(3)]
     papers.note_all(stage, setting, results, setting.name, Shape("randwrite", 4096, 3, 8))
@@ -296,10 +317,9 @@ def test_a_papers_setting_is_held_to_the_model_where_the_hosts_are_the_profiles(
 
 
 def test_a_mix_of_a_papers_setting_is_held_to_nothing(tmp_path: Path) -> None:
-    recorder = History().recorder("block.paper")
-    stage = cast("Stage", SimpleNamespace(**vars(stage_in(tmp_path, "ssh", "ampere-altra-4n")), recorder=recorder))
+    stage = stage_in(tmp_path, "ssh", "ampere-altra-4n")
     papers.note_all(stage, SETTINGS[0], [result(20.0, 0.001)], "mix", None)
-    [figure] = [event.data for event in recorder.events()]
+    [figure] = [event.data for event in stage.recorder.events()]
     assert (figure["least"], figure["most"]) == (None, None)
 
 
