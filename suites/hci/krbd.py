@@ -60,6 +60,7 @@ QEMU = "qemu"
 SMALL_BYTES = 64 << 10
 """Up to this size the work for each request decides its cost; beyond it, the work for each byte."""
 
+BY_RATE = "noted: the rates of both are judged, by what the paper says of them"
 WHY = "the kernel's client answers a request without a library's threads in between"
 
 
@@ -194,8 +195,9 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
     with mapped(cluster) as (image, device):
         pair = make(cluster, image, device)
         idle = pair.at_rest()
-        why_not = why_not_judged(cluster)
-        brief = stage.tier is Tier.QUICK and pair.block_bytes <= SMALL_BYTES and why_not != ""
+        why_not, writes = why_not_judged(cluster), "write" in title
+        by_rate = claims.judges_krbd(writes=writes, why_not=why_not)
+        brief = stage.tier is Tier.QUICK and pair.block_bytes <= SMALL_BYTES and not by_rate
         deadline = clock.Deadline.after(BUDGET_S[stage.tier] * cluster.patience)
         rounds = 0
         while rounds < LEAST_ROUNDS or not (deadline.passed() or narrow(costs) or (brief and clear(costs))):
@@ -216,11 +218,11 @@ def compared(stage: Stage, make: Callable[[Cluster, BlockImage, PurePosixPath], 
         )
     recorder.figure("CPU of the machine at rest", idle, "s/s", Bound("subtracted from the others", basis=Basis.NOTED))
     sides = {name: interval(found) for name, found in rates.items()}
-    claims.note_krbd(recorder, sides, writes="write" in title, why_not=why_not)
-    if pair.block_bytes <= SMALL_BYTES:
-        judge(stage, costs)
+    claims.note_krbd(recorder, sides, writes=writes, why_not=why_not)
+    if pair.block_bytes > SMALL_BYTES:
+        write_down(stage, costs, of_bytes(crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout)))
     else:
-        write_down(stage, costs, crc32c_driver(cluster.hosts[NODE].run(["cat", "/proc/crypto"]).stdout))
+        note_small(stage, costs, by_rate=by_rate)
     lines = [
         Line("CPU for one operation, seconds", name, tuple((float(at), cost) for at, cost in enumerate(costs[name], 1)))
         for name in CLIENTS
@@ -253,18 +255,27 @@ def clear(costs: Mapping[str, list[float]]) -> bool:
     return ratio.high * CLEAR <= MOST or ratio.low >= MOST * CLEAR
 
 
+def note_small(stage: Stage, costs: Mapping[str, list[float]], *, by_rate: bool) -> None:
+    """The costs of small blocks: they are the verdict only where the rates are none. by_rate: whether those are."""
+    if by_rate:
+        write_down(stage, costs, BY_RATE)
+    else:
+        judge(stage, costs)
+
+
 def judge(stage: Stage, costs: Mapping[str, list[float]]) -> None:
     """krbd over librbd: pass where the whole interval is below 1, fail where it is above, else inconclusive."""
     _note_ratio(stage, costs, Bound(WHY, most=MOST, basis=Basis.SHAPE))
 
 
-def write_down(stage: Stage, costs: Mapping[str, list[float]], driver: str) -> None:
-    """krbd over librbd where bytes decide the cost: the faster checksum wins, so there is no verdict."""
-    _note_ratio(
-        stage,
-        costs,
-        Bound(f"bytes decide at this size, and the machine's kernel sums them with {driver}", basis=Basis.SHAPE),
-    )
+def write_down(stage: Stage, costs: Mapping[str, list[float]], why: str) -> None:
+    """krbd over librbd without a verdict. why: there is none."""
+    _note_ratio(stage, costs, Bound(why, basis=Basis.NOTED))
+
+
+def of_bytes(driver: str) -> str:
+    """Why large blocks have no verdict: the faster checksum wins."""
+    return f"bytes decide at this size, and the machine's kernel sums them with {driver}"
 
 
 def _note_ratio(stage: Stage, costs: Mapping[str, list[float]], bound: Bound) -> None:

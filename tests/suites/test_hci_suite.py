@@ -14,8 +14,9 @@ from cephlab.lab.cluster.cluster import Cluster
 from cephlab.lab.history.history import History
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.telemetry.accounting import whole_s
+from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, Progress
-from cephlab.suites.hci import SCENARIOS, krbd, papers
+from cephlab.suites.hci import SCENARIOS, claims, krbd, papers
 from cephlab.suites.hci.hypervisor.guest import Requests
 from cephlab.suites.hci.load import DiskLook, GuestRun, per_operation
 from cephlab.suites.hci.power import IMAGE_BYTES
@@ -165,10 +166,32 @@ def test_scenarios_have_names_of_their_own_and_checks_that_exist() -> None:
     assert all(scenario.name.startswith("hci.") and scenario.check in CHECKS for scenario in SCENARIOS)
 
 
+@pytest.mark.parametrize(
+    ("writes", "why_not", "outcome"),
+    [
+        (True, "", Outcome.PASS),
+        (False, "", Outcome.FAIL),
+        (True, claims.OTHER_KERNEL, Outcome.FAIL),
+        (True, claims.EMULATED, Outcome.FAIL),
+    ],
+    ids=["writes under KVM", "reads, of which the paper says nothing", "another kernel", "emulated"],
+)
+def test_cpu_is_judged_where_rates_are_not(tmp_path: Path, writes: bool, why_not: str, outcome: Outcome) -> None:
+    """Writes through krbd that are as the paper has them, and cost the machine twice as much."""
+    found = stage(tmp_path)
+    found.recorder.witness("operations", got=100, least=1)
+    slower, faster = Interval(80.0, 79.0, 81.0, 20), Interval(100.0, 99.0, 101.0, 20)
+    claims.note_krbd(found.recorder, {"krbd": slower, "librbd": faster}, writes=writes, why_not=why_not)
+    costs = {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}
+    krbd.note_small(found, costs, by_rate=claims.judges_krbd(writes=writes, why_not=why_not))
+    assert CHECKS["figures"](found.recorder.events()).outcome is outcome
+
+
 def test_large_blocks_are_written_down_with_what_sums_their_bytes(tmp_path: Path) -> None:
     found = stage(tmp_path)
     found.recorder.witness("operations", got=100, least=1)
-    krbd.write_down(found, {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}, "crc32c-generic")
+    costs = {"krbd": [40.0, 41.0, 39.0], "librbd": [20.0, 20.5, 19.0]}
+    krbd.write_down(found, costs, krbd.of_bytes("crc32c-generic"))
     verdict = CHECKS["figures"](found.recorder.events())
     assert verdict.outcome is Outcome.PASS
     assert any("krbd over librbd" in line and "crc32c-generic" in line for line in verdict.derivation)
