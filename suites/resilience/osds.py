@@ -14,8 +14,9 @@ from cephlab.suites.limits import Copying
 from cephlab.suites.resilience.trial import LARGE, MIXED, SMALL, Data, linger, loaded, scenario_under_load
 
 EC_4_2 = PoolKind("ec42", 6, k=4, m=2)
-SIX = Topology(native=6, foreign=0, mons=3, lone_client=True)
-"""As many machines as EC 4+2 has shards, so that none is spare, as in the ten-billion-object paper."""
+SIX = Topology(native=4, foreign=2, mons=3, lone_client=True)
+"""As many machines as EC 4+2 has shards, so that none is spare, as in the ten-billion-object paper; two of the other
+architecture, so that a loss may take either kind or both."""
 
 FOREIGN_MAJORITY = Topology(native=1, foreign=2, mons=3, lone_client=True)
 """Two of three machines are of the other architecture, which so has the majority of the monitors too."""

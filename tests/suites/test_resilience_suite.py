@@ -30,6 +30,10 @@ def test_every_fault_is_inflicted_by_a_scenario_that_needs_what_it_needs(kind: A
     assert BY_NAME[f"resilience.fault[{kind.name}]"].needs == kind.needs
 
 
+def test_every_cluster_that_is_struck_is_mixed() -> None:
+    assert {one.name for one in SCENARIOS if set(one.topology.spec(DEFAULT_RELEASE).archs) != set(Arch)} == set()
+
+
 def test_the_quick_tier_has_some_of_each() -> None:
     quick = {scenario.name.partition("[")[0] for scenario in SCENARIOS if scenario.tier is Tier.QUICK}
     assert quick == {
