@@ -1,5 +1,6 @@
 """All machines lose their power while clients write: stores are clean, and acknowledged writes are there."""
 
+from dataclasses import replace
 from functools import partial
 
 from cephlab.lab.base.errors import LabBroken
@@ -11,17 +12,14 @@ from cephlab.lab.faults.power import PowerCut
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.scenario.topology import Topology
 from cephlab.lab.spec.clusterspec import Capability
-from cephlab.suites.resilience.trial import EXPECTED, Data, again_and_again
+from cephlab.suites.resilience.trial import EXPECTED, THREE, Data, again_and_again
 
 ROUNDS = {Tier.QUICK: 1, Tier.FULL: 5}
 BEFORE_S = (0.5, 4.0)
 
-MACHINES = {
-    "store=one-disk": Topology(native=3, foreign=0, mons=3, lone_client=True),
-    "store=separate-db": Topology(native=3, foreign=0, mons=3, lone_client=True, separate_db=True),
-    "nodes=mixed": Topology(native=2, foreign=1, mons=3, lone_client=True),
-}
-"""nodes=mixed has a machine of the other architecture, which is emulated where this one has no KVM for it."""
+MIXED_DB = replace(THREE, separate_db=True)
+ALIKE = replace(THREE, native=3, foreign=0)
+"""Machines of one architecture, for the quick tier: an emulated one takes longer to boot than that tier may last."""
 
 
 def cut(stage: Stage, kind: PoolKind) -> None:
@@ -46,7 +44,7 @@ def check_stores(stage: Stage, cluster: Cluster) -> None:
         stage.recorder.observe(what, got=checked.clean or checked.said, wanted=True)
 
 
-def scenario(pool: str, kind: PoolKind, machines: str, tier: Tier) -> Scenario:
+def scenario(pool: str, kind: PoolKind, machines: str, topology: Topology, tier: Tier = Tier.FULL) -> Scenario:
     return Scenario(
         name=f"powerloss.cut[pool={pool},{machines}]",
         goal="When all machines lose their power under load, stores are clean and no acknowledged write is lost.",
@@ -55,16 +53,16 @@ def scenario(pool: str, kind: PoolKind, machines: str, tier: Tier) -> Scenario:
         sees=("fsck of .* after the power was cut",),
         check="recorded",
         tier=tier,
-        topology=MACHINES[machines],
+        topology=topology,
         needs=frozenset({Capability.POWER_CUT}),
         expects=EXPECTED,
     )
 
 
 SCENARIOS = (
-    scenario("replicated", REPLICATED, "store=one-disk", Tier.QUICK),
-    scenario("replicated", REPLICATED, "store=separate-db", Tier.FULL),
-    scenario("ec21", EC_2_1, "store=one-disk", Tier.FULL),
-    scenario("ec21", EC_2_1, "store=separate-db", Tier.FULL),
-    scenario("replicated", REPLICATED, "nodes=mixed", Tier.FULL),
+    scenario("replicated", REPLICATED, "store=one-disk", ALIKE, Tier.QUICK),
+    scenario("replicated", REPLICATED, "nodes=mixed", THREE),
+    scenario("replicated", REPLICATED, "store=separate-db", MIXED_DB),
+    scenario("ec21", EC_2_1, "store=one-disk", THREE),
+    scenario("ec21", EC_2_1, "store=separate-db", MIXED_DB),
 )
