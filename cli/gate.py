@@ -43,7 +43,7 @@ class Selection:
     """What runs."""
 
     job: Annotated[
-        Path | None, typer.Option(help="Run this job, and no suite: what `cephlab import` writes.", metavar="FILE")
+        Path | None, typer.Option(help="Run this job in place of suites: what `cephlab import` writes.", metavar="FILE")
     ] = None
     tier: Annotated[
         str | None, typer.Option(help="quick or full.", show_default="quick", autocompletion=words(*TIERS))
@@ -108,7 +108,8 @@ class LabOptions:
     profile: Annotated[
         str | None,
         typer.Option(
-            help="Hardware to predict for beside the verdicts: a profile's name or file.", autocompletion=PROFILES
+            help="Hardware to predict for, by name or file; its requirements are judged beside any suite.",
+            autocompletion=PROFILES,
         ),
     ] = None
     metrics: Annotated[
@@ -199,7 +200,7 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
         raise SpecError("--job and --suite cannot be given together", "a job is a run of its own", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
     suites = chosen(what.suite or (), tier=what.tier or QUICK, everything=everything, beside=brought)
-    suites = (JOBS,) if what.job else suites
+    suites = (JOBS, *(name for name in brought if name == REQUIREMENTS)) if what.job else suites
     request = Request(
         archive=folder.expanduser().absolute(),
         home=home.path,
@@ -300,6 +301,7 @@ def requirement_lines(directory: Path) -> list[str]:
             measured = f", measured {row['measured']}" if row["measured"] else ""
             lines.append(f"  {row['metric']}: {row['required']} required, {row['predicted']} predicted{measured}")
         lines += [f"  enough: {line}" for line in wanted.data["enough"]]
+        lines += [f"  not known: {line}" for line in wanted.data.get("doubts", ())]
     return ["", f"wanted of {wanted.data['profile']}:", *(f"  {line}" for line in lines)] if lines else []
 
 
@@ -356,8 +358,10 @@ def chosen(named: Sequence[str], *, tier: str, everything: bool, beside: Sequenc
 
     A quick gate has to end in minutes. So where no suite is named, it runs only `interop`, which shows whether the two
     architectures make one cluster. everything: whether scenarios are chosen by name or by an earlier run, which may
-    lie in any suite. beside: suites that are added to the quick ones.
+    lie in any suite. beside: suites that a profile brings. Requirements are judged whatever else was named.
     """
     if ALL in named or (not named and (everything or tier != QUICK)):
         return ()
-    return tuple(named) or (*QUICK_SUITES, *beside)
+    if not named:
+        return (*QUICK_SUITES, *beside)
+    return tuple(dict.fromkeys((*named, *(name for name in beside if name != COSTS))))

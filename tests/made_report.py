@@ -9,7 +9,7 @@ from cephlab.lab.history.history import History
 from cephlab.lab.history.operations import Act, Ended, Operation, pack
 from cephlab.lab.report.page import render_report
 from cephlab.lab.report.series import Line, record_series
-from cephlab.lab.report.wanted import record_requirement
+from cephlab.lab.report.wanted import Shown, record_requirement
 from tests.fake_clock import VirtualClock
 from tests.lab.archive.test_archive import MANIFEST, add
 
@@ -68,9 +68,8 @@ def make_archive(directory: Path) -> Path:
     add(writer, _record(SOAK, Ending.PASS, "nothing acknowledged was lost"))
     wanted = writer.history.recorder("profile.small-reads")
     row = ("operations a second", "at least 200,000", "180,000 to 260,000", "", "CPU of the OSDs")
-    record_requirement(
-        wanted, what="4 KiB reads", profile="storage-3n", rows=[row], enough=["nodes.count=4"], demands="shipped"
-    )
+    shown = Shown("4 KiB reads", "storage-3n", rows=[row], enough=["nodes.count=4"], demands="shipped")
+    record_requirement(wanted, shown)
     add(writer, _record("profile.small-reads", Ending.INCONCLUSIVE, "the interval lies across the limit"))
     writer.seal(render_report)
     return directory

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from cephlab.tuning.profile import Disks, Figure, MachineClass, Profile
+from cephlab.tuning.requirements import LoadRequirement, Requirement
 
 MOST = 64
 """A change is tried up to this many times of what is there."""
@@ -168,7 +169,7 @@ KINDS: Mapping[str, Growth] = {
     ),
 }
 
-KINDS_OF: Mapping[str, tuple[str, ...]] = {
+_OF_KIND: Mapping[str, tuple[str, ...]] = {
     "load": ("nodes", "cores", "disks", "network", "clients"),
     "recovery": ("nodes", "disks", "network"),
     "capacity": ("nodes", "disks"),
@@ -176,3 +177,11 @@ KINDS_OF: Mapping[str, tuple[str, ...]] = {
     "power": (),
 }
 """Which changes can help a kind of requirement."""
+
+
+def kinds_for(requirement: Requirement) -> tuple[str, ...]:
+    """Which changes can help. Where watts count, none of them inside a node: `power_loaded` is of the declared one."""
+    kinds = _OF_KIND[requirement.kind]
+    if isinstance(requirement, LoadRequirement) and requirement.per_watt_at_least:
+        return tuple(kind for kind in kinds if kind in ("nodes", "clients"))
+    return kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -27,7 +28,7 @@ from cephlab.tuning.requirements import (
 from cephlab.tuning.trust import trust_in as trusted_load
 from cephlab.tuning.units import Measure, show
 from cephlab.tuning.watts import watts_under
-from cephlab.tuning.workload import OPERATIONS
+from cephlab.tuning.workload import OPERATIONS, Shape
 
 OBJECT_RATIOS = (275e9 * 318 / 10_000 / 8.8e9,)
 """Objects where metadata spilled, by the formula below over published (references/rhcs-10b.toml): the only ones."""
@@ -53,7 +54,8 @@ def trust_in(demands: Sequence[Demand], find: Callable[[str], Profile]) -> Trust
 class Answer:
     """One limit beside its prediction, both in the unit of `kind`. low, high: where the true figure lies.
 
-    limited_by: what would have to be larger; steps: the arithmetic.
+    limited_by: what would have to be larger; steps: the arithmetic; doubts: sentences on what the figure leaves out;
+    no_interval: why there is none.
     """
 
     metric: str
@@ -65,6 +67,8 @@ class Answer:
     least: float | None = None
     most: float | None = None
     steps: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    no_interval: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -86,11 +90,15 @@ class Answer:
     def predicted(self) -> str:
         """The prediction with its interval, for a reader."""
         value, low, high = (words(each, self.kind) for each in (self.value, self.low, self.high))
-        return value if low == high else f"{value} ({low} to {high})"
+        if low == high:
+            return f"{value} ({self.no_interval})" if self.no_interval else value
+        return f"{value} ({low} to {high})"
 
 
 def words(value: float, kind: Measure) -> str:
     """A figure for a reader, in the unit that is used for such an amount: terabytes, hours, minutes."""
+    if math.isinf(value):
+        return "without end"
     if kind is Measure.BYTES:
         return f"{value / 1e12:,.4g} TB"
     if kind is Measure.TIME and value >= 120:
@@ -104,6 +112,19 @@ def _least(answer: Answer, limit: Amount) -> Answer:
 
 def _most(answer: Answer, limit: Amount) -> Answer:
     return replace(answer, most=limit.value)
+
+
+def _hosts(answer: Answer, found: int, wanted: int, doubts: Sequence[str]) -> Answer:
+    """Open on the side of its limit, as CRUSH's default rule has too few hosts: then the prediction cannot decide."""
+    low, high = (0.0, answer.high) if answer.least is not None else (answer.low, math.inf)
+    said = tuple(dict.fromkeys((*doubts, *answer.doubts)))
+    return replace(answer, low=low, high=high, limited_by=f"hosts: {found} for {wanted} shards", doubts=said)
+
+
+def _placed(answer: Answer, profile: Profile, shape: Shape) -> Answer:
+    """Pass by a prediction needs a pool that Ceph makes by default."""
+    doubts = placement.doubts(profile, shape)
+    return _hosts(answer, placement.hosts(profile), shape.copies, doubts) if doubts else answer
 
 
 def held(requirement: Requirement, profile: Profile, demands: Sequence[Demand], trust: Trust) -> tuple[Answer, ...]:
@@ -121,7 +142,7 @@ def held(requirement: Requirement, profile: Profile, demands: Sequence[Demand], 
             full = watts_under(profile)
             watts, steps = full.watts, (f"power: all {profile.node_count} nodes at full load", *full.steps)
             answer = Answer("power of all nodes under load", Measure.POWER, watts, watts, watts, "nodes", steps=steps)
-            return (_most(answer, requirement.at_most),)
+            return (_most(replace(answer, no_interval="declared watts, no interval"), requirement.at_most),)
 
 
 def refuse_inexpressible(hardware: Hardware, demands: Sequence[Demand]) -> None:
@@ -137,6 +158,7 @@ def refuse_inexpressible(hardware: Hardware, demands: Sequence[Demand]) -> None:
             ) from None
 
 
+PERCENTILE = "99th percentile"
 MARKOV_P99 = 100.0
 """Markov's inequality: at most 1 in 100 operations takes 100 times the mean or more."""
 
@@ -157,16 +179,17 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
     slowest = max(made, key=lambda pair: pair[0] / pair[1].ops)[1]
     mean_s, factor = wanted.clients * wanted.depth / ops, load_factor(wanted, profile)
     steps = tuple(line for _, each in made for line in each.derivation.lines())
+    doubts = tuple(dict.fromkeys(line for _, each in made for line in (*each.trust.outside, *each.unknown)))
     if len(made) > 1:
         shares = " + ".join(f"{share:g} / {each.ops:,.0f}" for share, each in made)
         steps += (f"mix, by turns: 1 / ({shares}) = {ops:,.0f} ops/s",)
 
     def rate(metric: str, kind: Measure, value: float) -> Answer:
         low, high = value / factor, value * factor
-        return Answer(metric, kind, value, low, high, slowest.bottleneck, steps=steps)
+        return Answer(metric, kind, value, low, high, slowest.bottleneck, steps=steps, doubts=doubts)
 
     def waits(metric: str, low: float, high: float) -> Answer:
-        return Answer(metric, Measure.TIME, mean_s, low, high, slowest.bottleneck, steps=steps)
+        return Answer(metric, Measure.TIME, mean_s, low, high, slowest.bottleneck, steps=steps, doubts=doubts)
 
     answers: list[Answer] = []
     if wanted.at_least:
@@ -177,24 +200,55 @@ def _load(wanted: LoadRequirement, profile: Profile, demands: Sequence[Demand]) 
         answers.append(_most(mean, wanted.mean_at_most))
     if wanted.p99_at_most:
         # The model has means only. A 99th percentile below the mean is not to be expected; its upper end is Markov's.
-        p99 = waits("99th percentile (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
+        p99 = waits(f"{PERCENTILE} (predicted: the mean)", mean_s / factor, mean_s * factor * MARKOV_P99)
         answers.append(_most(p99, wanted.p99_at_most))
     if wanted.per_watt_at_least:
         taken = watts_under(profile, made[0][1].utilisation if len(made) == 1 else None)
         steps += (f"power, by the model: {taken.watts:,.0f} W", *taken.steps)
         answers.append(_least(rate("work per watt", Measure.WORK, ops / taken.watts), wanted.per_watt_at_least))
-    return tuple(answers)
+    return tuple(_placed(answer, profile, slowest.shape) for answer in answers)
 
 
 def _recovery(wanted: RecoveryRequirement, profile: Profile, trust: Trust) -> Answer:
+    """The nodes that are left may heal it all together: at most so many times as fast as those that replace the lost.
+
+    high: without end where CRUSH's default rule has a shard and no host for it.
+    """
+    guard, lost = wanted.protection, wanted.nodes_lost
+    shape = guard.shape("write", _WHOLE_BYTES * (guard.k or 1))
+    placement.refuse_impossible(profile, shape)
+    data_bytes, hosts = _on_each(wanted, profile), placement.hosts(profile)
+    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=wanted.share, k=guard.k)
+    steps, quickest_s = made.derivation.lines(), made.seconds
+    if not wanted.replaced:
+        hosts -= lost
+    if not wanted.replaced and hosts >= shape.copies:
+        quickest_s *= lost / hosts
+        steps.append(f"healed by the {hosts} that are left: at least x {lost} / {hosts} = {quickest_s:,.0f} s")
+    low, high = quickest_s / trust.recovery, made.seconds * trust.recovery
+    answer = Answer("time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=tuple(steps))
+    answer = _most(answer, wanted.at_most)
+    if wanted.replaced or hosts >= shape.copies:
+        return _placed(answer, profile, shape)
+    undersized = (
+        f"{guard} on the {hosts} host(s) that are left: CRUSH's default rule puts each shard on another host and "
+        "leaves PGs undersized until the lost machines are replaced; with `replaced = true` the time counts from then."
+    )
+    return _hosts(answer, hosts, shape.copies, [undersized])
+
+
+def _on_each(wanted: RecoveryRequirement, profile: Profile) -> float:
+    """Bytes on each lost node; SpecError where it does not hold so much."""
     heaviest = max(machine.weight for machine in profile.nodes)
-    data_bytes = wanted.bytes.value if wanted.bytes else (wanted.fill or 0.0) * heaviest
-    lost, share = wanted.nodes_lost, wanted.share
-    made = recovery_time(profile, data_bytes, nodes_lost=lost, share=share, k=wanted.protection.k)
-    low, high = made.seconds / trust.recovery, made.seconds * trust.recovery
-    steps = tuple(made.derivation.lines())
-    answer = Answer("time to recover", Measure.TIME, made.seconds, low, high, made.limit, steps=steps)
-    return _most(answer, wanted.at_most)
+    if wanted.bytes is None:
+        return (wanted.fill or 0.0) * heaviest
+    if wanted.bytes.value > heaviest:
+        holds = f"at most {words(heaviest, Measure.BYTES)}, the data disks of its largest"
+        raise SpecError(
+            f"no node of {profile.name} holds so much",
+            f"bytes: got {words(wanted.bytes.value, Measure.BYTES)}, wanted: {holds}",
+        )
+    return wanted.bytes.value
 
 
 _WHOLE_BYTES = 1 << 22
@@ -226,7 +280,7 @@ def _capacity(wanted: CapacityRequirement, profile: Profile) -> Answer:
     answer = Answer(
         "usable capacity", Measure.BYTES, room, room / uneven, room, f"disks of {first.machine.name}", steps=steps
     )
-    return _least(answer, wanted.at_least)
+    return _placed(_least(answer, wanted.at_least), profile, shape)
 
 
 LEVEL_BYTES, LEVEL_FACTOR = float(1 << 30), 8

@@ -36,7 +36,7 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     A machine leads in proportion to its capacity, as CRUSH draws the first OSD. SpecError where the cluster has fewer
     OSDs than the shape has copies, or no gateway for objects.
     """
-    _possible(profile, shape)
+    refuse_impossible(profile, shape)
     total = profile.weight
     gateways = sum(machine.count * machine.gateways for machine in profile.nodes)
     parties: list[MachineLoad] = []
@@ -57,7 +57,8 @@ def loads(profile: Profile, shape: Shape) -> tuple[MachineLoad, ...]:
     return tuple(parties)
 
 
-def _possible(profile: Profile, shape: Shape) -> None:
+def refuse_impossible(profile: Profile, shape: Shape) -> None:
+    """SpecError where the cluster has fewer OSDs than the shape has copies, or no gateway for objects."""
     if shape.copies > profile.osds:
         raise SpecError(
             f"{shape.protection} cannot be placed on {profile.name}",
@@ -91,8 +92,7 @@ def _held(profile: Profile, copies: int) -> list[float]:
     machines. What a machine cannot hold goes to the others by their capacity, until all fits (water-filling).
     """
     nodes = profile.nodes
-    hosts = sum(machine.count for machine in nodes if machine.osds)
-    most = [float(machine.osds) if copies > hosts else float(bool(machine.osds)) for machine in nodes]
+    most = [float(machine.osds) if copies > hosts(profile) else float(bool(machine.osds)) for machine in nodes]
     full: set[int] = set()
     while True:
         left = copies - sum(nodes[i].count * most[i] for i in full)
@@ -104,14 +104,18 @@ def _held(profile: Profile, copies: int) -> list[float]:
         full |= over
 
 
+def hosts(profile: Profile) -> int:
+    """Machines with OSDs: the failure domains of CRUSH's default rule."""
+    return sum(machine.count for machine in profile.nodes if machine.osds)
+
+
 def doubts(profile: Profile, shape: Shape) -> list[str]:
     """Sentences on what CRUSH would not do with its default rule."""
-    hosts = sum(machine.count for machine in profile.nodes if machine.osds)
-    if shape.copies <= hosts:
+    if shape.copies <= hosts(profile):
         return []
     return [
-        f"{shape.protection} on {hosts} host(s): CRUSH's default rule puts each shard on another host and leaves such "
-        "a pool's PGs undersized; predicted as with OSDs as failure domain."
+        f"{shape.protection} on {hosts(profile)} host(s): CRUSH's default rule puts each shard on another host and "
+        "leaves such a pool's PGs undersized; predicted as with OSDs as failure domain."
     ]
 
 

@@ -59,6 +59,11 @@ class Protection:
     def __str__(self) -> str:
         return f"ec:{self.k}+{self.m}" if self.k else f"replicated:{self.replicas}"
 
+    @property
+    def spare(self) -> int:
+        """Shards of an object that may be lost before its data is."""
+        return self.m if self.k else self.replicas - 1
+
     def shape(self, operation: str, block_bytes: int, clients: int = 1, depth: int = 1) -> Shape:
         return Shape(operation, block_bytes, clients, depth, self.replicas, self.k, self.m)
 
@@ -138,7 +143,8 @@ class LoadRequirement(TomlTable):
 class RecoveryRequirement(TomlTable):
     """Copying again what nodes held that are lost. fill: of the largest node's disks, or bytes: on each lost node.
 
-    share: of disks and network that recovery gets; the clients have the rest.
+    replaced: new machines of the same kind take their place, and the time counts from then. share: of disks and network
+    that recovery gets; the clients have the rest.
     """
 
     name: Name
@@ -147,6 +153,7 @@ class RecoveryRequirement(TomlTable):
     bytes: Bytes | None = None
     protection: Protected
     nodes_lost: Count = 1
+    replaced: Annotated[bool, Field(strict=True)] = False
     share: Share = 1.0
     at_most: Seconds
 
@@ -154,6 +161,12 @@ class RecoveryRequirement(TomlTable):
     def _sound(self) -> RecoveryRequirement:
         if (self.fill is None) == (self.bytes is None):
             raise ValueError("fill or bytes: exactly one of the two")
+        guard = self.protection
+        if self.nodes_lost > guard.spare:
+            raise ValueError(
+                f"nodes_lost: got {self.nodes_lost} with {guard}, wanted: at most {guard.spare}, as each lost node may "
+                "hold a shard of the same object, and with more of them the data is gone"
+            )
         return self
 
 
@@ -216,7 +229,8 @@ def words_of(requirement: Requirement) -> str:
             return str(first) if not mix else str(first).replace(first.operation, mix, 1)
         case RecoveryRequirement():
             held = f"{requirement.bytes.value / 1e12:,.4g} TB" if requirement.bytes else f"{requirement.fill:.0%} full"
-            return f"recovery of {requirement.nodes_lost} node(s), {held}, {requirement.protection}"
+            nodes = f"{requirement.nodes_lost} {'replaced ' if requirement.replaced else ''}node(s)"
+            return f"recovery of {nodes}, {held}, {requirement.protection}"
         case CapacityRequirement():
             return f"room for users at {requirement.fill:.0%} of the disks, {requirement.protection}"
         case ObjectsRequirement():

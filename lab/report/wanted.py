@@ -12,13 +12,27 @@ Row = tuple[str, str, str, str, str]
 """Metric, required, predicted, measured, limited by; measured is empty where nothing was."""
 
 
-def record_requirement(
-    recorder: Recorder, *, what: str, profile: str, rows: Sequence[Row], enough: Sequence[str], demands: str
-) -> None:
-    """Note one requirement of a profile for the report's first page. enough: what would be, a line for each change."""
+@dataclass(frozen=True)
+class Shown:
+    """One requirement of a profile for the report's first page.
+
+    enough: what would be, a line for each change; demands: where they are from; doubts: what the prediction leaves out.
+    """
+
+    what: str
+    profile: str
+    rows: Sequence[Row]
+    enough: Sequence[str]
+    demands: str
+    doubts: Sequence[str] = ()
+
+
+def record_requirement(recorder: Recorder, shown: Shown) -> None:
+    """Note one requirement."""
     keys = ("metric", "required", "predicted", "measured", "limited_by")
-    lines = [dict(zip(keys, row, strict=True)) for row in rows]
-    recorder.record(KIND, what=what, profile=profile, rows=lines, enough=list(enough), demands=demands)
+    lines = [dict(zip(keys, row, strict=True)) for row in shown.rows]
+    lists = {"rows": lines, "enough": list(shown.enough), "doubts": list(shown.doubts)}
+    recorder.record(KIND, what=shown.what, profile=shown.profile, demands=shown.demands, **lists)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from cephlab.lab.workloads.fio import FioJob, FioResult
 from cephlab.lab.workloads.image import BlockImage
 from cephlab.suites.block.scale import scale
 from cephlab.suites.block.stand import LEAST_OPERATIONS, UNCACHED, client_node, job, run_jobs, total, write_all
+from cephlab.tuning.held import PERCENTILE
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import LoadRequirement, Protection, Requirement
 from cephlab.tuning.units import Measure
@@ -76,7 +77,7 @@ class Measured:
 
     def of(self, metric: str, kind: Measure, requirement: LoadRequirement) -> Interval | None:
         """The interval beside a prediction of that metric, in its unit; None where there is none."""
-        if metric.startswith("99th"):
+        if metric.startswith(PERCENTILE):
             return self.p99
         if metric == "mean latency":
             return self.mean

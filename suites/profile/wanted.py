@@ -1,6 +1,6 @@
 """A scenario for each requirement: the prediction with its interval, and where it falls short what is enough."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -8,17 +8,26 @@ from cephlab.fixtures.expectation import demands_for
 from cephlab.lab.base.home import Home
 from cephlab.lab.checks.verdict import Outcome, Verdict, merge
 from cephlab.lab.history.history import Basis, Bound
-from cephlab.lab.report.wanted import record_requirement
+from cephlab.lab.report.wanted import Row, Shown, record_requirement
 from cephlab.lab.scenario.scenario import Scenario, Stage
 from cephlab.lab.scenario.topology import NOWHERE
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.suites.block.stand import MeasuredTopology
 from cephlab.suites.profile.measured import FioLoad, Measured, load_of, measure
-from cephlab.tuning.enough import KINDS_OF, Enough, enough
-from cephlab.tuning.held import Answer, Trust, held, trust_in
+from cephlab.tuning.enough import Enough, enough, kinds_for
+from cephlab.tuning.held import PERCENTILE, Answer, Trust, held, trust_in
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import Hardware, find_profile
 from cephlab.tuning.requirements import LoadRequirement, Requirement, words_of
+
+
+@dataclass(frozen=True)
+class Known:
+    """What predictions rest on. origin: of the demands."""
+
+    demands: Sequence[Demand]
+    trust: Trust
+    origin: str
 
 
 @dataclass(frozen=True)
@@ -29,11 +38,12 @@ class Wanted:
     profile: Profile
     home: Home
 
-    def held_on(self, profile: Profile, demands: Sequence[Demand], trust: Trust) -> tuple[Answer, ...]:
-        return held(self.requirement, profile, demands, trust)
+    def held_on(self, profile: Profile, known: Known) -> tuple[Answer, ...]:
+        return held(self.requirement, profile, known.demands, known.trust)
 
-    def find(self, name: str) -> Profile:
-        return find_profile(name, self.home.profiles)
+    def known_to(self, stage: Stage) -> Known:
+        demands, origin = demands_for(stage.recorder.history.events(), self.home)
+        return Known(demands, trust_in(demands, lambda name: find_profile(name, self.home.profiles)), origin)
 
 
 def scenarios_of(hardware: Hardware, home: Home, *, attached: bool = False) -> list[Scenario]:
@@ -69,50 +79,106 @@ def compared(stage: Stage, wanted: Wanted) -> None:
     requirement, load = wanted.requirement, load_of(wanted.requirement)
     assert isinstance(requirement, LoadRequirement)
     assert isinstance(load, FioLoad)
-    demands, origin = demands_for(stage.recorder.history.events(), wanted.home)
-    answers = wanted.held_on(wanted.profile, demands, trust_in(demands, wanted.find))
-    note_measured(stage, wanted, answers, measure(stage, requirement, load, wanted.profile), origin)
+    known = wanted.known_to(stage)
+    note_measured(stage, wanted, measure(stage, requirement, load, wanted.profile), known)
 
 
-def note_measured(stage: Stage, wanted: Wanted, answers: Sequence[Answer], done: Measured, demands: str) -> None:
+def note_measured(stage: Stage, wanted: Wanted, done: Measured, known: Known) -> None:
     """Judge what was measured; the prediction stands beside it."""
-    rows = []
     requirement = wanted.requirement
     assert isinstance(requirement, LoadRequirement)
+    answers = wanted.held_on(wanted.profile, known)
+    shown = {answer.metric: done.of(answer.metric, answer.kind, requirement) for answer in answers}
+    seen = {
+        answer.metric: replace(answer, value=found.mean, low=found.low, high=found.high)
+        for answer in answers
+        if (found := shown[answer.metric]) is not None
+    }
+    changes, said = enough_measured(wanted, known, answers, seen)
+    rows = []
     for answer in answers:
-        shown = done.of(answer.metric, answer.kind, requirement)
         figure_of(stage, replace(answer, least=None, most=None), "predicted; what was measured decides")
-        if shown is None:
+        limited_by, found_there = f"{answer.limited_by}, by the model", seen.get(answer.metric)
+        if found_there is None:
             stage.recorder.witness(f"{answer.metric} as measured", got=0, least=1)
-            rows.append((answer.metric, answer.required, answer.predicted, "", answer.limited_by))
+            rows.append((answer.metric, answer.required, answer.predicted, "", limited_by))
             continue
-        bound = Bound(f"predicted limit: {answer.limited_by}", answer.least, answer.most, basis=Basis.PROFILE)
-        interval = (shown.low, shown.high)
-        name = f"measured {answer.metric}".partition(" (")[0]
-        stage.recorder.figure(name, shown.mean, answer.kind.value, bound, interval=interval)
-        seen = replace(answer, value=shown.mean, low=shown.low, high=shown.high)
-        rows.append((answer.metric, answer.required, answer.predicted, seen.predicted, answer.limited_by))
-    what, profile = words_of(requirement), wanted.profile.name
-    record_requirement(stage.recorder, what=what, profile=profile, demands=demands, rows=rows, enough=[])
+        reason = why(replace(found_there, limited_by=limited_by), changes)
+        figure_of(stage, replace(found_there, steps=()), reason, "measured")
+        rows.append((answer.metric, answer.required, answer.predicted, found_there.predicted, limited_by))
+    _record(stage, wanted, rows, changes, known, (*doubts_of(answers), *said))
+
+
+RATIO = (
+    "What would be enough is what was measured times the model's ratio of the changed machines to these; nobody "
+    "measured the error of such a ratio."
+)
+
+
+def enough_measured(
+    wanted: Wanted, known: Known, answers: Sequence[Answer], seen: Mapping[str, Answer]
+) -> tuple[list[Enough], list[str]]:
+    """(changes, sentences): what would be enough where a measured limit is not kept, and what that rests on.
+
+    No change where the model cannot say: of percentiles, and of machines that it does not describe.
+    """
+    short = [answer for answer in answers if (it := seen.get(answer.metric)) and it.outcome is not Outcome.PASS]
+    if not short:
+        return [], []
+    for answer in short:
+        found = seen[answer.metric]
+        if answer.metric.startswith(PERCENTILE):
+            return [], [f"What would be enough is not said: {answer.metric}, of which the model knows no other figure."]
+        if not answer.low <= found.value <= answer.high:
+            off = f"{answer.metric} is predicted as {answer.predicted} and measured as {found.predicted}"
+            return [], [f"What would be enough is not said: the model does not describe these machines, as {off}."]
+    at_first = {answer.metric: answer.value for answer in answers}
+
+    def judged(profile: Profile) -> tuple[bool, str]:
+        made = wanted.held_on(profile, known)
+        scaled = [
+            _times(replace(seen[each.metric], limited_by=each.limited_by), each.value / at_first[each.metric])
+            for each in made
+            if each.metric in seen and not each.metric.startswith(PERCENTILE)
+        ]
+        return _kept(scaled)
+
+    return list(enough(wanted.profile, judged, kinds_for(wanted.requirement))), [RATIO]
+
+
+def _times(answer: Answer, factor: float) -> Answer:
+    return replace(answer, value=answer.value * factor, low=answer.low * factor, high=answer.high * factor)
+
+
+def _kept(answers: Sequence[Answer]) -> tuple[bool, str]:
+    """Whether all limits are surely kept, and what limits the first that is not."""
+    worst = min(answers, key=lambda answer: answer.outcome is Outcome.PASS)
+    return outcome_of(answers) is Outcome.PASS, worst.limited_by
 
 
 def predicted(stage: Stage, wanted: Wanted) -> None:
     """Note each limit beside its prediction, and what would be enough where one is not surely kept."""
-    demands, origin = demands_for(stage.recorder.history.events(), wanted.home)
-    trust = trust_in(demands, wanted.find)
-    answers = wanted.held_on(wanted.profile, demands, trust)
-    changes = enough_for(wanted, demands, trust) if outcome_of(answers) is not Outcome.PASS else []
+    known = wanted.known_to(stage)
+    answers = wanted.held_on(wanted.profile, known)
+    changes = enough_for(wanted, known) if outcome_of(answers) is not Outcome.PASS else []
     for answer in answers:
         stage.recorder.witness(f"steps that lead to {answer.metric}", got=len(answer.steps), least=1)
         figure_of(stage, answer, why(answer, changes))
-    record_requirement(
-        stage.recorder,
-        what=words_of(wanted.requirement),
-        profile=wanted.profile.name,
-        demands=origin,
-        rows=[(answer.metric, answer.required, answer.predicted, "", answer.limited_by) for answer in answers],
-        enough=[str(change) for change in changes],
-    )
+    rows = [(answer.metric, answer.required, answer.predicted, "", answer.limited_by) for answer in answers]
+    _record(stage, wanted, rows, changes, known, doubts_of(answers))
+
+
+def _record(
+    stage: Stage, wanted: Wanted, rows: Sequence[Row], changes: Sequence[Enough], known: Known, doubts: Sequence[str]
+) -> None:
+    enough_lines = [str(change) for change in changes]
+    what, profile = words_of(wanted.requirement), wanted.profile.name
+    record_requirement(stage.recorder, Shown(what, profile, rows, enough_lines, known.origin, doubts))
+
+
+def doubts_of(answers: Sequence[Answer]) -> tuple[str, ...]:
+    """What the predictions leave out, each sentence once."""
+    return tuple(dict.fromkeys(line for answer in answers for line in answer.doubts))
 
 
 def outcome_of(answers: Sequence[Answer]) -> Outcome:
@@ -120,15 +186,15 @@ def outcome_of(answers: Sequence[Answer]) -> Outcome:
     return merge(Verdict(answer.outcome, answer.metric) for answer in answers).outcome
 
 
-def enough_for(wanted: Wanted, demands: Sequence[Demand], trust: Trust) -> list[Enough]:
+def enough_for(wanted: Wanted, known: Known) -> list[Enough]:
     """The least change of each kind that makes every limit surely kept."""
-
-    def judged(profile: Profile) -> tuple[bool, str]:
-        answers = wanted.held_on(profile, demands, trust)
-        worst = min(answers, key=lambda answer: answer.outcome is Outcome.PASS)
-        return outcome_of(answers) is Outcome.PASS, worst.limited_by
-
-    return list(enough(wanted.profile, judged, KINDS_OF[wanted.requirement.kind]))
+    return list(
+        enough(
+            wanted.profile,
+            lambda profile: _kept(wanted.held_on(profile, known)),
+            kinds_for(wanted.requirement),
+        )
+    )
 
 
 def why(answer: Answer, changes: Sequence[Enough]) -> str:
@@ -140,8 +206,10 @@ def why(answer: Answer, changes: Sequence[Enough]) -> str:
     return f"{said}; enough: {'; or '.join(met)}" if met else f"{said}; no change alone is enough: {changes[0]}"
 
 
-def figure_of(stage: Stage, answer: Answer, reason: str) -> None:
-    """The prediction as a figure that its limit judges."""
-    bound = Bound(reason, answer.least, answer.most, answer.steps, basis=Basis.PROFILE)
+def figure_of(stage: Stage, answer: Answer, reason: str, by: str = "predicted") -> None:
+    """A figure that its limit judges, with what it leaves out. by: what found it."""
+    steps = (*answer.steps, *(f"not known: {line}" for line in answer.doubts if by == "predicted"))
+    bound = Bound(reason, answer.least, answer.most, steps, basis=Basis.PROFILE)
+    metric = answer.metric if by == "predicted" else answer.metric.partition(" (")[0]
     interval = (answer.low, answer.high)
-    stage.recorder.figure(f"predicted {answer.metric}", answer.value, answer.kind.value, bound, interval=interval)
+    stage.recorder.figure(f"{by} {metric}", answer.value, answer.kind.value, bound, interval=interval)

@@ -1,5 +1,6 @@
 """Requirements where the machines are: which loads fio makes, the intervals of many processes, and what decides."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,8 +18,7 @@ from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.telemetry.power import Energy, Scope, Source
 from cephlab.lab.workloads.fio import NOTHING, Done, FioResult, result_of
 from cephlab.suites.profile.measured import FioLoad, Measured, load_of, summed
-from cephlab.suites.profile.wanted import Wanted, note_measured, scenarios_of
-from cephlab.tuning.held import held
+from cephlab.suites.profile.wanted import RATIO, Known, Wanted, note_measured, scenarios_of
 from cephlab.tuning.profilefile import load_hardware
 from tests.tuning.test_requirements import ALTRA, OTHERS, WRITES, demands, file_with, find, load, trust
 
@@ -72,14 +72,22 @@ def interval(mean: float, around: float = 0.01) -> Interval:
     return Interval(mean, mean * (1 - around), mean * (1 + around), 20)
 
 
-def judged(done: Measured, **limits: str) -> tuple[Outcome, list[dict[str, str]]]:
+def noted(done: Measured, **limits: str) -> Recorder:
     recorder: Recorder = History().recorder("profile.x")
     wanted = Wanted(load(**limits), find(ALTRA), Home(Path("/nonexistent")))
-    answers = held(wanted.requirement, wanted.profile, demands(), trust())
     recorder.witness("operations", got=100, least=100)
-    note_measured(Stage(None, recorder, Random(1), Path()), wanted, answers, done, "shipped")
-    [rows] = [event.data["rows"] for event in recorder.events() if event.kind == KIND]
-    return figures(recorder.events()).outcome, rows
+    note_measured(Stage(None, recorder, Random(1), Path()), wanted, done, Known(demands(), trust(), "shipped"))
+    return recorder
+
+
+def shown(recorder: Recorder) -> Mapping[str, Any]:
+    [data] = [event.data for event in recorder.events() if event.kind == KIND]
+    return data
+
+
+def judged(done: Measured, **limits: str) -> tuple[Outcome, list[dict[str, str]]]:
+    recorder = noted(done, **limits)
+    return figures(recorder.events()).outcome, shown(recorder)["rows"]
 
 
 @pytest.mark.parametrize(
@@ -117,3 +125,36 @@ def test_a_percentile_that_fio_did_not_give_is_not_a_pass() -> None:
     outcome, rows = judged(Measured(interval(151_000), interval(0.003), None), p99_at_most="20 ms")
     assert outcome is Outcome.INCONCLUSIVE
     assert rows[0]["measured"] == ""
+
+
+def test_a_measured_failure_says_what_would_be_enough_by_the_models_ratio() -> None:
+    """Measured is 7 % too little: by the model's own interval nothing below twice as much would surely do."""
+    recorder = noted(Measured(interval(140_000), interval(0.003), None), at_least="150000 ops/s")
+    data = shown(recorder)
+    nodes = next(line for line in data["enough"] if line.startswith("altra: 4 machines -> "))
+    assert nodes.startswith("altra: 4 machines -> 5 machines, then limited by ")
+    assert data["rows"][0]["limited_by"].endswith(", by the model")
+    assert RATIO in data["doubts"]
+    verdict = figures(recorder.events())
+    assert "enough: altra: 4 machines -> 5 machines" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("done", "limits", "said"),
+    [
+        (Measured(interval(20_000), interval(0.03), None), {"at_least": "150000 ops/s"}, "does not describe"),
+        (Measured(interval(140_000), interval(0.003), interval(0.03)), {"p99_at_most": "20 ms"}, "knows no other"),
+    ],
+)
+def test_where_the_model_cannot_say_what_is_enough_the_page_says_why(
+    done: Measured, limits: dict[str, str], said: str
+) -> None:
+    data = shown(noted(done, **limits))
+    assert data["enough"] == []
+    assert [line for line in data["doubts"] if line.startswith("What would be enough is not said") and said in line]
+
+
+def test_what_was_measured_as_kept_needs_no_change() -> None:
+    data = shown(noted(Measured(interval(151_600), interval(0.003), None), at_least="150000 ops/s"))
+    assert data["enough"] == []
+    assert not any("enough" in line for line in data["doubts"])

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner
 
-from cephlab.cli.gate import requirement_lines
+from cephlab.cli.gate import Kept, LabOptions, Selection, asked, requirement_lines
 from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.fixtures.plan import plan
@@ -21,7 +21,7 @@ from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home
 from cephlab.lab.history.history import History
 from cephlab.lab.report.page import render_report
-from cephlab.lab.report.wanted import record_requirement
+from cephlab.lab.report.wanted import Shown, record_requirement
 from cephlab.lab.scenario.scenario import verdict_of
 from cephlab.tuning.profilefile import SHIPPED, load_hardware
 from tests.fake_raising import FakeRaiser
@@ -122,7 +122,7 @@ def test_a_gate_is_red_where_a_requirement_is_out_of_reach_and_says_why_and_what
     }
     lines = requirement_lines(result.archive)
     assert "  profile.too-much, randwrite of 4 KiB, 2 copies, 72 client(s) with 8 in flight each: failed" in lines
-    assert any("at most 40 min required, 44 min (22 min to" in line for line in lines)
+    assert any("at most 40 min required, 44 min (7.3" in line for line in lines)
 
 
 def share_of_wanted(archive: Archive, name: str) -> float:
@@ -193,6 +193,40 @@ def test_the_suite_without_requirements_is_refused(tmp_path: Path, arguments: tu
     assert said in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("what", "suites"),
+    [
+        (Selection(suite=["baseline"]), ("baseline", "profile")),
+        (Selection(suite=["profile"]), ("profile",)),
+        (Selection(job=Path("job.toml")), ("job", "profile")),
+        (Selection(suite=["all"]), ()),
+        (Selection(), ("interop", "block", "profile")),
+    ],
+)
+def test_no_gate_of_a_profile_leaves_its_requirements_out(
+    tmp_path: Path, what: Selection, suites: tuple[str, ...]
+) -> None:
+    where = LabOptions(profile=str(profile_with(tmp_path)))
+    request = asked(World(Home(tmp_path), {}), what, where, Kept(archive=tmp_path / "a"), None)
+    assert request.suites == suites
+
+
+@pytest.mark.slow
+def test_what_a_prediction_leaves_out_is_in_the_verdict_the_archive_the_page_and_the_report(tmp_path: Path) -> None:
+    text = WANTED.replace('"replicated:2"\nat_least = "80000', '"ec:8+3"\nat_least = "80').replace('"11 ms"', '"10 s"')
+    result = run(tmp_path, expression="enough", text=text)
+    [record] = result.records
+    assert record.ending is Ending.INCONCLUSIVE
+    assert "limited by hosts: 4 for 11 shards; enough: altra: 4 machines -> 11 machines" in record.reason
+    said = "leaves such a pool's PGs undersized; predicted as with OSDs as failure domain."
+    archive = read_archive(result.archive)
+    assert [verdict.now for verdict in judge(archive)] == [Ending.INCONCLUSIVE]
+    [figure, *_] = [event.data for event in archive.of("profile.enough") if event.kind == "figure"]
+    assert any(line.startswith("not known: EC 8+3") and said in line for line in figure["derivation"])
+    assert said in html.unescape(render_report(archive))
+    assert any(line.lstrip().startswith("not known: EC 8+3") for line in requirement_lines(result.archive))
+
+
 def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Path) -> None:
     from cephlab.lab.archive.archive import ArchiveWriter, Record
     from tests.lab.archive.test_archive import MANIFEST
@@ -200,7 +234,7 @@ def test_the_page_shows_what_was_measured_beside_what_was_predicted(tmp_path: Pa
     writer = ArchiveWriter(tmp_path / "a", MANIFEST)
     rows = [("throughput", "at least 10 k ops/s", "12 k ops/s", "11 k ops/s (10.5 to 11.5)", "CPU")]
     recorder = writer.history.recorder("profile.x")
-    record_requirement(recorder, what="reads", profile="mine", rows=rows, enough=[], demands="shipped")
+    record_requirement(recorder, Shown("reads", "mine", rows, enough=[], demands="shipped"))
     writer.add(Record("profile.x", "profile", Ending.PASS, "", (), began_s=0.0, seconds=1.0))
     writer.save()
     page = html.unescape(render_report(read_archive(tmp_path / "a")))

@@ -1,12 +1,14 @@
 """What would be enough: the least change of each kind, and what limits next."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from cephlab.lab.checks.verdict import Outcome
-from cephlab.tuning.enough import KINDS, KINDS_OF, enough
+from cephlab.tuning.enough import KINDS, enough, kinds_for
 from cephlab.tuning.held import held
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.requirements import Requirement
@@ -18,7 +20,7 @@ def changes_for(requirement: Requirement, on: Profile) -> dict[str, Any]:
         answers = held(requirement, other, demands(), trust())
         return all(answer.outcome is Outcome.PASS for answer in answers), answers[0].limited_by
 
-    return {change.kind: change for change in enough(on, judged, KINDS_OF[requirement.kind])}
+    return {change.kind: change for change in enough(on, judged, kinds_for(requirement))}
 
 
 @pytest.mark.slow
@@ -58,14 +60,41 @@ def test_a_step_is_one_of_the_largest_there_is_and_a_node_without_disks_has_none
     assert not list(enough(replace(profile, nodes=(without,)), lambda _: (False, "disks"), ["disks"]))
 
 
+LIMITS: Mapping[str, Any] = {
+    "recovery": {"fill": 0.7, "protection": "replicated:2", "at_most": "1 h"},
+    "capacity": {"fill": 0.7, "protection": "replicated:2", "at_least": "1 TB"},
+    "objects": {"metadata": {"value": "1 KB", "source": "x"}, "at_least": "1 objects"},
+    "power": {"at_most": "1 W"},
+}
+
+
+def of_kind(kind: str) -> Requirement:
+    read: TypeAdapter[Requirement] = TypeAdapter(Requirement)
+    return read.validate_python({"name": "x", "kind": kind, **LIMITS[kind]})
+
+
 @pytest.mark.parametrize(
-    ("requirement", "kinds"),
+    ("kind", "kinds"),
     [("recovery", ("nodes", "disks", "network")), ("capacity", ("nodes", "disks")), ("objects", ("nodes", "disks"))],
 )
-def test_a_requirement_is_helped_by_what_it_is_made_of(requirement: str, kinds: tuple[str, ...]) -> None:
-    changes = enough(find(ALTRA), lambda _: (False, "all of it"), KINDS_OF[requirement])
+def test_a_requirement_is_helped_by_what_it_is_made_of(kind: str, kinds: tuple[str, ...]) -> None:
+    changes = enough(find(ALTRA), lambda _: (False, "all of it"), kinds_for(of_kind(kind)))
     assert tuple(change.kind for change in changes) == kinds
 
 
 def test_no_more_hardware_takes_less_power() -> None:
-    assert not list(enough(find(ALTRA), lambda _: (False, "power"), KINDS_OF["power"]))
+    assert not list(enough(find(ALTRA), lambda _: (False, "power"), kinds_for(of_kind("power"))))
+
+
+def test_where_watts_count_nothing_is_offered_whose_watts_nobody_declared() -> None:
+    """`power_loaded` is of a node as it is: more cores in it would be free."""
+    wanted = load(per_watt_at_least="100 ops/s/W", at_least="1 ops/s")
+    assert kinds_for(wanted) == ("nodes", "clients")
+    assert "cores" in kinds_for(load(at_least="1 ops/s"))
+
+
+def test_hosts_for_every_shard_are_the_least_that_is_enough() -> None:
+    found = changes_for(load(protection="ec:8+3", at_least="1 ops/s"), find(ALTRA))
+    assert found["nodes"].met
+    assert found["nodes"].words == "altra: 4 machines -> 11 machines"
+    assert found["disks"].limited_by == "hosts: 4 for 11 shards"

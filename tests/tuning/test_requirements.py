@@ -13,6 +13,7 @@ from cephlab.lab.checks.verdict import Outcome
 from cephlab.lab.telemetry.demand import Demand
 from cephlab.tuning.demandsets import find_demands, find_every_demand, of_release
 from cephlab.tuning.held import Trust, held, refuse_inexpressible, trust_in, whole_levels
+from cephlab.tuning.model import predict
 from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware
 from cephlab.tuning.references import FigureKind, Published, load_references
@@ -137,6 +138,15 @@ REFUSED = (
     (WRITES, 'op = "randwrite"', "mix = { get = 0.5, randwrite = 0.5 }", "mix: got objects and blocks", "neither"),
     (WRITES, 'name = "writes"', 'name = "writes"\nkind = "magic"', "requirements.0", "one of load"),
     (OTHERS, "fill = 0.7", "fill = 0.7\nbytes = '4 TB'", "fill or bytes", "exactly one"),
+    (OTHERS, 'at_most = "6 h"', 'at_most = "6 h"\nnodes_lost = 2', "nodes_lost: got 2 with replicated:2", "at most 1"),
+    (OTHERS, '"replicated:2"\nat_most', '"replicated:1"\nat_most', "nodes_lost: got 1 with replicated:1", "at most 0"),
+    (
+        OTHERS,
+        '"replicated:2"\nat_most',
+        '"ec:2+1"\nnodes_lost = 2\nat_most',
+        "nodes_lost: got 2 with ec:2+1",
+        "at most 1",
+    ),
     (OTHERS, "fill = 0.85", "fill = 1.5", "requirements.2.capacity.fill: got 1.5", "0.95"),
     (WRITES + WRITES, "zzz", "", "requirements.name: got more than once: writes", "each name once"),
 )
@@ -161,7 +171,10 @@ kind = "objects"
 metadata = { value = "10 KB", source = "measured" }
 at_least = "8000000000 objects"
 """
+NODE = OTHERS[OTHERS.index('[[requirements]]\nname = "node"') : OTHERS.index('[[requirements]]\nname = "room"')]
 INEXPRESSIBLE = (
+    (NODE.replace("replicated:2", "replicated:500"), ALTRA, "got 500 shards of each object, wanted: at most 12"),
+    (NODE.replace("fill = 0.7", 'bytes = "900 TB"'), ALTRA, "bytes: got 900 TB, wanted: at most 19.2 TB"),
     (WRITES.replace("randwrite", "get"), "pve-epyc-3n", "gateways: got none on any of its nodes"),
     (WRITES.replace("replicated:2", "ec:20+4"), "pve-epyc-3n", "got 24 shards of each object"),
     (OTHERS[OTHERS.index('[[requirements]]\nname = "plug"') :], "pve-epyc-3n", "power_loaded of pve: missing"),
@@ -236,6 +249,15 @@ def test_a_mix_is_between_its_operations() -> None:
     assert writes < mixed < reads
 
 
+def test_a_load_has_every_doubt_that_the_prediction_has() -> None:
+    wanted = load(clients=5000, at_least="1 ops/s")
+    made = predict(demands(), find(ALTRA), wanted.shapes[0][1])
+    assert made.trust.outside
+    assert made.unknown
+    [answer] = held(wanted, find(ALTRA), demands(), trust())
+    assert answer.doubts == (*made.trust.outside, *made.unknown)
+
+
 def test_room_is_what_the_fullest_machine_leaves() -> None:
     wanted = CapacityRequirement.model_validate(
         {"name": "x", "kind": "capacity", "fill": 0.5, "protection": "replicated:3", "at_least": "1 TB"}
@@ -281,6 +303,8 @@ def test_power_is_that_of_all_nodes() -> None:
     def plug(limit: str) -> PowerRequirement:
         return PowerRequirement.model_validate({"name": "x", "kind": "power", "at_most": limit})
 
+    [answer] = held(plug("900 W"), find(ALTRA), demands(), trust())
+    assert answer.predicted == "900 W (declared watts, no interval)"
     assert outcomes(plug("900 W")) == [Outcome.PASS]
     assert outcomes(plug("899 W")) == [Outcome.FAIL]
 
