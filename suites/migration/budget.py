@@ -1,13 +1,18 @@
-"""What a migration may take: the Altra paper's own times, and what the run's profile predicts for its machines."""
+"""What a migration may take: the Altra paper's own times, and what the run's profile wants of its machines."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cephlab.lab.base.errors import LabBroken
+from cephlab.lab.history.history import Basis, Bound
+from cephlab.tuning.held import Trust, held
+from cephlab.tuning.limits import supported_factor
+from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import SHIPPED as PROFILES
 from cephlab.tuning.profilefile import Hardware, load_profile
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import SHIPPED as REFERENCES
-from cephlab.tuning.references import load_reference
+from cephlab.tuning.references import FigureKind, load_reference
 
 REFERENCE = "ampere-altra"
 """The white paper Ceph on Ampere Altra (2023), sections 9.1 and 9.2, which has the figures."""
@@ -17,7 +22,7 @@ REUSE = "recovery after disk reuse"
 
 @dataclass(frozen=True)
 class AtScale:
-    """seconds: predicted for the paper's or the run's machines; budget_s: what it may take; why: how it follows."""
+    """seconds: predicted for the paper's machines; budget_s: what it may take; why: how it follows."""
 
     seconds: float
     budget_s: float
@@ -53,30 +58,38 @@ TOLERANCE = 1.02
 """Factor on moved bytes. Ceph counts only what it recovers, and nothing else writes to the pool."""
 
 
-def by_profile(hardware: Hardware, procedure: str, moved_share: float) -> AtScale:
+@dataclass(frozen=True)
+class ByProfile:
+    """seconds: the model's for the run's machines, between low and high; bound: what the profile wants, if anything."""
+
+    seconds: float
+    low: float
+    high: float
+    bound: Bound
+
+
+def by_profile(hardware: Hardware, moved_share: float, find: Callable[[str], Profile]) -> ByProfile:
     """Predict the time in which a profile's cluster moves as large a share of a node's data as the lab moved.
 
-    moved_share: of the replaced nodes' data. The budget is the profile's own requirement of recovery, which may say how
-    full a node is and what share of disks and network recovery gets. Without one it is the time to copy a node's data
-    once; for REUSE as much less of it as the paper's budget for that is less.
+    moved_share: of the replaced nodes' data. It is held to the profile's own requirement of recovery, which may say how
+    full a node is and what share of disks and network recovery gets. Without one nobody wants anything of it.
     """
     profile, wanted = hardware.profile, hardware.recovery
-    heaviest = max(machine.weight for machine in profile.nodes)
-    data_bytes = FILL * heaviest
-    lost, share, k = 1, 1.0, 0
-    if wanted is not None:
-        data_bytes = wanted.bytes.value if wanted.bytes else (wanted.fill or 0.0) * heaviest
-        lost, share, k = wanted.nodes_lost, wanted.share, wanted.protection.k
-    whole = recovery_time(profile, data_bytes, nodes_lost=lost, share=share, k=k)
-    budget_s = wanted.at_most.value if wanted is not None and procedure == SWAP else whole.seconds * TOLERANCE
-    said = f"wanted by its requirement {wanted.name}" if wanted is not None and procedure == SWAP else "to copy it once"
-    if procedure == REUSE:
-        figures = {figure.name: figure for figure in load_reference(REFERENCES / f"{REFERENCE}.toml").figures}
-        part = figures[REUSE].value / figures[SWAP].value
-        budget_s *= part
-        said = f"to copy {part:.3g} of it, as the paper's time for reused disks is to that for new ones"
+    factor = supported_factor((), (FigureKind.RECOVERY,), find)
+    if wanted is None:
+        made = recovery_time(profile, FILL * max(machine.weight for machine in profile.nodes))
+        whole_s, limit, steps = made.seconds, made.limit, made.derivation.lines()
+        said, most = f"the model's own figure: {profile.name} has no requirement of recovery", None
+    else:
+        trust = Trust(recovery=factor, objects=1.0)
+        # A migration puts a new machine, or the old disks, in the place of what left.
+        [answer] = held(wanted.model_copy(update={"replaced": True}), profile, (), trust)
+        whole_s, limit, steps = answer.value, answer.limited_by, list(answer.steps)
+        said, most = f"wanted by its requirement {wanted.name}", wanted.at_most.value
+    seconds = whole_s * moved_share
     why = (
-        f"{moved_share:.3g} of the replaced nodes' data moved here; all of the {data_bytes:.3g} B of a node of "
-        f"{profile.name} take {whole.seconds:,.0f} s, limited by {whole.limit}; budget: {said}"
+        f"{said}; {moved_share:.3g} of the replaced nodes' data moved here, and all of a node's takes {whole_s:,.0f} s "
+        f"on {profile.name}, limited by {limit}; the model is trusted to {factor:.3g}"
     )
-    return AtScale(whole.seconds * moved_share, budget_s, why)
+    bound = Bound(why, most=most, derivation=steps, basis=Basis.PROFILE)
+    return ByProfile(seconds, seconds / factor, seconds * factor, bound)

@@ -21,7 +21,7 @@ from cephlab.suites.migration.backfills import Leg, Move, note_leg
 from cephlab.suites.migration.budget import REUSE, SWAP, at_scale, by_profile
 from cephlab.suites.migration.swap import NATIVE_3, note_went_to, successor
 from cephlab.suites.migration.trial import Trial, note_scale
-from cephlab.tuning.profilefile import SHIPPED, load_hardware
+from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware
 
 FOREIGN = next(arch for arch in Arch if arch is not host_arch())
 QUICK_AT_MOST = 3
@@ -90,40 +90,57 @@ at_most = "LIMIT"
 """
 
 
+def by_file(folder: Path, moved: float, limit: str, changes: tuple[str, ...] = ()) -> History:
+    path = folder / "ibm-r760-12n.toml"
+    path.write_text((SHIPPED / path.name).read_text() + (NODE.replace("LIMIT", limit) if limit else ""))
+    found = by_profile(load_hardware(path, changes), moved, lambda name: find_profile(name, folder))
+    assert "ibm-r760-12n" in found.bound.why
+    history = History()
+    history.recorder("s").figure("recovery_s", found.seconds, "s", found.bound, interval=(found.low, found.high))
+    return history
+
+
 @pytest.mark.parametrize(
-    ("procedure", "moved", "limit", "outcome"),
+    ("moved", "limit", "outcome"),
     [
-        (SWAP, 1.0, "", Outcome.PASS),
-        (SWAP, 1.6, "", Outcome.FAIL),
-        (REUSE, 0.0, "", Outcome.PASS),
-        (REUSE, 0.2, "", Outcome.FAIL),
-        (SWAP, 1.0, "40 h", Outcome.PASS),
-        (SWAP, 1.0, "10 min", Outcome.FAIL),
+        (1.0, "40 h", Outcome.PASS),
+        (1.0, "90 min", Outcome.INCONCLUSIVE),
+        (1.0, "10 min", Outcome.FAIL),
+        (0.0, "10 min", Outcome.PASS),
+        (9.0, "90 min", Outcome.FAIL),
     ],
 )
-def test_what_a_lab_moved_is_held_against_the_profile_in_force(
-    tmp_path: Path, procedure: str, moved: float, limit: str, outcome: Outcome
+def test_what_a_lab_moved_is_held_to_the_requirement_of_the_profile_by_its_interval(
+    tmp_path: Path, moved: float, limit: str, outcome: Outcome
 ) -> None:
     """A profile that wants its nodes back sooner turns the same migration red."""
-    path = tmp_path / "ibm-r760-12n.toml"
-    path.write_text((SHIPPED / path.name).read_text() + (NODE.replace("LIMIT", limit) if limit else ""))
-    found = by_profile(load_hardware(path), procedure, moved)
-    assert "ibm-r760-12n" in found.why
-    recorder = History().recorder("s")
-    recorder.figure("recovery_s[ibm-r760-12n]", found.seconds, "s")
-    recorder.limit("recovery_s[ibm-r760-12n]", found.budget_s, "s", found.why)
-    assert service(recorder.events()).outcome is outcome
+    assert service(by_file(tmp_path, moved, limit).events()).outcome is outcome
 
 
-def test_the_profile_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for profile, budgets in (("", 1), ("rhcs-10b-6n", 2)):
+def test_a_profile_that_wants_nothing_of_a_migration_limits_nothing(tmp_path: Path) -> None:
+    """A limit from the same model would be a constant: no machine could keep or break it."""
+    [event] = by_file(tmp_path, 5.0, "").events()
+    assert (event.data["least"], event.data["most"]) == (None, None)
+    assert event.data["why"].startswith("the model's own figure: ibm-r760-12n has no requirement of recovery")
+    assert event.data["low"] < event.data["value"] < event.data["high"]
+
+
+def test_slower_machines_turn_a_migration_red(tmp_path: Path) -> None:
+    slow = by_file(tmp_path, 1.0, "10 h", ("nodes.bandwidth=1 Gb/s",))
+    assert service(by_file(tmp_path, 1.0, "10 h").events()).outcome is Outcome.PASS
+    assert service(slow.events()).outcome is Outcome.FAIL
+
+
+def test_the_profile_is_that_of_the_run(tmp_path: Path) -> None:
+    for profile, figures_of in (("", 1), ("rhcs-10b-6n", 2)):
         recorder = History().recorder("s")
         cluster = SimpleNamespace(run=SimpleNamespace(home=SimpleNamespace(profiles=tmp_path)))
         stage = SimpleNamespace(profile=profile, changes=(), cluster=cluster, recorder=recorder)
         running = SimpleNamespace(stage=stage, recorder=recorder, replaced_bytes=1e6, moved_bytes=1e6)
         note_scale(cast("Trial", running), SWAP)
-        limits = [event.data["metric"] for event in recorder.events() if event.kind == "limit"]
-        assert limits == ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"][:budgets]
+        noted = [event.data["metric"] for event in recorder.events() if event.kind == "figure"]
+        assert noted == ["paper_recovery_s", "recovery_s[rhcs-10b-6n]"][:figures_of]
+        assert [event.data["metric"] for event in recorder.events() if event.kind == "limit"] == ["paper_recovery_s"]
 
 
 def leg(backfills: int, *rates: int) -> Leg:
