@@ -172,8 +172,11 @@ def gate(
     home.ensure()
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
     request = asked(world, what, where, kept, rerun)
-    if what.plan or what.list_only:
-        return (show if what.plan else name_all)(out, request)
+    if what.plan:
+        lanes = what.jobs if what.on else lanes_of(what.jobs, where, what.resume)
+        return show(out, request, lanes, elsewhere=what.on is not None)
+    if what.list_only:
+        return name_all(out, request)
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
         result = run(request, what, where, narrator)
     if kept.sign:

@@ -13,9 +13,12 @@ if TYPE_CHECKING:
     from cephlab.lab.archive.archive import Archive
 
 
-def show(out: Output, request: Request) -> int:
-    """What a gate would run, cluster by cluster; raises nothing."""
-    from cephlab.fixtures.plan import plan
+def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) -> int:
+    """What a gate would run, cluster by cluster; raises nothing.
+
+    lanes: how many scenarios run side by side, of each machine where they run elsewhere; 0 for what each bears.
+    """
+    from cephlab.fixtures.plan import memory_of, plan
     from cephlab.lab.report.page import seconds_text
     from cephlab.lab.spec.clusterspec import GIB
 
@@ -32,19 +35,30 @@ def show(out: Output, request: Request) -> int:
         ]
         for each in planned
     ]
-    most = max((each.memory_bytes for each in running), default=0)
+    most, needed = memory_of(planned, lanes or 1), f"the largest needs about {memory_of(planned, 1) / GIB:.1f} GiB"
+    if lanes > 1:
+        needed += f", {lanes} at a time up to {most / GIB:.1f} GiB"
     unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
     last = "last time, or will by their load" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
     said = [
-        f"{len(running)} scenarios, {clusters} clusters one by one; the largest needs about {most / GIB:.1f} GiB",
+        f"{len(running)} scenarios, {clusters} clusters, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}; raising clusters comes on top",
     ]
     if not out.as_json:
         out.result(table(("scenario", "cluster", "nodes", "memory", "last time"), rows), None)
-    told = {"scenarios": [asdict(each) for each in planned], "seconds": sum(timed), "memory_bytes": most}
+    scenarios = [asdict(each) for each in planned]
+    told = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
     out.result("\n".join(said), told)
     return 0
+
+
+def _way(lanes: int, *, elsewhere: bool) -> str:
+    """How many scenarios run at a time."""
+    if lanes == 0:
+        return "as many side by side as each machine bears"
+    said = "one by one" if lanes == 1 else f"{lanes} side by side"
+    return f"{said} on each machine" if elsewhere else said
 
 
 def _time(planned: PlannedScenario) -> str:
