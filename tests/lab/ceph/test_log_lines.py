@@ -199,6 +199,7 @@ STOPPING = (
 )
 PAXOS = "mon.n1@1(peon).paxos(paxos updating c 1..40)"
 LATE = "seconds in the past; mons are probably laggy (or possibly clocks are too skewed)"
+RENEWAL = "client.4111: SimpleRADOSStriper: lock_keeper_main: main.db: lock renewal failed:"
 NO_NAME = "bdev(0x562e2f54ac00 /node/osd.0/block) unable to get device name for /node/osd.0/block: "
 
 
@@ -224,6 +225,7 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         Complaint("osd.1", "error", "osd.1 0 unable to obtain rotating service keys; retrying"),
         Complaint("mds.n0", "error", "mds.0.bal find_exports  balancer runs too long"),
         Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 1.52s {LATE}"),
+        Complaint("mgr.n0", "error", f"{RENEWAL} (2) No such file or directory"),
     ]
     asked = '10.78.2.10 - - [24/Nov/2026:16:21:21] "GET /metrics HTTP/1.1" {} 1840 "" "Prometheus/2.53.3+ds1"'
     busy += [Complaint("mgr.n0", "output", asked.format(code)) for code in (200, 503)]
@@ -232,6 +234,7 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
     ended = 'ts=1 caller=main.go:973 level=warn msg="Received an OS signal, exiting gracefully..." signal=terminated'
     assert sort_out([Complaint("prometheus.c0", "output", ended)], allowed, stopped=True)[0] == []
     grave = [
+        Complaint("mgr.n0", "error", f"{RENEWAL} (108) Cannot send after transport endpoint shutdown"),
         Complaint("mon.n1", "error", f"{PAXOS} lease_expire from mon.0 v2:10.0.0.1:3300/0 is 31.52s {LATE}"),
         DOWN,
         nobody,
