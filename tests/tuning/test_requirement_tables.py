@@ -73,7 +73,7 @@ def test_what_is_left_out_has_its_usual_value() -> None:
     assert (load.kind, load.hit_ratio, load.span, load.mix) == ("load", 0, 1, {})
     assert (load.mean_at_most, load.p99_at_most, load.per_watt_at_least) == (None, None, None)
     assert isinstance(recovery, RecoveryRequirement)
-    assert (recovery.nodes_lost, recovery.share, recovery.bytes) == (1, 1, None)
+    assert (recovery.nodes_lost, recovery.replaced, recovery.share, recovery.bytes) == (1, False, 1, None)
     assert isinstance(objects, ObjectsRequirement)
     assert objects.db is None
     assert Protection() == Protection(3, 0, 0)
@@ -93,7 +93,10 @@ def test_what_is_left_out_has_its_usual_value() -> None:
         (LOAD, {"at_least": None, "per_watt_at_least": "1 ops/s/W"}),
         (RECOVERY, {"fill": 0.95}),
         (RECOVERY, {"fill": 0.01}),
-        (RECOVERY, {"protection": "replicated:1"}),
+        (RECOVERY, {"protection": "replicated:2"}),
+        (RECOVERY, {"nodes_lost": 2}),
+        (RECOVERY, {"protection": "ec:4+2", "nodes_lost": 2}),
+        (RECOVERY, {"replaced": True}),
     ],
 )
 def test_the_edge_of_what_fits_is_taken(table: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -122,6 +125,10 @@ def test_the_edge_of_what_fits_is_taken(table: dict[str, Any], changes: dict[str
         (RECOVERY, {"fill": None}, "fill or bytes"),
         (RECOVERY, {"share": 0}, "share"),
         (RECOVERY, {"nodes_lost": 0}, "nodes_lost"),
+        (RECOVERY, {"nodes_lost": 3}, "nodes_lost: got 3 with replicated:3, wanted: at most 2"),
+        (RECOVERY, {"protection": "ec:4+2", "nodes_lost": 3}, "nodes_lost: got 3 with ec:4+2, wanted: at most 2"),
+        (RECOVERY, {"protection": "replicated:1"}, "nodes_lost: got 1 with replicated:1, wanted: at most 0"),
+        (RECOVERY, {"replaced": 1}, "replaced"),
         (RECOVERY, {"protection": "replicated:-1"}, "replicated:N or ec:K"),
         (RECOVERY, {"protection": "replicated:two"}, "replicated:N or ec:K"),
         (RECOVERY, {"protection": "ec:"}, "replicated:N or ec:K"),
