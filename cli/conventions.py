@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -62,6 +64,22 @@ class Group(TyperGroup):
             if isinstance(param, TyperOption) and param.metavar is None:
                 param.metavar = placeholder(param)
         return params
+
+
+def refuse_unwritable(option: str, path: Path | None) -> None:
+    """SpecError where a file that an option names could not be written, to be asked before any work; None: not given."""
+    if path is None:
+        return
+    folder = path.absolute().parent
+    if path.is_dir():
+        why, hint = f"{path} is a folder", "name a file"
+    elif not folder.is_dir():
+        why, hint = f"{folder} is no folder", "make it, or name another"
+    elif not os.access(path if path.exists() else folder, os.W_OK):
+        why, hint = "this user may not write there", "name another"
+    else:
+        return
+    raise SpecError(f"{option} {path} cannot be written", why, hint)
 
 
 _PLAINLY = {"a valid integer": "a whole number", "a valid number": "a number"}

@@ -76,11 +76,13 @@ def init(
 
     Example: cephlab profile init mine --like kunpeng920
     """
-    from cephlab.tuning.profilefile import own_copy, profile_files
+    from cephlab.tuning.profilefile import SHIPPED, own_copy, profile_files
 
     world.profile(like)
     path = world.home.ensure().profiles / f"{name}.toml"
     text = own_copy(profile_files(world.home.profiles).get(like, Path(like)), name)
+    if (SHIPPED / path.name).exists():
+        raise SpecError(f"{name} ships with cephlab", "a copy of that name would hide it", "choose another name")
     if path.exists():
         raise SpecError(f"{path} exists already", "nothing was written", "choose another name, or remove the file")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.plan import unrun
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import LabBroken, SpecError
+from cephlab.lab.base.errors import LabBroken
 
 if TYPE_CHECKING:
     from cephlab.lab.archive.archive import Archive
@@ -100,11 +101,7 @@ def report(
     from cephlab.lab.report.page import render_report
     from cephlab.tuning.comparison import compared, together
 
-    if page.output is not None and not page.output.absolute().parent.is_dir():
-        folder = page.output.absolute().parent
-        raise SpecError(
-            f"--output {page.output} cannot be written", f"{folder} is no folder", "make it, or name another"
-        )
+    refuse_unwritable("--output", page.output)
     directory = named_or_newest(out, world, directory)
     archive = read_archive(directory, signers)
     if page.defect is not None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from cephlab.cli.archives import ArchiveArgument, named_or_newest
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
@@ -42,6 +43,8 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
     from cephlab.lab.base.process import run_attached
     from cephlab.lab.report.timeline import spans_of
 
+    refuse_unwritable("--dashboard", options.dashboard)
+    refuse_unwritable("--export", options.export)
     if options.dashboard is not None:
         options.dashboard.write_text(json.dumps(kept.dashboard(), indent=2) + "\n")
         out.result(str(options.dashboard), {"dashboard": str(options.dashboard)})

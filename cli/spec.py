@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.conventions import Command, Group
+from cephlab.cli.conventions import Command, Group, refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.request import ClusterOptions
@@ -39,6 +39,7 @@ def init(
     from cephlab.lab.providers.select import AUTO, foreign_runs
     from cephlab.lab.spec.specwriter import spec_to_toml
 
+    refuse_unwritable("FILE", file)
     spec = cluster.build(foreign_runs=cluster.nodes is not None or foreign_runs(AUTO, world.providers))
     try:
         with file.open("x") as sink:

@@ -10,9 +10,11 @@ import typer
 
 import cephlab
 from cephlab.cli.completion import ARCHIVES
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
+from cephlab.lab.base.errors import SpecError
 
 _FAILED = 1
 _QUARANTINE = Path(cephlab.__file__).parent / "suites" / "quarantine.toml"
@@ -29,7 +31,9 @@ def track(
     kept: Annotated[
         Path | None, typer.Option(help="File that keeps every attempt; the home's when left out.", metavar="FILE")
     ] = None,
-    quarantine: Annotated[Path, typer.Option(help="Scenarios that do not decide.")] = _QUARANTINE,
+    quarantine: Annotated[
+        Path, typer.Option(help="Scenarios that do not decide.", exists=True, dir_okay=False)
+    ] = _QUARANTINE,
     output: Annotated[
         Path | None, typer.Option(help="Page whose table of attempts and list of known defects are written anew.")
     ] = None,
@@ -46,6 +50,11 @@ def track(
     from cephlab.lab.archive.attempts import LIMIT, false_alarms, keep, page, put_into, rates, read_kept, run_of, wanted
     from cephlab.lab.report import defects
 
+    refuse_unwritable("--output", output)
+    if archives:
+        refuse_unwritable("--kept", kept)
+    elif kept is not None and not kept.exists():
+        raise SpecError(f"--kept {kept} does not exist", "no archive was named that would be added to it", "name one")
     quarantined = read_quarantine(quarantine)
     added = [run_of(read_whole(directory)) for directory in archives or ()]
     store = kept or (world.home.ensure() if added else world.home).attempts

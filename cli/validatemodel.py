@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.compare import CODES
+from cephlab.cli.conventions import refuse_unwritable
 from cephlab.cli.figures import comparison_table, si
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
@@ -56,6 +57,8 @@ def validate_model(
     from cephlab.tuning.trust import shipped
     from cephlab.tuning.validate import RATES, validate
 
+    refuse_unwritable("--fit", fit)
+    refuse_unwritable("--picture", picture)
     demands, origin = find_every_demand(world.home.demands, demand)
     references = tuple(map(load_reference, reference)) if reference else load_references()
     misses = _fitted(out, world, demands, references, fit) if fit else shipped()[0]

@@ -89,13 +89,21 @@ def read_kept(path: Path) -> list[KeptRun]:
     if not path.exists():
         return []
     runs = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         try:
             raw = json.loads(line)
             runs.append(KeptRun(**{**raw, "endings": {str(k): str(Ending(v)) for k, v in raw["endings"].items()}}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise SpecError(f"{path}:{number} is not a run", str(error), "was the file edited?") from None
     return runs
+
+
+def _text(path: Path) -> str:
+    """What a file has; SpecError names one that has no text."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path} cannot be read", str(error), "is that the file you mean?") from error
 
 
 def keep(path: Path, runs: Iterable[KeptRun]) -> list[KeptRun]:
@@ -220,7 +228,7 @@ def _row(row: Rate, quarantined: Mapping[str, str]) -> str:
 
 def put_into(path: Path, generated: str, mark: str = MARK) -> None:
     """Replace what is between `<!-- mark -->` and `<!-- end of mark -->` on a page; SpecError where it has none."""
-    text = path.read_text() if path.exists() else ""
+    text = _text(path) if path.exists() else ""
     opening, closing = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
     before, begin, rest = text.partition(opening)
     _, end, after = rest.partition(closing)

@@ -82,7 +82,32 @@ def test_the_report_is_opened_where_there_is_a_browser(
     assert str(page) in (result.stdout if there else result.stderr)
 
 
-def test_a_page_into_a_folder_that_is_not_there_is_refused(world: World, two: tuple[Path, Path]) -> None:
-    result = call(world, "report", "--output", str(two[0] / "nowhere" / "page.html"))
-    assert result.exit_code == 2
-    assert f"{two[0] / 'nowhere'} is no folder" in result.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "--output"),
+        ("series", "--dashboard"),
+        ("series", "--export"),
+        ("track", "--output"),
+        ("track", "ARCHIVE", "--kept"),
+        ("validate-model", "--fit"),
+        ("validate-model", "--picture"),
+        ("spec", "init"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_any_work(
+    world: World, two: tuple[Path, Path], arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object) -> None:
+        raise AssertionError("refused before any work")
+
+    monkeypatch.setattr("cephlab.tuning.demandsets.find_every_demand", work)
+    named = [str(two[1]) if argument == "ARCHIVE" else argument for argument in arguments]
+    for file, why in (
+        (two[0] / "nowhere" / "page.html", f"{two[0] / 'nowhere'} is no folder"),
+        (two[0], f"{two[0]} is a folder"),
+    ):
+        result = call(world, *named, str(file))
+        assert result.exit_code == 2, result.output
+        assert f"{file} cannot be written" in result.stderr
+        assert why in result.stderr

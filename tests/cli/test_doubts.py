@@ -69,6 +69,7 @@ def archive(tmp_path: Path) -> Path:
 
 def everybody(archive: Path, folder: Path) -> dict[str, tuple[int, str]]:
     """What each command that reads an archive ends with and says."""
+    (folder / "none.toml").touch()
     kept = (f"--kept={folder / 'attempts.jsonl'}", f"--quarantine={folder / 'none.toml'}")
     return {
         "judge": command("judge", archive),

@@ -44,6 +44,13 @@ def test_a_name_that_names_no_profile_is_refused(world: World, name: str) -> Non
     assert list(world.home.profiles.glob("**/*")) == []
 
 
+def test_a_copy_does_not_hide_what_ships(world: World) -> None:
+    result = call(world, "profile", "init", "kunpeng920")
+    assert result.exit_code == 2
+    assert "kunpeng920 ships with cephlab" in result.stderr
+    assert list(world.home.profiles.glob("*.toml")) == []
+
+
 def test_a_profile_that_cannot_be_read_does_not_hide_the_others(world: World) -> None:
     world.home.profiles.mkdir()
     (world.home.profiles / "broken.toml").write_text("name = 3")

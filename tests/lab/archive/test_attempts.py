@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cephlab.cli import main
 from cephlab.cli import track as command
 from cephlab.cli.main import app
 from cephlab.fixtures.selection import read_quarantine
@@ -97,6 +98,25 @@ def test_a_line_that_is_no_run_is_named(tmp_path: Path) -> None:
         read_kept(kept)
 
 
+def test_a_file_without_text_is_named(tmp_path: Path) -> None:
+    binary = tmp_path / "attempts.jsonl"
+    binary.write_bytes(b"\x7fELF\xff")
+    with pytest.raises(SpecError, match=r"attempts\.jsonl cannot be read"):
+        read_kept(binary)
+    with pytest.raises(SpecError, match=r"attempts\.jsonl cannot be read"):
+        put_into(binary, "new\n")
+
+
+@pytest.mark.parametrize("option", ["--kept", "--quarantine"])
+def test_a_file_that_is_named_and_absent_is_told(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["track", option, str(tmp_path / "nosuch")]) == SpecError.exit_code
+    said = capsys.readouterr().err
+    assert "nosuch" in said
+    assert "does not exist" in said
+
+
 def test_only_the_generated_part_of_a_page_changes(tmp_path: Path) -> None:
     path = tmp_path / "record.md"
     path.write_text("# Record\n\n<!-- attempts -->\nold\n<!-- end of attempts -->\n\nthe rest\n")
@@ -118,6 +138,7 @@ def archived(directory: Path, *records: Record, commit: str | None = COMMIT) -> 
 
 
 def track(folder: Path, *archives: Path) -> tuple[int, dict[str, object]]:
+    (folder / "quarantine.toml").touch()
     files = (f"--kept={folder / 'attempts.jsonl'}", f"--quarantine={folder / 'quarantine.toml'}")
     done = CliRunner().invoke(app, ["track", *files, "--json", *map(str, archives)])
     return done.exit_code, json.loads(done.stdout)
@@ -157,6 +178,7 @@ def test_a_table_of_attempts_stays_on_the_page_where_none_are_kept(tmp_path: Pat
     marks = ("defects", "attempts")
     page = tmp_path / "page.md"
     page.write_text("".join(f"<!-- {mark} -->\n\nold {mark}\n<!-- end of {mark} -->\n" for mark in marks))
+    (tmp_path / "attempts.jsonl").touch()
     keeping = ["track", "--kept", str(tmp_path / "attempts.jsonl"), "--output", str(page)]
     assert CliRunner().invoke(app, keeping).exit_code == 0
     assert "old attempts" in page.read_text()
