@@ -128,7 +128,9 @@ def test_other_system_calls_are_filtered(place: Place) -> None:
 def test_memory_and_cpu_stay_within_the_spec(launch: Launch, provider: Provider) -> None:
     has(provider, Capability.MEMORY_LIMIT)
     has(provider, Capability.CPU_LIMIT)
-    burn = "import time\nend = time.monotonic() + 1\nwhile time.monotonic() < end: pass\nprint(time.process_time())"
+    # What the interpreter's own start takes is a second on a slow machine, and says nothing of a share.
+    burn = "import time\nbegan, end = time.process_time(), time.monotonic() + 1\nwhile time.monotonic() < end: pass\n"
+    burn += "print(time.process_time() - began)"
     with launch(node("n0"), machine("n1", cores=0.25, memory_bytes=96 * MIB)) as place:
         free, tight = place.lab.hosts["n0"], place.lab.hosts["n1"]
         assert tight.facts().memory_bytes == 96 * MIB
