@@ -14,13 +14,14 @@ from cephlab.cli.archives import newest
 from cephlab.cli.completion import ARCHIVES, HOSTS, LABS, PROFILES, RELEASES, SUITES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, interruptible
-from cephlab.cli.plan import name_all, show
+from cephlab.cli.plan import name_all, show, warn_of_unasked
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
 
 if TYPE_CHECKING:
     from cephlab.cli.narration import Narration
     from cephlab.fixtures.run import GateResult, Request
+    from cephlab.lab.spec.inventory import Machine
 
 ALL = "all"
 QUICK_SUITES = ("interop",)
@@ -154,8 +155,9 @@ def gate(
     """
     from cephlab.cli.narration import describe, narrating, page
     from cephlab.fixtures.expression import refuse_wrong
-    from cephlab.lab.archive.archive import add_signature
+    from cephlab.lab.archive.archive import ARCHIVE_FOLDER, add_signature
     from cephlab.lab.archive.signature import sign
+    from cephlab.lab.base.runs import refuse_used
 
     if what.tier not in (None, *TIERS):
         raise SpecError(
@@ -172,13 +174,17 @@ def gate(
     home.ensure()
     rerun = (failed_in or newest(home)).absolute() if what.rerun_failed else None
     request = asked(world, what, where, kept, rerun)
+    machines = machines_on(what.on, where)
+    if what.plan or what.list_only:
+        refuse_used(request.archive, ARCHIVE_FOLDER)
     if what.plan:
+        warn_of_unasked(out, world, where.lab, what.on)
         lanes = what.jobs if what.on else lanes_of(what.jobs, where, what.resume)
         return show(out, request, lanes, elsewhere=what.on is not None)
     if what.list_only:
         return name_all(out, request)
     with narrating() as narrator, interruptible(narrator.pytest_cephlab_progress):
-        result = run(request, what, where, narrator)
+        result = run(request, what, where, machines, narrator)
     if kept.sign:
         add_signature(result.archive, kept.sign)
     predictions = expectations(request.archive) if where.profile else []
@@ -190,7 +196,7 @@ def gate(
 
 def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: Path | None) -> Request:
     """The gate that the options mean; SpecError where there is none such. rerun: archive whose failures run."""
-    from cephlab.fixtures.options import earlier_of
+    from cephlab.fixtures.options import SSH, earlier_of
     from cephlab.fixtures.run import Request
     from cephlab.fixtures.session import archive_name
 
@@ -199,6 +205,10 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     folder = kept.archive or home.archive / archive_name(what.tier or (_RERUN if rerun else QUICK))
     everything = what.rerun_failed or what.resume is not None or bool(what.expression)
     refuse_on(what, where, kept)
+    if what.scale_model and not (where.profile or what.rerun_failed or what.resume or where.lab == SSH):
+        raise SpecError("--scale-model needs a profile", "--profile: missing", "docs/scale.md")
+    if where.release is not None:
+        world.images.book.release(where.release)
     if what.job is not None and what.suite:
         raise SpecError("--job and --suite cannot be given together", "a job is a run of its own", "leave one out")
     brought = (*beside(world, where, what.suite or ()), *((SCALE,) if what.scale_model else ()))
@@ -225,21 +235,32 @@ def asked(world: World, what: Selection, where: LabOptions, kept: Kept, rerun: P
     return request
 
 
-def run(request: Request, what: Selection, where: LabOptions, heard: Narration) -> GateResult:
+def run(
+    request: Request, what: Selection, where: LabOptions, machines: Sequence[Machine], heard: Narration
+) -> GateResult:
     """In this process, in several, or on other machines."""
     from cephlab.fixtures.lanes import run_in, run_side_by_side
-    from cephlab.fixtures.options import SSH
     from cephlab.fixtures.run import run_gate
 
-    if what.on is not None:
-        from cephlab.fixtures.hosts import machines_of, prepare
+    if machines:
+        from cephlab.fixtures.hosts import prepare
 
-        if where.lab == SSH:
-            raise SpecError(f"--on cannot be given with --lab {SSH}", "that is one cluster", "leave one out")
-        machines = machines_of(what.on, inventory_of(where))
         return run_in(request, prepare(machines, request, what.jobs, heard), heard)
     jobs = lanes_of(what.jobs, where, what.resume)
     return run_gate(request, heard) if jobs == 1 else run_side_by_side(request, jobs, heard)
+
+
+def machines_on(named: str | None, where: LabOptions) -> tuple[Machine, ...]:
+    """The machines of --on, none of which is contacted; none where it was not given."""
+    from cephlab.fixtures.options import SSH
+
+    if named is None:
+        return ()
+    from cephlab.fixtures.hosts import machines_of
+
+    if where.lab == SSH:
+        raise SpecError(f"--on cannot be given with --lab {SSH}", "that is one cluster", "leave one out")
+    return machines_of(named, inventory_of(where))
 
 
 def inventory_of(where: LabOptions) -> Path | None:

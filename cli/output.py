@@ -80,7 +80,7 @@ class Output:
         else:
             from rich.text import Text
 
-            console(error=False).print(text, soft_wrap=isinstance(text, Text))
+            console(error=False).print(text, soft_wrap=isinstance(text, Text), crop=False)
 
     def json(self, value: Any) -> None:
         print(json.dumps(value, indent=2, sort_keys=True))
@@ -180,17 +180,21 @@ def table(
     rows: Sequence[Sequence[str | Text]],
     title: str | None = None,
     wrapped: Sequence[str] | None = None,
+    whole: Sequence[str] = (),
 ) -> Table:
     """A table of plain text without borders; a cell is not taken for markup.
 
     wrapped: the columns whose texts may take several lines where the terminal is narrow; all where left out.
+    whole: those whose texts are on one line however narrow it is: what is copied from there.
     """
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold", header_style="bold")
-    for column in columns:
-        made.add_column(column, overflow="fold", no_wrap=wrapped is not None and column not in wrapped)
+    for number, column in enumerate(columns):
+        unbroken = wrapped is not None and column not in wrapped
+        longest = max(len(column), *(len(row[number]) for row in rows), 0) if column in whole else len(column)
+        made.add_column(column, overflow="fold", no_wrap=unbroken, min_width=longest)
     for row in rows:
         made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return made

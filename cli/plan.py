@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from cephlab.cli.output import Output, table
 
+_SHOWS = "shows".ljust(40)  # so wide it is on a narrow terminal
+
 if TYPE_CHECKING:
+    from cephlab.cli.world import World
     from cephlab.fixtures.plan import PlannedScenario
     from cephlab.fixtures.run import Request
     from cephlab.lab.archive.archive import Archive
@@ -41,16 +44,31 @@ def show(out: Output, request: Request, lanes: int, *, elsewhere: bool = False) 
     unknown = f", and {len(running) - len(timed)} of unknown time" if len(timed) < len(running) else ""
     last = "last time, or will by their load" if any(each.load_s for each in running) else "last time"
     clusters = len({each.cluster for each in running})
+    counted = f"{_scenarios(len(running))}, {clusters} cluster{'s'[: clusters != 1]}"
     said = [
-        f"{len(running)} scenarios, {clusters} clusters, {_way(lanes, elsewhere=elsewhere)}; {needed}",
+        f"{counted}, {_way(lanes, elsewhere=elsewhere)}; {needed}",
         f"{len(timed)} of them took {seconds_text(sum(timed))} {last}{unknown}; raising clusters comes on top",
     ]
     if not out.as_json:
-        out.result(table(("scenario", "cluster", "nodes", "memory", "last time"), rows), None)
+        columns = ("scenario", "cluster", "nodes", "memory", "last time")
+        out.result(table(columns, rows, whole=columns[:4]), None)
     scenarios = [asdict(each) for each in planned]
     told = {"scenarios": scenarios, "seconds": sum(timed), "lanes": lanes or None, "memory_bytes": most}
     out.result("\n".join(said), told)
     return 0
+
+
+def warn_of_unasked(out: Output, world: World, lab: str | None, on: str | None) -> None:
+    """Say in a plan that the provider which was asked for does not work here, or that other machines were not asked."""
+    from cephlab.fixtures.options import SSH
+    from cephlab.lab.providers.select import AUTO, provider
+
+    if on is not None:
+        out.warn(f"whether {on} can be reached and can run a gate is not looked at")
+    elif lab not in (None, AUTO, SSH):
+        reason = provider(str(lab), world.providers).unavailable()
+        if reason is not None:
+            out.warn(f"--lab {lab} does not work here, so the gate would be refused: {reason.what}")
 
 
 def _way(lanes: int, *, elsewhere: bool) -> str:
@@ -75,14 +93,19 @@ def name_all(out: Output, request: Request) -> int:
 
     planned = plan(request)
     if not out.as_json:
-        out.result(table(("scenario", "shows"), [[each.scenario, each.goal] for each in planned]), None)
+        rows = [[each.scenario, each.goal] for each in planned]
+        out.result(table(("scenario", _SHOWS), rows, whole=("scenario",)), None)
     told = [{"scenario": each.scenario, "goal": each.goal, "skipped": each.skipped} for each in planned]
-    out.result(f"{len(planned)} scenarios", {"scenarios": told})
+    out.result(_scenarios(len(planned)), {"scenarios": told})
     return 0
 
 
 def unrun(archive: Archive) -> str:
     """What an archive says of the scenarios that were to run and have no verdict."""
-    if not archive.left:
-        return "what did not run is not known"
-    return f"{len(archive.left)} scenarios have no verdict: {', '.join(archive.left)}"
+    from cephlab.lab.report.page import left_words
+
+    return left_words(archive.left) or "what did not run is not known"
+
+
+def _scenarios(count: int) -> str:
+    return f"{count} scenario{'s'[: count != 1]}"

@@ -213,13 +213,20 @@ def make_empty(directory: Path, what: str) -> None:
     LabBroken where the disk is full.
     """
     try:
-        if directory.exists() and any(directory.iterdir()):
-            raise SpecError(f"{directory} is not empty", f"{what} is new", "name another")
+        refuse_used(directory, what)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise unwritable(directory, error) from error
         raise SpecError(f"{directory} cannot be {what}", error.strerror or str(error), "name another") from error
+
+
+def refuse_used(directory: Path, what: str) -> None:
+    """SpecError where something is in a folder that somebody named, or where it is a file. what: it shall be."""
+    if directory.exists() and not directory.is_dir():
+        raise SpecError(f"{directory} cannot be {what}", "it is a file", "name another")
+    if directory.exists() and any(directory.iterdir()):
+        raise SpecError(f"{directory} is not empty", f"{what} is new", "name another")
 
 
 def write_private(path: Path, content: bytes, *, mode: int = 0o600) -> None:

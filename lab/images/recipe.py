@@ -139,9 +139,13 @@ class RecipeBook(_Part):
                 raise ValueError(f"{name} lacks {', '.join(sorted(strange))}, which no role set names")
         return self
 
+    def release(self, name: str) -> _Release:
+        """What the book has on a release; SpecError where that is nothing."""
+        return _named("release", name, self.releases)
+
     def find(self, release: str, arch: Arch, role_sets: Sequence[str] = (CEPH,)) -> Recipe:
         """The recipe of an image; SpecError on a release, architecture or role set that is not in the book."""
-        entry = _named("release", release, self.releases)
+        entry = self.release(release)
         if arch not in entry.archs:
             raise _unknown(f"architecture of {release}", arch, entry.archs)
         if not role_sets:

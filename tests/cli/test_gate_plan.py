@@ -1,0 +1,77 @@
+"""`gate --plan` refuses what the gate refuses, and warns of what is not looked at."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cephlab.cli.main import app
+from cephlab.cli.world import World
+from cephlab.fixtures.plan import PlannedScenario
+from cephlab.lab.base.errors import Unavailable
+from cephlab.lab.base.home import Home
+from tests.fake_provider import FakeProvider, providers
+
+ROW = PlannedScenario("interop.some-scenario[writer=aarch64,reader=x86_64]", "a goal", 1, 3, 1 << 30)
+
+
+class Absent(FakeProvider):
+    """A lab that does not work here."""
+
+    def unavailable(self, spec: object = None) -> Unavailable | None:
+        return Unavailable("no LXD answers here")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr("cephlab.fixtures.plan.plan", lambda _request: [ROW])
+    return World(Home(tmp_path / "home"), providers(FakeProvider(broken=AssertionError("nothing is raised"))))
+
+
+def gate(world: World, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["gate", *arguments], obj=world)
+
+
+@pytest.mark.parametrize("manner", ["--plan", "--list"])
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--release", "nosuch"], "unknown release 'nosuch'"),
+        (["--on", "a b"], "--on: 'a b' names no host"),
+        (["--on", "lab1,lab1"], "--on: lab1 is there twice"),
+        (["--scale-model"], "--scale-model needs a profile"),
+        (["--archive", "{used}"], "is not empty"),
+        (["--archive", "{used}/file"], "cannot be the folder of an archive"),
+    ],
+)
+def test_a_plan_refuses_as_the_gate(
+    world: World, tmp_path: Path, manner: str, arguments: list[str], sentence: str
+) -> None:
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").write_text("in use")
+    given = [argument.format(used=tmp_path / "used") for argument in arguments]
+    done = gate(world, manner, *given)
+    assert done.exit_code == 2, done.output
+    assert sentence in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_plan_warns_of_a_lab_that_does_not_work_here(world: World) -> None:
+    absent = World(world.home, {**world.providers, "lxd": Absent})
+    done = gate(absent, "--plan", "--lab", "lxd")
+    assert done.exit_code == 0, done.output
+    assert "--lab lxd does not work here, so the gate would be refused: no LXD answers here" in done.stderr
+    assert "warning" not in gate(world, "--plan").stderr
+
+
+def test_a_plan_says_that_other_machines_were_not_asked(world: World) -> None:
+    assert "whether nosuch can be reached" in gate(world, "--plan", "--on", "nosuch").stderr
+
+
+def test_names_of_scenarios_are_not_folded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cephlab.cli.output._WIDE", 60)
+    for manner in ("--plan", "--list"):
+        done = gate(world, manner)
+        assert ROW.scenario in done.stdout
+        assert "1 scenario" in done.stdout
+        assert "1 scenarios" not in done.stdout
