@@ -36,7 +36,9 @@ The folder for images, clusters and archives; cephlab in your cache folder where
 .br
 3: the lab is broken, or programs are not installed.
 .br
-6: inconclusive."""
+6: inconclusive.
+.br
+130, 143, 129: a signal ended it, after it had removed what it started: Ctrl-C, SIGTERM, SIGHUP."""
 
 _EXAMPLE = "Example: "
 _PACKAGE = Path(cephlab.__file__).parent

@@ -1,5 +1,6 @@
 """What a gate shows: a live line on a terminal and plain lines elsewhere, and its verdicts at the end."""
 
+import shlex
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from cephlab.fixtures.run import SIGNALLED, GateResult
 from cephlab.lab.archive.archive import Ending, Record, counted
 from cephlab.lab.base.clock import SYSTEM
 from cephlab.lab.report.defects import SUITE
+from cephlab.lab.report.page import left_words
 
 _COLOURS = {
     Ending.PASS: "green",
@@ -118,7 +120,8 @@ def page(result: GateResult) -> str:
     if result.left:
         lines += [
             "",
-            f"without a verdict: {len(result.left)}; `cephlab gate --resume {result.archive}` goes on with them",
+            left_words(result.left),
+            f"go on with: {called(f'cephlab gate --resume {shlex.quote(str(result.archive))}', result.home)}",
         ]
     if result.unexpected_skips:
         lines += ["", "skipped although this tier does not expect it (suites/expected-skips.toml), so the run fails:"]

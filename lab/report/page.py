@@ -32,6 +32,8 @@ _NO_VERDICT = {
     Ending.INCONCLUSIVE: "were inconclusive, which is neither good nor bad",
     Ending.ERROR: "met trouble of the lab, which says nothing about Ceph",
 }
+_NAMED = 5
+"""So many scenarios without a verdict are named."""
 DOUBTED = "These verdicts cannot be relied on"
 MARKS = {Ending.PASS: "✓", Ending.FAIL: "✗", Ending.ERROR: "!", Ending.INCONCLUSIVE: "?", Ending.SKIP: "-"}
 
@@ -188,7 +190,11 @@ def overall(archive: Archive) -> tuple[str, str]:
     endings = {record.ending for record in deciding(archive.records)}
     cases = (
         (bool(archive.doubts), Ending.ERROR, f"{DOUBTED}: what is archived does not fit together."),
-        (manifest["state"] != "complete", Ending.INCONCLUSIVE, "This run was cut short; the rest is not known."),
+        (
+            manifest["state"] != "complete",
+            Ending.INCONCLUSIVE,
+            f"This run was cut short; {left_words(archive.left) or 'the rest is not known'}.",
+        ),
         (Ending.FAIL in endings, Ending.FAIL, "Something that must hold does not."),
         (
             Ending.ERROR in endings or bool(manifest["trouble"]),
@@ -205,6 +211,15 @@ def overall(archive: Archive) -> tuple[str, str]:
     )
     applying = ((ending, sentence) for applies, ending, sentence in cases if applies)
     return next(applying, (Ending.PASS, "Everything that ran held."))
+
+
+def left_words(left: Sequence[str]) -> str:
+    """Scenarios that were to run and have no verdict: the first by name, and a count of the rest; empty for none."""
+    if not left:
+        return ""
+    more = f", ... and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    have = "scenario has" if len(left) == 1 else "scenarios have"
+    return f"{len(left)} {have} no verdict: {', '.join(left[:_NAMED])}{more}"
 
 
 def limits_of(archive: Archive) -> list[str]:
@@ -229,12 +244,16 @@ def limits_of(archive: Archive) -> list[str]:
     used = [PROVIDERS[name]() for name in sorted({cluster["provider"] for cluster in clusters}) if name in PROVIDERS]
     said += [made.unsaid for made in used if isinstance(made, LeavesUnsaid)]
     counts = counted(archive.records)
-    said += [f"{counts[end]} scenario(s) {meaning}." for end, meaning in _NO_VERDICT.items() if end in counts]
+    said += [_counted(counts[end], meaning) for end, meaning in _NO_VERDICT.items() if end in counts]
     if manifest["tier"] == "quick":
         said.append("The quick tier leaves out what only the full tier runs.")
     if manifest["state"] != "complete":
         said.append("The run did not come to its end: scenarios that are not listed did not run.")
     return said
+
+
+def _counted(count: int, meaning: str) -> str:
+    return f"1 scenario {meaning.replace('were', 'was', 1)}." if count == 1 else f"{count} scenarios {meaning}."
 
 
 def _row(archive: Archive, record: Record, end_s: float) -> ScenarioRow:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cephlab.lab.archive.archive import Archive, Ending
-from cephlab.lab.report.page import DOUBTED, seconds_text
+from cephlab.lab.report.page import DOUBTED, left_words, seconds_text
 
 _WORST_FIRST = (Ending.FAIL, Ending.ERROR, Ending.INCONCLUSIVE, Ending.SKIP, Ending.PASS)
 _LEVELS = {Ending.FAIL: "error", Ending.ERROR: "error", Ending.INCONCLUSIVE: "warning"}
@@ -19,6 +19,8 @@ def markdown(archive: Archive) -> str:
     if archive.doubts:
         lines += [f"**{DOUBTED}:**", "", *(f"- {_cell(doubt)}" for doubt in archive.doubts), ""]
     lines += [*_facts(archive), ""]
+    if archive.left and archive.manifest["state"] != "complete":
+        lines += [f"The run was cut short; {_cell(left_words(archive.left))}", ""]
     odd = [record for ending in _WORST_FIRST[:-1] for record in archive.records if record.ending is ending]
     fine = [record for record in archive.records if record.ending is Ending.PASS]
     if odd:

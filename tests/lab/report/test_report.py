@@ -14,7 +14,16 @@ import pytest
 from cephlab.lab.archive.archive import ArchiveWriter, Ending, Record, read_archive
 from cephlab.lab.providers.local import LocalProvider
 from cephlab.lab.report.carried import LIBRARY, LIBRARY_STYLE
-from cephlab.lab.report.page import Agreement, Beside, Judged, limits_of, overall, render_report, seconds_text
+from cephlab.lab.report.page import (
+    Agreement,
+    Beside,
+    Judged,
+    left_words,
+    limits_of,
+    overall,
+    render_report,
+    seconds_text,
+)
 from cephlab.lab.report.series import Line, line_chart
 from tests.lab.archive.test_archive import FINE, FITTING, MANIFEST, add
 from tests.made_report import make_archive
@@ -214,13 +223,22 @@ def test_the_headline_follows_the_worst(
     assert overall(read_archive(tmp_path / "a"))[0] == kind
 
 
+def test_the_headline_of_a_run_that_was_cut_short_names_what_did_not_run(tmp_path: Path) -> None:
+    planned = [f"demo.{n}" for n in range(8)]
+    page(tmp_path, Record("demo.0", "demo", Ending.PASS, "r"), state="interrupted", planned=planned)
+    assert overall(read_archive(tmp_path / "a"))[1] == (
+        "This run was cut short; 7 scenarios have no verdict: demo.1, demo.2, demo.3, demo.4, demo.5, ... and 2 more."
+    )
+    assert left_words(["demo.7"]) == "1 scenario has no verdict: demo.7"
+
+
 def test_limits_name_what_the_run_cannot_say(tmp_path: Path) -> None:
     skipped = Record("demo.s", "demo", Ending.SKIP, "no engine")
     page(tmp_path, PASSED, skipped, state="interrupted", ended=None)
     said = " ".join(limits_of(read_archive(tmp_path / "a")))
     assert "Nodes n2 (aarch64) were emulated: they are judged on correctness and liveness only." in said
     assert "multiplied by 11.5, as measured" in said
-    assert "1 scenario(s) were skipped" in said
+    assert "1 scenario was skipped" in said
     assert "did not come to its end" in said
     assert "quick tier leaves out" in said
     assert LocalProvider.unsaid in said

@@ -39,3 +39,10 @@ def test_annotations_are_one_line_each_and_escaped(tmp_path: Path) -> None:
         "::warning title=demo.open[a=1%2Cb=2]::inconclusive: too little load",
         "::error title=demo.wrong::failed: osd.0: got `1` | <b>wanted</b>%0Aand 50%25",
     ]
+
+
+def test_what_was_cut_short_is_named(tmp_path: Path) -> None:
+    writer = write(tmp_path, manifest={"state": "interrupted", "planned": ["demo.fine", "demo.left"]})
+    add(writer, Record("demo.fine", "demo", Ending.PASS, "12 observations hold", seconds=4.25))
+    writer.seal(render_report)
+    assert "The run was cut short; 1 scenario has no verdict: demo.left" in markdown(read_archive(tmp_path))
