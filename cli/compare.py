@@ -49,6 +49,9 @@ def compare(
         raise SpecError(
             what, f"got: {before}" + (f" and {after}" if after else ""), "name two, or add the option to one"
         )
+    for side in filter(None, (before, after)):
+        if not side.exists():
+            raise SpecError(f"{side} does not exist", "wanted: a demand file, or the folder of an archive")
     if after is None:
         return _architectures(out, before)
     if before.is_dir() and after.is_dir():
@@ -62,13 +65,21 @@ def _costs(out: Output, before: Path, after: Path) -> int:
     from cephlab.lab.telemetry.describe import operation_text
 
     earlier, later = measurements(before), measurements(after)
+    sides = ((before, earlier), (after, later))
     if not {each.demand.operation for each in earlier} & {each.demand.operation for each in later}:
-        sides = ((before, earlier), (after, later))
         detail = "\n".join(
             f"{path}: {', '.join(operation_text(m.demand.operation) for m in side)}" for path, side in sides
         )
         raise SpecError("the two have no operation in common", detail, "measure the same operations on both sides")
-    return conclude(out, compare_all(earlier, later))
+    compared = compare_all(earlier, later)
+    if not any(each.changes for each in compared):
+        batches = "\n".join(f"{path}: {sum(len(m.batches) for m in side)} batches" for path, side in sides)
+        raise SpecError(
+            "no cost can be compared: the spread of a cost is that of its batches",
+            batches,
+            "measure both sides with `cephlab measure`; demands that ship with cephlab are means, without batches",
+        )
+    return conclude(out, compared)
 
 
 def _runs(out: Output, before: Path, after: Path) -> int:
@@ -81,6 +92,9 @@ def _runs(out: Output, before: Path, after: Path) -> int:
     from cephlab.lab.telemetry.demandfile import measured_in
 
     runs = [read_whole(path) for path in (before, after)]
+    if not set.intersection(*({record.scenario for record in run.records} for run in runs)):
+        counts = "\n".join(f"{run.directory}: {len(run.records)} scenarios, all others" for run in runs)
+        raise SpecError("the two runs have no scenario in common", counts, "compare runs of the same suites")
     compared = compare_runs(*runs)
     measured = [measured_in(run.events) for run in runs]
     costs = compare_all(*measured) if all(measured) else []
@@ -180,10 +194,13 @@ def measurements(path: Path) -> tuple[Measurement, ...]:
 
 
 def show(out: Output, compared: Compared) -> None:
-    """The changes of one operation as a table."""
+    """The changes of one operation as a table; one line where there are none."""
     from cephlab.lab.telemetry.describe import amount, operation_text
     from cephlab.lab.telemetry.regression import CONFIDENCE
 
+    if not compared.changes:
+        out.result(compared.verdict.reason, None)
+        return
     rows = [
         [
             change.what,

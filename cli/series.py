@@ -50,11 +50,11 @@ def series(out: Output, world: World, options: SeriesOptions, directory: Archive
         out.result(str(options.dashboard), {"dashboard": str(options.dashboard)})
         return 0
     archive = named_or_newest(out, world, directory)
+    spans = list(spans_of(read_archive(archive).events))
     with TemporaryDirectory(prefix="cephlab-series-") as name:
         folder = Path(name)
         kept.unpack(archive, folder)
         server = kept.server_program(world.images)
-        spans = list(spans_of(read_archive(archive).events))
         if spans and not kept.add_steps(server, folder, spans):
             out.note(f"steps and faults are not marked: {kept.TOOL} is not installed beside {server}")
         if options.export is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from cephlab.lab.base.errors import SpecError
 from cephlab.lab.base.home import Home, default_home
 from cephlab.lab.base.runs import Run, Runs
 
@@ -51,7 +52,11 @@ class World:
         """The provider that a run's hosts come from; SpecError when it is not known any more."""
         from cephlab.lab.providers.select import provider
 
-        return provider(str(run.owner().get("provider", "")), self.providers)
+        owner = run.owner()
+        if "provider" not in owner:
+            hint = "`cephlab prune` removes it"
+            raise SpecError(f"'{run.id}' is no cluster", "its run ended before it named a provider", hint)
+        return provider(str(owner["provider"]), self.providers)
 
     def cluster(self, name: str) -> OwnCluster:
         """A kept cluster by name; SpecError when there is none or it is not up yet."""

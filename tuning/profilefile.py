@@ -87,7 +87,8 @@ def load_hardware(path: Path, changes: Sequence[str] = ()) -> Hardware:
 
     changes: `PLACE=VALUE`, put in place of what the file has; the profile's name says them.
     """
-    read = as_model(changed(load_toml(path, _HINT), changes), _Profile, source=path, what="a profile", hint=_HINT)
+    source = f"{path.stem} with {', '.join(changes)}" if changes else path
+    read = as_model(changed(load_toml(path, _HINT), changes), _Profile, source=source, what="a profile", hint=_HINT)
     if read.name != path.stem:
         raise SpecError(
             f"{path} is not a profile", f"name: got {read.name!r}, wanted: {path.stem!r}, as the file", _HINT

@@ -11,7 +11,7 @@ from typing import Any
 
 import jinja2
 
-from cephlab.lab.archive.archive import Archive, Ending, Record, counted, deciding
+from cephlab.lab.archive.archive import JUNIT, Archive, Ending, Record, counted, deciding
 from cephlab.lab.checks.figures import figure_parts
 from cephlab.lab.history.history import Event
 from cephlab.lab.providers.base import LeavesUnsaid
@@ -163,6 +163,7 @@ def render_report(archive: Archive, beside: Beside | None = None) -> str:
         doubted=DOUBTED,
         doubts=archive.doubts,
         signer=archive.signer,
+        junit=(archive.directory / JUNIT).exists(),
         duration=_duration(archive.manifest),
     )
 

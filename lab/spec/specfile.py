@@ -56,7 +56,9 @@ def load_toml(path: Path, hint: str = "") -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except OSError as error:
         raise SpecError(f"{path} cannot be read", str(error), hint) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} is not TOML", f"it is no text: {error}", "is that the file you mean?") from error
+    except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path} is not TOML", str(error), "mend the line that is named") from error
 
 
@@ -180,6 +182,9 @@ def _line(problem: ErrorDetails) -> str:
     given = problem["input"]
     if isinstance(given, Mapping) and set(given) == {"value", "source"}:
         given = given["value"]
+    if isinstance(given, Mapping) and problem["type"] == "tuple_type":
+        tables = ".".join(part for part in problem["loc"] if isinstance(part, str))
+        return f"{key}: got a table, wanted: a list of tables, each under [[{tables}]]"
     if isinstance(given, Mapping | list | tuple):
         return f"{key}: {wanted}" if key else wanted
     return f"{key}: got {given!r}, wanted: {wanted}"

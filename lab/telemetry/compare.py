@@ -152,6 +152,8 @@ def _verdict(operation: Operation, changes: Sequence[CostChange], why_not: str |
     if why_not is not None:
         outcome = Outcome.PASS if "beside" in why_not else Outcome.INCONCLUSIVE
         return Verdict(outcome, f"{name}: {why_not}", tuple(change.line for change in changes))
+    if not changes:
+        return Verdict(Outcome.INCONCLUSIVE, f"{name}: no cost of it has two batches on both sides")
     judged = [change for change in changes if change.outcome is not None]
     return merge(
         Verdict(change.outcome, f"{name}, {change.line}", (f"{name}, {change.line}; {RULE}",))

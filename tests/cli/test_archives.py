@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.cli.world import World
+from cephlab.lab.archive.archive import read_archive
 from cephlab.lab.base.home import Home
 from cephlab.lab.report.page import render_report
 from tests.cli.test_cli_clusters import call
@@ -111,3 +112,15 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(
         assert result.exit_code == 2, result.output
         assert f"{file} cannot be written" in result.stderr
         assert why in result.stderr
+
+
+def test_series_of_what_is_no_archive_are_refused(world: World, tmp_path: Path) -> None:
+    result = call(world, "series", str(tmp_path / "nosuch"))
+    assert result.exit_code == 2
+    assert "nosuch is not an archive" in result.stderr
+
+
+def test_the_page_names_only_the_files_that_the_archive_has(two: tuple[Path, Path]) -> None:
+    assert "junit.xml" not in (two[0] / "report.html").read_text()
+    (two[0] / "junit.xml").touch()
+    assert "junit.xml" in render_report(read_archive(two[0]))

@@ -82,6 +82,14 @@ def test_status_of_a_healthy_cluster(world: World, fake: FakeProvider) -> None:
     assert fake.lab.hosts["n0"].channels[0].closed
 
 
+def test_status_of_what_a_killed_run_left_names_the_remedy(world: World) -> None:
+    (world.home.runs / "half").mkdir(parents=True, mode=0o700)
+    result = call(world, "status", "half")
+    assert result.exit_code == 2
+    assert "'half' is no cluster" in result.stderr
+    assert "cephlab prune" in result.stderr
+
+
 def test_status_as_json(world: World, fake: FakeProvider) -> None:
     fake.lab = kept_cluster(world.home)
     result = call(world, "status", "one", "--json")

@@ -6,7 +6,7 @@ import pytest
 
 from cephlab.lab.base.errors import SpecError
 from cephlab.tuning.profile import DiskKind
-from cephlab.tuning.profilefile import SHIPPED, find_profile, load_profile, profile_files, to_toml
+from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware, load_profile, profile_files, to_toml
 from cephlab.tuning.units import Measure, parse, show
 
 SOUND = """
@@ -108,6 +108,13 @@ def test_what_does_not_fit_is_named(tmp_path: Path, was: str, becomes: str, key:
 def test_a_file_must_be_named_as_its_profile(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="wanted: 'other'"):
         load_profile(_written(tmp_path, SOUND, "other"))
+
+
+def test_a_change_that_does_not_fit_is_named_and_not_the_file(tmp_path: Path) -> None:
+    path = _written(tmp_path, SOUND)
+    with pytest.raises(SpecError) as caught:
+        load_hardware(path, ["nodes.count=x"])
+    assert caught.value.what == f"{path.stem} with nodes.count=x is not a profile"
 
 
 def test_what_is_no_toml_is_refused(tmp_path: Path) -> None:

@@ -367,3 +367,20 @@ def test_watts_are_not_judged() -> None:
 def test_a_figure_of_two_runs_is_shown_without_a_verdict() -> None:
     ratio = ratio_of((figure("a.b", "rate", 2.0),), (figure("a.b", "rate", 3.0),))
     assert (ratio.outcome, ratio.why) == (None, "")
+
+
+def test_runs_without_a_common_scenario_are_told_in_a_sentence(tmp_path: Path) -> None:
+    one = archived(tmp_path / "a")
+    sealed(tmp_path / "b")
+    ended = CliRunner().invoke(app, ["compare", one, str(tmp_path / "b")])
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    assert "error: the two runs have no scenario in common" in ended.stderr
+
+
+def test_a_side_that_is_not_there_is_named(tmp_path: Path) -> None:
+    one = archived(tmp_path / "a")
+    ended = CliRunner().invoke(app, ["compare", one, str(tmp_path / "nosuch")])
+    assert ended.exit_code == 2
+    assert "nosuch" in ended.stderr
+    assert "does not exist" in ended.stderr

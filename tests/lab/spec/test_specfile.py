@@ -78,3 +78,16 @@ def test_what_is_no_text_is_no_toml(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError, match=r"cluster\.toml is not TOML"):
         load_spec(path)
+
+
+def test_a_file_that_is_no_text_has_no_line_to_mend(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_bytes(b"\x7fELF\xff")
+    with pytest.raises(SpecError, match=r"cluster\.toml is not TOML") as error:
+        load_spec(tmp_path / "cluster.toml")
+    assert "it is no text" in error.value.detail
+    assert "line" not in error.value.hint
+
+
+def test_a_table_in_place_of_a_list_of_tables_is_told_as_toml_writes_it(tmp_path: Path) -> None:
+    error = refused(tmp_path, '[nodes.n0]\narch = "x86_64"\n')
+    assert error.detail == "nodes: got a table, wanted: a list of tables, each under [[nodes]]"

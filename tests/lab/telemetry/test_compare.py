@@ -291,3 +291,22 @@ def compared(found: list[Compared]) -> list[str]:
 def test_every_role_that_works_is_shown() -> None:
     names = compared(compare([measured(1)], [measured(2)]))
     assert {"CPU of OSDs", "CPU of osd.primary", "CPU of client", "sent by osd.primary"} <= set(names)
+
+
+def test_means_without_batches_are_told_in_a_sentence(tmp_path: Path) -> None:
+    demandfile.save(tmp_path / "a.json", [replace(measured(1), batches=())])
+    ended = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "a.json")])
+    assert ended.exit_code == 2
+    assert ended.stdout == ""
+    assert "error: no cost can be compared" in ended.stderr
+    assert f"{tmp_path / 'a.json'}: 0 batches" in ended.stderr
+
+
+def test_an_operation_of_one_side_alone_is_a_line_and_no_empty_table(tmp_path: Path) -> None:
+    here = measured(1)
+    other = replace(here, demand=replace(here.demand, operation=replace(here.demand.operation, depth=99)))
+    demandfile.save(tmp_path / "a.json", [here])
+    demandfile.save(tmp_path / "b.json", [measured(2), other])
+    shown = CliRunner().invoke(app, ["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]).stdout
+    assert shown.count("cost of one operation") == 1
+    assert "at depth 99 on 3 copies: the first has not measured it" in shown
