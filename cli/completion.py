@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from cephlab.cli.world import World, world_of
 from cephlab.lab.base.errors import LabError
+
+if TYPE_CHECKING:
+    from cephlab.lab.cluster.own import OwnCluster
 
 Completer = Callable[[typer.Context, str], list[str]]
 
@@ -54,6 +58,11 @@ def _clusters(world: World) -> list[str]:
     return [str(run.id) for run in world.runs.all()]
 
 
+def _images(world: World) -> list[str]:
+    found = world.images.list()
+    return sorted({image.release for image in found} | {image.key[:12] for image in found})
+
+
 def _tunings(_: World) -> list[str]:
     from cephlab.tuning.named import names
 
@@ -76,9 +85,24 @@ RELEASES = completing(_releases)
 SUITES = completing(_suites)
 PROFILES = completing(_profiles)
 CLUSTERS = completing(_clusters)
+IMAGES = completing(_images)
 TUNINGS = completing(_tunings)
 ARCHIVES = completing(_archives)
 HOSTS = completing(_hosts)
+
+
+def inside(names: Callable[[OwnCluster], Iterable[str]]) -> Completer:
+    """Completes to names of parts of the cluster that the command line names."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        name = ctx.params.get("name")
+        return completing(lambda world: sorted(names(world.cluster(name))) if name else ())(ctx, incomplete)
+
+    return complete
+
+
+NODES = inside(lambda cluster: cluster.hosts)
+DAEMONS = inside(lambda cluster: cluster.daemons)
 
 
 def words(*values: str) -> Completer:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cephlab.cli.clusters import NameArgument
+from cephlab.cli.completion import DAEMONS, NODES
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.world import World
@@ -57,7 +58,10 @@ def ceph(
 def shell(
     world: World,
     name: NameArgument,
-    node: Annotated[str, typer.Argument(help="Name of the node, as `cephlab status` shows it.", metavar="NODE")],
+    node: Annotated[
+        str,
+        typer.Argument(help="Name of the node, as `cephlab status` shows it.", metavar="NODE", autocompletion=NODES),
+    ],
     command: Annotated[
         list[str] | None, typer.Argument(help="A command to run instead of a shell.", metavar="-- CMD")
     ] = None,
@@ -140,7 +144,8 @@ def logs(
     world: World,
     name: NameArgument,
     daemon: Annotated[
-        str | None, typer.Argument(help="For example osd.0; all when left out.", metavar="DAEMON")
+        str | None,
+        typer.Argument(help="For example osd.0; all when left out.", metavar="DAEMON", autocompletion=DAEMONS),
     ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines from the end of each log.")] = _LINES,
     follow: Annotated[

@@ -83,7 +83,9 @@ class Selection:
     ] = False
     resume: Annotated[
         Path | None,
-        typer.Option(help="Go on with an interrupted run, what never began included.", metavar="DIR"),
+        typer.Option(
+            help="Go on with an interrupted run, what never began included.", metavar="DIR", autocompletion=ARCHIVES
+        ),
     ] = None
     plan: Annotated[
         bool,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cephlab.cli.completion import RELEASES, words
+from cephlab.cli.completion import IMAGES, RELEASES, words
 from cephlab.cli.conventions import Command, Group
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
@@ -128,6 +128,7 @@ def ls(out: Output, world: World) -> None:
 
     Example: cephlab image ls
     """
+    world.home.refuse_no_folder()
     images = world.images.list()
     rows = [[i.key[:_SHORT], i.release, i.arch.value, i.ceph_version, ", ".join(i.role_sets)] for i in images]
     shown = table(("key", "release", "arch", "ceph", "roles"), rows) if rows else "no images"
@@ -165,7 +166,10 @@ def diff(
 def rm(
     out: Output,
     world: World,
-    which: Annotated[str, typer.Argument(help="A key, its beginning, or a release.", metavar="KEY|RELEASE")],
+    which: Annotated[
+        str,
+        typer.Argument(help="A key, its beginning, or a release.", metavar="KEY|RELEASE", autocompletion=IMAGES),
+    ],
 ) -> None:
     """Remove images from the cache and from engines; those of running clusters stay.
 

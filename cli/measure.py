@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.compare import conclude
-from cephlab.cli.completion import RELEASES, words
+from cephlab.cli.completion import LABS, RELEASES, words
 from cephlab.cli.frame import framed
 from cephlab.cli.measure_request import (
     MAX_CLIENTS,
@@ -76,7 +76,10 @@ class MeasuredCluster:
         str | None, typer.Option(help="Ceph release; not with --image.", show_default="reef", autocompletion=RELEASES)
     ] = None
     lab: Annotated[
-        str, typer.Option(help="auto (local or container), or any provider by its name; see docs/regression.md.")
+        str,
+        typer.Option(
+            help="auto (local or container), or any provider by its name; see docs/regression.md.", autocompletion=LABS
+        ),
     ] = "auto"
     image: Annotated[str | None, typer.Option(help="Pulled image instead of a built one.", metavar="REF")] = None
     disks: Annotated[
@@ -118,7 +121,7 @@ def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredClus
     request = _request(load, cluster)
     plans = request.plans()
     if then.beside or then.changed:
-        changed = parse_options(then.changed or ())
+        changed = parse_options(then.changed or (), "--changed")
         return conclude(out, measure_beside(world, out, request, then.beside or SAME, changed))
     path, measured = _do(world, out, request, plans, then.output)
     from cephlab.lab.telemetry import demandfile

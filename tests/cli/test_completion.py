@@ -45,6 +45,7 @@ def offered(words: list[str], incomplete: str = "") -> list[str]:
         (["down"], {"one"}),
         (["status"], {"one"}),
         (["logs"], {"one"}),
+        (["measure", "--lab"], {"auto", "local", "container"}),
     ],
 )
 def test_values_are_offered(home: Home, words: list[str], some: set[str]) -> None:
@@ -52,6 +53,23 @@ def test_values_are_offered(home: Home, words: list[str], some: set[str]) -> Non
     values = offered(words)
     assert values
     assert some <= set(values)
+
+
+def test_archives_and_images_are_offered(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home.archive / "run").mkdir()
+    (home.archive / "run" / "manifest.json").write_text("{}")
+    assert offered(["gate", "--resume"]) == [str(home.archive / "run")]
+    image = SimpleNamespace(release="reef", key="0123456789abcdef")
+    monkeypatch.setattr("cephlab.lab.images.store.ImageStore.list", lambda _store: [image])
+    assert offered(["image", "rm"]) == ["0123456789ab", "reef"]
+
+
+def test_nodes_and_daemons_of_the_named_cluster_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SimpleNamespace(hosts={"n1": 1, "n0": 0}, daemons={"osd.0": 0, "mon.a": 1})
+    monkeypatch.setattr("cephlab.cli.world.World.cluster", lambda _world, name: {"one": cluster}[name])
+    assert offered(["shell", "one"]) == ["n0", "n1"]
+    assert offered(["logs", "one"]) == ["mon.a", "osd.0"]
+    assert offered(["logs", "one"], "o") == ["osd.0"]
 
 
 def test_a_shell_on_a_node_gets_the_completion_of_ceph(tmp_path: Path) -> None:
