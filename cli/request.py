@@ -24,6 +24,7 @@ from cephlab.lab.spec.layout import CephSetup, Daemons, build_spec, parse_nodes,
 from cephlab.lab.spec.written import size_bytes
 
 _LEAST_BYTES = 512
+_REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,15 @@ class ClusterOptions:
 
     def _from_options(self, foreign_runs: bool) -> ClusterSpec:
         refuse_both(self.release, self.image)
+        if self.image is not None and not _REFERENCE.fullmatch(self.image):
+            wanted = "wanted: [REGISTRY/]NAME[:TAG] or NAME@DIGEST, of letters, digits and . _ - / : @"
+            raise SpecError(f"--image: {self.image!r} names no image", wanted, "write quay.io/ceph/ceph:v18")
         groups = parse_nodes(self.nodes) if self.nodes is not None else default_nodes(foreign_runs=foreign_runs)
         mgrs = _at_least_one("--mgrs", self.mgrs)
         machines = sum(count for _, count in groups)
         if mgrs > machines:
             raise SpecError(
-                f"{mgrs} managers do not fit on {machines} node(s)",
+                f"{mgrs} managers do not fit on {machines} node{'s'[: machines != 1]}",
                 "every manager needs a node of its own",
                 f"ask for at most {machines} managers or for more nodes",
             )
@@ -99,7 +103,7 @@ class ClusterOptions:
         return with_metrics(self._served(spec)) if self.metrics else self._served(spec)
 
     def _served(self, spec: ClusterSpec) -> ClusterSpec:
-        gateways = _at_least_one("--gateways", self.gateways) if self.gateways is not None else 0
+        gateways = _at_least_one("--gateways", self.gateways, "none") if self.gateways is not None else 0
         if self.balancer and not gateways:
             raise SpecError("--balancer without a gateway", "got no --gateways", "add --gateways 2")
         return with_gateways(spec, gateways, balancer=bool(self.balancer)) if gateways else spec
@@ -130,31 +134,36 @@ def nodes_text(spec: ClusterSpec) -> str:
     return ",".join(f"{arch}:{sum(node.arch is arch for node in spec.nodes)}" for arch in spec.archs)
 
 
-def parse_options(pairs: Sequence[str]) -> dict[str, str]:
-    """ceph.conf settings from `key=value`; spaces and dashes in a key mean underscores, as in Ceph."""
+def parse_options(pairs: Sequence[str], given: str = "--option") -> dict[str, str]:
+    """ceph.conf settings from `key=value`; spaces and dashes in a key mean underscores, as in Ceph.
+
+    given: the command line's option that they come from.
+    """
     options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip().replace(" ", "_").replace("-", "_")
         if not equals or not re.fullmatch(r"[a-z][a-z0-9_]*", key) or "\n" in value:
             raise SpecError(
-                f"--option {pair!r} is not KEY=VALUE", hint="write for example --option osd_pool_default_size=2"
+                f"{given} {pair!r} is not KEY=VALUE", hint=f"write for example {given} osd_pool_default_size=2"
             )
         options[key] = value.strip()
     return options
 
 
-def parse_bytes(option: str, text: str) -> int:
+def parse_bytes(option: str, text: str, example: str = "4k or 4G") -> int:
     """Bytes from `4k`, `10GiB` or a plain number; units are powers of 1024."""
     size = size_bytes(text) or 0
     if size < _LEAST_BYTES:
-        raise SpecError(f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", "write 4k or 4G")
+        raise SpecError(
+            f"{option}: {text!r} is not a size", f"wanted: {_LEAST_BYTES} bytes or more", f"write {example}"
+        )
     return size
 
 
 def parse_disk_size(text: str) -> int:
     """Bytes of an OSD's disk; SpecError where that is no size, or too small."""
-    size = parse_bytes("--disk-size", text)
+    size = parse_bytes("--disk-size", text, "10GiB")
     if size < MIN_DISK_BYTES:
         raise SpecError(
             f"--disk-size: {text} is too small for an OSD",
@@ -172,9 +181,9 @@ def warnings(spec: ClusterSpec) -> list[str]:
     return []
 
 
-def _at_least_one(option: str, value: int | None) -> int:
+def _at_least_one(option: str, value: int | None, otherwise: str = "1") -> int:
     if value is None:
         return 1
     if value < 1:
-        raise SpecError(f"{option} must be 1 or more", f"got {value}", f"leave {option} out for 1")
+        raise SpecError(f"{option} must be 1 or more", f"got {value}", f"leave {option} out for {otherwise}")
     return value

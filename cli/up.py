@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -181,10 +182,12 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
     Example: cephlab up --nodes x86_64:2,aarch64:1 --release reef --name demo
     """
     snaps.refuse_misplaced(cluster)
+    if not math.isfinite(run.timeout):
+        raise SpecError(f"--timeout: {run.timeout} is no time to wait", "wanted: seconds, 1 or more", "write 600")
     if run.dry_run:
         if snaps.deploy == MICROCEPH:
             raise SpecError("--dry-run cannot look at machines that exist", f"--deploy is {MICROCEPH}", "leave it out")
-        return show_plan(world, out, cluster, run.lab)
+        return show_plan(world, out, cluster, run)
     if snaps.deploy == MICROCEPH:
         raised = raise_microceph(world, out, snaps, cluster, run.name)
     else:
@@ -192,17 +195,21 @@ def up(out: Output, world: World, cluster: ClusterOptions, run: RunOptions, snap
     return out.result(str(raised["name"]), raised)
 
 
-def show_plan(world: World, out: Output, request: ClusterOptions, lab: str) -> None:
+def show_plan(world: World, out: Output, request: ClusterOptions, options: RunOptions) -> None:
     """Refuse what would be refused, or show what would be raised. Builds nothing either."""
+    if options.name is not None:
+        world.runs.unused(options.name)
     from cephlab.cli.spec import plan_page, plan_value
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import refuse_unfit
     from cephlab.lab.services import role_sets
 
-    choice, spec = _plan(world, out, request, lab)
+    choice, spec = _plan(world, out, request, options.lab)
     archs = spec.archs if spec.image is None else ()
     images = {arch: world.images.cached(spec.release, arch, role_sets(spec)) for arch in archs}
     refuse_unknown_options(spec, {arch: image for arch, image in images.items() if image is not None})
+    if spec.options and not any(images.values()):
+        out.warn(f"whether there are such settings was not looked at: no image of {spec.image or spec.release} is here")
     cached = {arch.value: image.key if image is not None else None for arch, image in images.items()}
     sizing = refuse_unfit(spec, world.home, world.images)
     out.result(plan_page(spec, choice, sizing, cached), plan_value(spec, choice, cached))
@@ -212,6 +219,7 @@ def raise_cluster(world: World, out: Output, request: ClusterOptions, options: R
     """Refuse, or raise a cluster that outlives this process; what `--json` prints. Removes everything when it fails."""
     began = SYSTEM.monotonic()
     choice, spec = _plan(world, out, request, options.lab)
+    out.note(f"provider: {choice.reason}")
     with out.progress() as say:
         cluster = _raise(world, choice.provider, spec, options, say)
     return describe(cluster, seconds=SYSTEM.monotonic() - began)
@@ -232,7 +240,6 @@ def _plan(world: World, out: Output, request: ClusterOptions, lab: str) -> tuple
     require_installed(spec, world.images)
     if request.nodes is None and request.spec is None:
         out.note(f"nodes: {nodes_text(spec)} (choose with --nodes)")
-    out.note(f"provider: {choice.reason}")
     for line in warnings(spec):
         out.warn(line)
     return choice, spec

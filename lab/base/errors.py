@@ -108,7 +108,7 @@ class CleanupFailed(LabBroken):
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = tuple(errors)
         super().__init__(
-            f"{len(errors)} thing(s) could not be undone",
+            f"{len(errors)} thing{'s'[: len(errors) != 1]} could not be undone",
             "\n".join(f"- {error}" for error in errors),
             "mend what is named above, then run `cephlab prune`",
         )

@@ -18,7 +18,7 @@ import psutil
 
 from cephlab.lab.base import clock, process
 from cephlab.lab.base.clock import SYSTEM
-from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavailable
+from cephlab.lab.base.errors import CommandFailed, LabBroken, NotInstalled, SpecError, Unavailable
 from cephlab.lab.base.precondition import until_steady
 
 Run = Callable[[Sequence[str], float], str]
@@ -63,22 +63,18 @@ def run_here(argv: Sequence[str], timeout_s: float) -> str:
 
 
 def require_programs() -> str:
-    """The name of 7-Zip here; Unavailable names every program that is missing, with its package."""
+    """The name of 7-Zip here; NotInstalled names every program that is missing, with its package."""
     return require_seven_zip("fio", "iperf3")
 
 
 def require_seven_zip(*beside: str) -> str:
-    """The name of 7-Zip here; Unavailable names it, and programs beside it, where they are missing."""
-    missing = [f"{name} (package {name})" for name in beside if not which(name)]
+    """The name of 7-Zip here; NotInstalled names it, and programs beside it, where they are missing."""
+    missing = {name: name for name in beside if not which(name)}
     seven_zip = next((name for name in SEVEN_ZIP if which(name)), "")
     if not seven_zip:
-        missing.append(f"{SEVEN_ZIP[0]} (package 7zip or p7zip-full)")
+        missing[SEVEN_ZIP[0]] = "7zip"
     if missing:
-        raise Unavailable(
-            "programs for measuring are not installed",
-            ", ".join(missing),
-            "install the packages; ci/bootstrap probe does it on Debian and Ubuntu",
-        )
+        raise NotInstalled(missing, "measuring needs it")
     return seven_zip
 
 

@@ -136,25 +136,32 @@ class Run:
         return not process.recall(owner).alive()
 
 
+def _taken(run: Run) -> SpecError:
+    remedy = f"choose another --name, or remove it: cephlab down {run.id}"
+    return SpecError(f"a cluster called {str(run.id)!r} exists already", str(run.directory), remedy)
+
+
 class Runs:
     """The runs below one home."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
 
+    def unused(self, name: str) -> Run:
+        """A run that is not there yet; SpecError if the name is taken or invalid."""
+        run = Run(RunId(name), self.home.runs / name)
+        if run.directory.exists():
+            raise _taken(run)
+        return run
+
     def create(self, provider: str, name: str | None = None) -> Run:
         """Make a run's directory; SpecError if the name is taken or invalid."""
-        run_id = RunId(name or f"r{secrets.token_hex(3)}")
+        run = self.unused(name or f"r{secrets.token_hex(3)}")
         self.home.ensure()
-        run = Run(run_id, self.home.runs / run_id)
         try:
             run.directory.mkdir(mode=0o700)
         except FileExistsError:
-            raise SpecError(
-                f"a cluster called {run_id!r} exists already",
-                str(run.directory),
-                f"choose another --name, or remove it: cephlab down {run_id}",
-            ) from None
+            raise _taken(run) from None
         run.claim(provider=provider)
         return run
 

@@ -44,7 +44,8 @@ def choose_sizing(memory_bytes: int, cores: int, osds: int, *, emulated: int = 0
         shards=shards,
         reason=(
             f"{osds} OSD{'s'[: osds != 1]} ({emulated} emulated) on {cores} cores and {memory_bytes / GIB:.0f} GiB: "
-            f"osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, {shards} shard(s) each"
+            f"osd_memory_target {target / GIB:.2f} GiB, cache {cache // MIB} MiB, "
+            f"{shards} shard{'s'[: shards != 1]} each"
         ),
     )
 

@@ -147,7 +147,9 @@ class RecipeBook(_Part):
         """The recipe of an image; SpecError on a release, architecture or role set that is not in the book."""
         entry = self.release(release)
         if arch not in entry.archs:
-            raise _unknown(f"architecture of {release}", arch, entry.archs)
+            error = _unknown(f"architecture of {release}", arch, entry.archs)
+            error.hint = f"ask for nodes of {entry.archs[0]} only: --nodes {entry.archs[0]}:3"
+            raise error
         if not role_sets:
             raise SpecError(
                 "an image needs at least one role set", "got none", f"known: {', '.join(sorted(self.role_sets))}"

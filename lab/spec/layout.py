@@ -137,7 +137,7 @@ def _spread(archs: Sequence[Arch], mons: int) -> list[int]:
                 chosen.append(queue.pop(0))
     if len(chosen) < mons:
         raise SpecError(
-            f"{mons} monitors do not fit on {len(archs)} node(s)",
+            f"{mons} monitors do not fit on {len(archs)} node{'s'[: len(archs) != 1]}",
             "every monitor needs a node of its own",
             f"ask for at most {len(archs)} monitors or for more nodes",
         )

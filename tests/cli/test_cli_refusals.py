@@ -7,10 +7,20 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cephlab.cli.main import app, run
-from cephlab.cli.request import ClusterOptions, parse_disk_size, warnings
+from cephlab.cli.request import ClusterOptions, parse_disk_size, parse_options, warnings
 from cephlab.cli.world import World
-from cephlab.lab.base.errors import CephTrouble, DaemonDied, LabBroken, LabError, NotReached, SpecError, Unavailable
+from cephlab.lab.base.errors import (
+    CephTrouble,
+    DaemonDied,
+    LabBroken,
+    LabError,
+    NotInstalled,
+    NotReached,
+    SpecError,
+    Unavailable,
+)
 from cephlab.lab.base.home import Home
+from cephlab.lab.base.probe import require_seven_zip
 from cephlab.lab.spec.arch import host_arch
 from cephlab.lab.spec.clusterspec import DEFAULT_RELEASE, GIB, UNKNOWN_RELEASE
 from cephlab.lab.spec.layout import Daemons, build_spec
@@ -48,11 +58,11 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--nodes", f"{HERE}:0"], "asks for 0 nodes"),
         (["--nodes", f"{HERE}:many"], "is not ARCH:COUNT"),
         (["--lab", "moon"], "unknown provider 'moon'"),
-        (["--mons", "5"], "5 monitors do not fit on 3 node(s)"),
+        (["--mons", "5"], "5 monitors do not fit on 3 nodes"),
         (["--nodes", f"{HERE}:7", "--mons", "6"], "a cluster needs 1 to 5 monitors"),
-        (["--mgrs", "4"], "4 managers do not fit on 3 node(s)"),
+        (["--mgrs", "4"], "4 managers do not fit on 3 nodes"),
         (["--balancer"], "--balancer without a gateway"),
-        (["--gateways", "0"], "--gateways must be 1 or more"),
+        (["--gateways", "0"], "leave --gateways out for none"),
         (["--osds-per-node", "0"], "--osds-per-node must be 1 or more"),
         (["--osds-per-node", "1000"], "do not fit into this machine's memory"),
         (["--disk-size", "huge"], "'huge' is not a size"),
@@ -64,6 +74,12 @@ def world(tmp_path: Path, fake: FakeProvider) -> World:
         (["--release", "reef", "--image", "example/ceph:1"], "--release and --image cannot be given together"),
         (["--timeout", "-1"], "--timeout"),
         (["--timeout", "0"], "--timeout"),
+        (["--timeout", "inf"], "--timeout: inf is no time to wait"),
+        (["--timeout", "nan"], "--timeout"),
+        (["--disk-size", "x"], "hint: write 10GiB"),
+        (["--image", "foo bar"], "--image: 'foo bar' names no image"),
+        (["--dry-run", "--image", "foo bar"], "--image: 'foo bar' names no image"),
+        (["--dry-run", "--name", "../x"], "'../x' cannot name a cluster"),
         (["--spec", "absent.toml"], "absent.toml cannot be read"),
         (
             ["--spec", "x.toml", "--mons", "1", "--option", "a=b"],
@@ -78,6 +94,15 @@ def test_up_refuses(world: World, fake: FakeProvider, arguments: list[str], sent
     assert result.stdout == ""
     assert fake.launched == []
     assert list(world.runs.all()) == []
+
+
+def test_a_plan_refuses_a_taken_name_and_says_once_on_what_it_is_raised(world: World) -> None:
+    kept_cluster(world.home, "one")
+    assert "a cluster called 'one' exists already" in up(world, "--dry-run", "--name", "one").stderr
+    shown = up(world, "--dry-run", "--nodes", f"{HERE}:1", "--option", "osd_memory_targt=1")
+    assert shown.exit_code == 0, shown.output
+    assert (shown.stdout + shown.stderr).count("provider:") == 1
+    assert "whether there are such settings was not looked at: no image of reef is here" in shown.stderr
 
 
 def test_the_release_of_a_pulled_image_is_not_made_up() -> None:
@@ -332,3 +357,19 @@ def test_a_gate_that_cannot_be_starts_no_process(
     result = CliRunner().invoke(app, ["gate", *arguments], obj=world)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize("beside", [(), ("fio", "iperf3")])
+def test_programs_for_measuring_that_are_missing_are_named_with_what_installs_them(
+    monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("cephlab.lab.base.probe.which", lambda _name: None)
+    with pytest.raises(NotInstalled) as refused:
+        require_seven_zip(*beside)
+    assert refused.value.exit_code == 3
+    assert refused.value.hint == f"on Debian and Ubuntu: sudo apt-get install {' '.join(('7zip', *beside))}"
+
+
+def test_a_setting_of_one_side_is_refused_by_the_name_of_its_option() -> None:
+    with pytest.raises(SpecError, match="--changed 'foo' is not KEY=VALUE"):
+        parse_options(["foo"], "--changed")

@@ -10,7 +10,9 @@ from cephlab.cli.world import World
 from cephlab.fixtures.plan import PlannedScenario
 from cephlab.lab.base.errors import Unavailable
 from cephlab.lab.base.home import Home
+from cephlab.lab.report.page import render_report
 from tests.fake_provider import FakeProvider, providers
+from tests.lab.archive.test_archive import GOOD, write
 
 ROW = PlannedScenario("interop.some-scenario[writer=aarch64,reader=x86_64]", "a goal", 1, 3, 1 << 30)
 
@@ -66,6 +68,15 @@ def test_a_plan_warns_of_a_lab_that_does_not_work_here(world: World) -> None:
 
 def test_a_plan_says_that_other_machines_were_not_asked(world: World) -> None:
     assert "whether nosuch can be reached" in gate(world, "--plan", "--on", "nosuch").stderr
+
+
+def test_an_archive_in_which_nothing_failed_is_named(world: World, tmp_path: Path) -> None:
+    writer = write(tmp_path / "fine", GOOD)
+    writer.seal(render_report)
+    done = gate(world, "--plan", "--rerun-failed", str(tmp_path / "fine"))
+    assert done.exit_code == 2
+    assert f"there is nothing to repeat of {tmp_path / 'fine'}" in done.stderr
+    assert "all that it has passed or was skipped: 1" in done.stderr
 
 
 def test_names_of_scenarios_are_not_folded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ class ContainerLab(EngineLab[ContainerHost]):
             timeout_s=_SETTLE_S,
             timed_out=lambda _what, _timeout_s, commands: LabBroken(
                 f"{host.name} must be idle while a disk with limits is moved",
-                f"{commands} command(s) run on it",
+                f"{commands} command{'s'[: commands != 1]} run on it",
                 "stop its daemons first",
             ),
         )

@@ -254,7 +254,7 @@ def _unlink(home: Home, run_id: RunId) -> list[str]:
 
 def _clear_packets(mark: str) -> list[str]:
     rules = PacketFilter(mark).clear() if packets.obstacle() is None else 0
-    return [f"{rules} rule(s) of the packet filter"] if rules else []
+    return [f"{rules} rule{'s'[: rules != 1]} of the packet filter"] if rules else []
 
 
 def _mark(home: Home, run_id: str) -> str:

@@ -47,8 +47,9 @@ def test_an_unknown_name_is_refused_with_the_known_ones(
 
 def test_an_architecture_that_a_release_lacks_is_refused(tmp_path: Path) -> None:
     book = read_recipes(changed(tmp_path, '["x86_64", "aarch64"]', '["x86_64"]'))
-    with pytest.raises(SpecError, match="unknown architecture of reef 'aarch64'"):
+    with pytest.raises(SpecError, match="unknown architecture of reef 'aarch64'") as caught:
         book.find("reef", Arch.AARCH64)
+    assert caught.value.hint == "ask for nodes of x86_64 only: --nodes x86_64:3"
 
 
 def test_a_role_set_that_an_architecture_lacks_is_refused() -> None:
