@@ -114,7 +114,7 @@ def status(
     world: World,
     name: NameArgument,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again and again, until ^C or the cluster's end.")
+        bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C or the cluster's end.")
     ] = False,
 ) -> int:
     """Show the state of a cluster; ends with 0 only when it is HEALTH_OK and every daemon is alive.
@@ -160,7 +160,7 @@ def watch_status(out: Output, cluster: OwnCluster) -> int:
             while cluster.run.directory.exists():
                 known = ask(cluster)
                 live.update(
-                    coloured(f"{time.strftime('%T')}  ^C ends\n{as_text(cluster, known)}", _STATES), refresh=True
+                    coloured(f"{time.strftime('%T')}  Ctrl-C ends\n{as_text(cluster, known)}", _STATES), refresh=True
                 )
                 SYSTEM.sleep(_WATCH_S)
     except KeyboardInterrupt:

@@ -149,7 +149,7 @@ def logs(
     ] = None,
     lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="Lines from the end of each log.")] = _LINES,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is appended, until ^C or the cluster's end.")
+        bool, typer.Option("--follow", "-f", help="Go on with what is appended, until Ctrl-C or the cluster's end.")
     ] = False,
 ) -> None:
     """Show the ends of the daemons' logs, and of what they printed beside them.

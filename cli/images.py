@@ -60,7 +60,10 @@ def build(
     out: Output,
     world: World,
     release: Annotated[
-        str, typer.Argument(help="As the recipes name it, e.g. pacific, reef or tentacle.", autocompletion=RELEASES)
+        str,
+        typer.Argument(
+            help="As the recipes name it, e.g. reef or tentacle.", metavar="RELEASE", autocompletion=RELEASES
+        ),
     ],
     arch: ArchOption = None,
     roles: Annotated[
@@ -100,7 +103,7 @@ def build(
 def kernel(
     out: Output,
     world: World,
-    name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.")],
+    name: Annotated[str, typer.Argument(help="As the recipes name it, e.g. pages16k or pages64k.", metavar="NAME")],
     arch: ArchOption = None,
 ) -> None:
     """Fetch a kernel for guests, or compile it where Debian has its source only, unless the cache has it.
@@ -140,7 +143,7 @@ def ls(out: Output, world: World) -> None:
 def diff(
     out: Output,
     world: World,
-    lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.")],
+    lock: Annotated[Path, typer.Argument(help="A file that `cephlab image build --lock` wrote.", metavar="FILE")],
 ) -> None:
     """Show which packages of the images in the cache differ from a lock.
 

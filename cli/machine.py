@@ -79,7 +79,7 @@ _LOOPBACK_MTU = 65536
 class DiskOptions:
     """The disk to measure, and how."""
 
-    disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.")]
+    disk: Annotated[Path, typer.Option(help="A folder on the disk to measure, or a device.", metavar="DIR|DEVICE")]
     size: Annotated[str, typer.Option(help="How much of the disk to use.")] = "1G"
     seconds: Annotated[float, typer.Option(help="Of each of the six disk runs.", min=1)] = 5.0
     kind: Annotated[str, typer.Option(help="What the disk is: hdd, ssd or nvme.")] = "ssd"

@@ -114,7 +114,7 @@ class Afterwards:
 
 @framed
 def measure(out: Output, world: World, load: MeasuredLoad, cluster: MeasuredCluster, then: Afterwards) -> int:
-    """Raise a cluster, load it with one operation, and say what each role spends on it. ^C removes everything.
+    """Raise a cluster, load it with one operation, and say what each role spends on it. Ctrl-C removes everything.
 
     Example: cephlab measure --op randwrite --bs 4k --depth 16
     """

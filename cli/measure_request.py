@@ -125,7 +125,7 @@ class MeasureRequest:
 
 @contextmanager
 def raised(world: World, out: Output, request: MeasureRequest) -> Iterator[tuple[OwnCluster, Provider, Progress]]:
-    """A healthy cluster for a request, its provider, and where to tell progress. ^C removes everything."""
+    """A healthy cluster for a request, its provider, and where to tell progress. Ctrl-C removes everything."""
     from cephlab.lab.cluster.cluster import HEALTHY_S
     from cephlab.lab.cluster.optionnames import refuse_unknown_options
     from cephlab.lab.cluster.raising import ClusterRequest, images_for, raise_for, refuse_unfit

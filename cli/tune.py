@@ -104,10 +104,13 @@ def measure(
     name: TuningArgument,
     options: EffectOptions,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the three demand files; the home's `demands/effects` when left out.")
+        Path | None,
+        typer.Option(
+            help="Folder for the three demand files; the home's `demands/effects` when left out.", metavar="DIR"
+        ),
     ] = None,
 ) -> None:
-    """Raise a cluster and measure one operation without, with, and again without the tuning. ^C removes everything.
+    """Raise a cluster and measure one operation without, with, and again without the tuning. Ctrl-C removes everything.
 
     Example: cephlab tune measure NAME --op randwrite
     """

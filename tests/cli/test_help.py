@@ -122,3 +122,19 @@ def test_a_command_starts_without_what_few_of_them_take() -> None:
     """Numpy and scipy took half of the time in which a command starts, the shell's completion included."""
     look = "import sys, cephlab.cli.main; print(*{'numpy', 'scipy', 'docker', 'jinja2', 'pytest'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("image build", "RELEASE"),
+        ("image kernel", "NAME"),
+        ("probe", "DIR|DEVICE"),
+        ("tune measure", "--output DIR"),
+        ("measure", "Ctrl-C removes everything"),
+    ],
+)
+def test_help_says_what_an_argument_is_in_upper_case(path: str, words: str) -> None:
+    text = " ".join(shown(tuple(path.split())).split())
+    assert words in text
+    assert "^C" not in text
