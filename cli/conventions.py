@@ -67,7 +67,7 @@ class Group(TyperGroup):
 
 
 def refuse_unwritable(option: str, path: Path | None) -> None:
-    """SpecError where a file that an option names could not be written, to be asked before any work; None: not given."""
+    """SpecError where a file that an option names could not be written, asked before any work; None: not given."""
     if path is None:
         return
     folder = path.absolute().parent
