@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from cephlab.cli.output import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
     from rich.text import Text
 
+    from cephlab.cli.output import Output
     from cephlab.tuning.model import Prediction
     from cephlab.tuning.validate import Comparison
 
@@ -57,21 +60,28 @@ def ratio_text(ratio: float) -> Text:
     return Text(f"{ratio:.2f}", "green" if off <= _CLOSE else "yellow" if off <= _WITHIN else "red")
 
 
-def comparison_table(comparisons: list[Comparison]) -> Table:
-    """Published and predicted side by side."""
-    rows: list[list[str | Text]] = [
-        [
-            row.reference,
-            row.figure.name,
-            si(row.figure.value, row.figure.unit),
-            si(row.predicted or 0.0, row.figure.unit),
-            ratio_text(row.ratio or 0.0),
-            row.limit.partition(" (next: ")[0],
+def show_comparisons(out: Output, comparisons: Sequence[Comparison]) -> None:
+    """Published and predicted side by side, a table for each source, and below it what limits which figures."""
+    for source in dict.fromkeys(row.reference for row in comparisons):
+        rows = [row for row in comparisons if row.reference == source]
+        cells: list[list[str | Text]] = [
+            [
+                row.figure.name,
+                si(row.figure.value, row.figure.unit),
+                si(row.predicted or 0.0, row.figure.unit),
+                f"x {row.trust.factor:.2f}" if row.trust else "-",
+                ratio_text(row.ratio or 0.0),
+            ]
+            for row in rows
         ]
-        for row in comparisons
-    ]
-    heads = ("source", "figure", "published", "predicted", "ratio", "limit")
-    return table(heads, rows, wrapped=("source", "figure", "limit"))
+        heads = ("figure", "published", "predicted", "within", "ratio")
+        out.result(table(heads, cells, title=source, wrapped=("figure",)), None)
+        limits: dict[str, list[str]] = {}
+        for row in rows:
+            limits.setdefault(row.limit.partition(" (next: ")[0], []).append(row.figure.name)
+        out.lines(*(f"  limit: {limit}, of {'; '.join(names)}" for limit, names in limits.items()), "")
+    if any(row.trust for row in comparisons):
+        out.lines("within: 90 % of what is measured lies between the prediction over and times that factor")
 
 
 def resource_table(made: Prediction, shown: int) -> Table:

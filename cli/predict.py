@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cephlab.cli.completion import PROFILES
-from cephlab.cli.figures import comparison_table, interval_lines, resource_table
+from cephlab.cli.figures import interval_lines, resource_table, show_comparisons
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output
 from cephlab.cli.rivals import show_rivals
@@ -189,11 +189,12 @@ def predict(
     if swept:
         show_met(out, swept.what, met)
     if rebuilt:
-        out.result("\n".join(["", *rebuilt.lines]), None)
+        out.lines("", *rebuilt.lines)
     if published:
         out.lines("", "beside what was published of this cluster, under the load that it was published for:")
-        out.result(comparison_table(published), None)
-        out.note(f"demands: {theirs}")
+        show_comparisons(out, published)
+        if theirs != origin:
+            out.note(f"demands of those: {theirs}")
 
 
 @framed
@@ -224,7 +225,10 @@ def explain(out: Output, world: World, machines: Machines, load: LoadOptions) ->
         "steps": [asdict(step) for step in prediction.derivation],
         "figures": {place: {"value": str(figure), "source": figure.source} for place, figure in hardware.figures()},
     }
-    out.result("\n".join([*lines, *(f"  {line}" for line in sources)]), value)
+    if out.as_json:
+        out.json(value)
+    else:
+        out.lines(*lines, *(f"  {line}" for line in sources))
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,7 @@ def compared(comparison: Comparison) -> dict[str, Any]:
         "note": comparison.figure.note,
         "predicted": comparison.predicted,
         "ratio": comparison.ratio,
+        "interval": list(comparison.interval) if comparison.interval else None,
         "limit": comparison.limit,
         "why": comparison.why,
         "rests_on": [{"assumed": rest.what, "otherwise": dict(rest.otherwise)} for rest in comparison.rests],

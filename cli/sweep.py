@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from cephlab.cli.figures import si
 from cephlab.cli.output import Output, table
 from cephlab.cli.world import World
 from cephlab.lab.base.errors import SpecError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from cephlab.tuning.profilefile import Hardware
     from cephlab.tuning.workload import Shape
 
-_BAR_CHARS = 30
+_BAR_CHARS = 20
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,17 @@ def _of_load(hardware: Hardware, shape: Shape, what: str) -> tuple[Point, ...]:
 
 
 def show_sweep(out: Output, what: str, points: Sequence[Point], made: Sequence[Prediction]) -> None:
-    """A table with a bar for each rate."""
+    """A table with a bar for each rate, and below it what limits which of them."""
     most = max(point.ops for point in made)
-    rows = [
-        [at.at, f"{point.ops:,.0f}", _bar(point.ops / most), f"{point.latency_s * 1e3:.3f}", point.bottleneck]
-        for at, point in zip(points, made, strict=True)
-    ]
-    out.result(table((what, "ops/s", "", "mean ms", "limit"), rows), None)
+    rows = []
+    limits: dict[str, list[str]] = {}
+    for at, point in zip(points, made, strict=True):
+        low, high = point.trust.around(point.ops)
+        interval = f"{si(low, '')} to {si(high, '')}"
+        rows.append([at.at, si(point.ops, "ops/s"), interval, _bar(point.ops / most), si(point.latency_s, "s")])
+        limits.setdefault(point.bottleneck, []).append(at.at)
+    out.result(table((what, "rate", "90 % interval", "", "mean"), rows, wrapped=()), None)
+    out.lines(*(f"  limit at {what} {', '.join(at)}: {limit}" for limit, at in limits.items()))
 
 
 def _bar(share: float) -> str:

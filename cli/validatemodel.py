@@ -10,7 +10,7 @@ import typer
 
 from cephlab.cli.compare import CODES
 from cephlab.cli.conventions import refuse_unwritable
-from cephlab.cli.figures import comparison_table, si
+from cephlab.cli.figures import show_comparisons, si
 from cephlab.cli.frame import framed
 from cephlab.cli.output import Output, table
 from cephlab.cli.predict import DemandOption, compared
@@ -91,7 +91,7 @@ def _show_validation(
     out: Output, validation: Validation, references: Sequence[Publication], misses: Sequence[Miss]
 ) -> None:
     predicted = [comparison for comparison in validation.comparisons if comparison.ratio is not None]
-    out.result(comparison_table(predicted), None)
+    show_comparisons(out, predicted)
     out.listed("rests on assumptions (what was assumed -> ratio if it were otherwise):", assumption_lines(validation))
     beyond = [comparison for comparison in validation.comparisons if comparison.ratio is None]
     named = [f"{each.reference}, {each.figure.name} ({si(each.figure.value, each.figure.unit)})" for each in beyond]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cephlab.cli.figures import si
+
 if TYPE_CHECKING:
     from cephlab.tuning.model import Prediction
     from cephlab.tuning.profile import Profile
@@ -21,7 +23,8 @@ def work_lines(made: Prediction, profile: Profile) -> list[str]:
     if not known(profile):
         return []
     return [
-        f"work per watt of {work.what}: {work.value:,.4g} ops/J ({work.low:,.4g} to {work.high:,.4g}), "
+        f"work per watt of {work.what}: {si(work.value, 'ops/J')} "
+        f"({si(work.low, 'ops/J')} to {si(work.high, 'ops/J')}), "
         f"{work.watts.watts:,.0f} W, source: model"
         for work in predicted_work(made, profile)
     ]

@@ -17,6 +17,7 @@ from cephlab.tuning.model import Prediction, predict
 from cephlab.tuning.profile import MachineClass, Profile, scaled
 from cephlab.tuning.recovery import recovery_time
 from cephlab.tuning.references import FigureKind, Publication, Published
+from cephlab.tuning.trust import Trust
 from cephlab.tuning.workload import Shape
 
 TARGET_ERROR = 1.35
@@ -39,6 +40,13 @@ class Comparison:
     limit: str
     why: str
     rests: tuple[Rest, ...] = ()
+    trust: Trust | None = None
+    """How far a rate or a latency is trusted; None for other figures."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """(low, high) of the prediction, in the figure's unit; None where none was learned."""
+        return self.trust.around(self.predicted) if self.trust and self.predicted is not None else None
 
     @property
     def ratio(self) -> float | None:
@@ -138,7 +146,8 @@ def _compare(demands: Sequence[Demand], name: str, profile: Profile, figure: Pub
         made = predict(demands, profile, figure.shape, release=release)
     except SpecError as error:
         return Comparison(name, figure, None, "", f"{error.what}: {error.detail}")
-    return Comparison(name, figure, predicted_value(made, figure), made.bottleneck, "")
+    trust = None if figure.kind is FigureKind.CPU else made.trust
+    return Comparison(name, figure, predicted_value(made, figure), made.bottleneck, "", trust=trust)
 
 
 def predicted_value(made: Prediction, figure: Published) -> float:

@@ -120,7 +120,7 @@ def test_a_sweep_over_machines_is_drawn_and_says_which_requirements_are_met(worl
     shown = _cephlab(world, *asked).stdout
     bars = [line.count("█") for line in shown.splitlines() if "█" in line]
     assert bars == sorted(bars)
-    assert bars[-1] == 30
+    assert bars[-1] == 20
     assert "nodes.count  vm-mix" in shown
 
 

@@ -105,6 +105,8 @@ def lines_on_a_terminal(*arguments: str) -> list[str]:
     [
         (("predict", "--profile", "kunpeng920", "--compare", "incerta-3n"), "client process"),
         (("predict", "--profile", "ampere-altra-4n", "--compare", "kunpeng920"), "client process"),
+        (("predict", "--profile", "ampere-altra-4n", "--sweep", "depth"), "client process"),
+        (("explain", "--profile", "ampere-altra-4n"), "upmap_max_deviation"),
         (("validate-model",), "cd8"),
     ],
 )
@@ -116,3 +118,21 @@ def test_nothing_is_folded_at_80_columns(arguments: tuple[str, ...], last_word: 
     assert last_word in table, "nothing is cut off either"
     figures = [line for line in lines if re.search(r"\b\d+ ?(?:k?ops/s|[MG]B/s)", line)]
     assert len(figures) > 5
+    cut = set(CliRunner().invoke(app, list(arguments)).stdout.split()) - set("\n".join(lines).split())
+    assert not cut, "every word is whole"
+
+
+@pytest.mark.slow
+def test_every_rate_has_its_interval_and_one_format() -> None:
+    asked = ["predict", "--profile", "ampere-altra-4n", "--op", "randwrite"]
+    done = CliRunner().invoke(app, [*asked, "--sweep", "depth"])
+    assert len(re.findall(r"^\d+ +\S+ k?ops/s +\S+ k to \S+ k +█+ ", done.stdout, re.MULTILINE)) == 5
+    assert re.search(r"work per watt of all nodes: \S+ ops/J \(\S+ ops/J to \S+ ops/J\)", done.stderr)
+    published = done.stdout.split("beside what was published")[1]
+    assert re.search(r"random write, many clients +200 kops/s +\S+ kops/s +x \d\.\d\d +", published)
+    notes = [line for line in done.stderr.splitlines() if line.startswith("demands: ")]
+    assert len(notes) == 1
+    for figure in json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)["published"]:
+        if figure["kind"] in ("throughput", "latency"):
+            low, high = figure["interval"]
+            assert low < figure["predicted"] < high
