@@ -134,13 +134,7 @@ class LoadOptions:
 
 
 @framed
-def predict(
-    out: Output,
-    world: World,
-    machines: Machines,
-    load: LoadOptions,
-    further: Further,
-) -> None:
+def predict(out: Output, world: World, machines: Machines, load: LoadOptions, further: Further) -> None:
     """Say what a cluster of that profile should deliver, and what limits it.
 
     Example: cephlab predict --profile kunpeng920 --op randwrite --depth 32
