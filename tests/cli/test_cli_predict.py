@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from cephlab.cli.main import app
 from cephlab.cli.world import World
 from cephlab.lab.base import probe
-from cephlab.lab.base.errors import CommandFailed, LabBroken, SpecError, Unavailable
+from cephlab.lab.base.errors import CommandFailed, LabBroken, NotInstalled, SpecError, Unavailable
 from cephlab.lab.base.home import Home
 from cephlab.lab.cluster import rates
 from cephlab.lab.telemetry import demandfile
@@ -265,8 +265,9 @@ def test_probe_names_every_program_that_is_missing(world: World, monkeypatch: py
     monkeypatch.setattr(probe, "which", lambda name: "/usr/bin/fio" if name == "fio" else None)
     shown = _cephlab(world, "probe", "--disk", ".")
 
-    assert shown.exit_code == Unavailable.exit_code
-    assert "iperf3 (package iperf3), 7z (package 7zip or p7zip-full)" in shown.stderr
+    assert shown.exit_code == NotInstalled.exit_code
+    assert "7z, iperf3 are not installed" in shown.stderr
+    assert "apt-get install 7zip iperf3" in shown.stderr
 
 
 def _listening() -> socket.socket:
