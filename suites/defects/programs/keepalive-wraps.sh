@@ -8,12 +8,13 @@ import os
 import signal
 import tempfile
 import time
+from pathlib import Path
 
 import rados
 
 TRIED_S = 20
-PING_S = 0.02  # between two keepalives, in place of 10 s: as many in 20 s as in nearly three hours
-
+PING_S = 0.02  # between two keepalives, in place of 10 s
+TIMER = "safe_timer"  # the name of the threads of which one runs MonClient::tick
 
 
 def burn():
@@ -24,21 +25,30 @@ def burn():
     return child
 
 
-# Beside others on one processor, the thread that has sent a keepalive waits while its answer comes.
+def yield_to_others(name):
+    """Have this process's threads of a name run when no other wants the processor, as on a busy machine."""
+    threads = [int(task.name) for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text().strip() == name]
+    for thread in threads:
+        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+    return len(threads)
+
+
+# On one processor with others, the thread that has sent a keepalive waits while its answer comes.
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-others = [burn() for _ in range(3)]
+other = burn()
 with tempfile.NamedTemporaryFile(mode="r") as log:
     cluster = rados.Rados(conffile=os.environ.get("CEPH_CONF", "/etc/ceph/ceph.conf"))
     for name, value in {"debug_monc": "1", "log_file": log.name, "mon_client_ping_interval": str(PING_S)}.items():
         cluster.conf_set(name, value)
     try:
         cluster.connect()
+        if not yield_to_others(TIMER):
+            raise SystemExit(f"librados has no thread called {TIMER}")
         time.sleep(TRIED_S)
     finally:
+        os.kill(other, signal.SIGKILL)
+        os.waitpid(other, 0)
         cluster.shutdown()
-        for other in others:
-            os.kill(other, signal.SIGKILL)
-            os.waitpid(other, 0)
     wrapped = [line for line in log if "no keepalive since" in line and "(2106-" in line]
 if wrapped:
     print(f"seen: {len(wrapped)} times in {TRIED_S} s: {wrapped[0].split('monclient: ')[-1].strip()}")

@@ -200,6 +200,7 @@ STOPPING = (
 PAXOS = "mon.n1@1(peon).paxos(paxos updating c 1..40)"
 LATE = "seconds in the past; mons are probably laggy (or possibly clocks are too skewed)"
 RENEWAL = "client.4111: SimpleRADOSStriper: lock_keeper_main: main.db: lock renewal failed:"
+NO_ORCHESTRATOR = "mgr.server reply reply (2) No such file or directory"
 NO_NAME = "bdev(0x562e2f54ac00 /node/osd.0/block) unable to get device name for /node/osd.0/block: "
 
 
@@ -210,6 +211,7 @@ def test_the_suites_list_covers_a_restart_and_nothing_that_matters() -> None:
         Complaint("osd.0", "error", "osd.0 36 log_to_monitors true"),
         Complaint("osd.0", "error", NO_NAME + "(22) Invalid argument"),
         Complaint("mgr.n0", "error", "mgr get_metadata_python Requested missing service osd.0"),
+        Complaint("mgr.n0", "error", f"{NO_ORCHESTRATOR} No orchestrator configured (try `ceph orch set backend`)"),
     ]
     assert sort_out(starts, allowed, stopped=False)[0] == []
     nobody = Complaint("mon.n0", "error", "Fail to open '/proc/1176/cmdline' error = (2) No such file or directory")
