@@ -25,7 +25,6 @@ from cephlab.suites.machines import hardware_of
 from cephlab.suites.migration import migrate, movement
 from cephlab.suites.migration.budget import TOLERANCE, at_scale, by_profile
 from cephlab.suites.migration.movement import Movement, PlacedPg
-from cephlab.tuning.profile import Profile
 from cephlab.tuning.profilefile import find_profile
 
 STILL = "still"
@@ -231,12 +230,9 @@ def note_scale(running: Trial, procedure: str) -> None:
     hardware = hardware_of(running.stage)
     if hardware is None:
         return
-    home = running.stage.cluster.run.home
-
-    def find(name: str) -> Profile:
-        return find_profile(name, home.profiles)
-
-    made = by_profile(hardware, running.moved_bytes / running.replaced_bytes, find)
+    own = running.stage.cluster.run.home.profiles
+    moved_share = running.moved_bytes / running.replaced_bytes
+    made = by_profile(hardware, moved_share, lambda name: find_profile(name, own))
     metric, interval = f"recovery_s[{hardware.profile.name}]", (round(made.low, 1), round(made.high, 1))
     recorder.figure(metric, round(made.seconds, 1), "s", made.bound, interval=interval)
 

@@ -27,10 +27,10 @@ def burn():
 
 def yield_to_others(name):
     """Have this process's threads of a name run when no other wants the processor, as on a busy machine."""
-    threads = [int(task.name) for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text().strip() == name]
-    for thread in threads:
-        os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
-    return len(threads)
+    tasks = [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text().strip() == name]
+    for task in tasks:
+        os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
+    return len(tasks)
 
 
 # On one processor with others, the thread that has sent a keepalive waits while its answer comes.

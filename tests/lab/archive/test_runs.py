@@ -164,23 +164,18 @@ def test_both_ways_between_architectures_are_one_pair() -> None:
     assert (found.scenario, found.ratio) == ("b.net[from=x86_64,to=aarch64]", 2.0)
 
 
+UNJUDGED: dict[str, Any] = {"least": None, "most": None, "why": "", "derivation": [], "low": 1.0, "high": 3.0}
+"""What figures of these archives have alike."""
+
+
 def archived(directory: Path, *lines: Any) -> str:
     sealed(directory, (Ending.PASS, (began(), *lines, saw(1), ENDED)))
     return str(directory)
 
 
 def test_the_command_compares_two_archives(tmp_path: Path) -> None:
-    shown: dict[str, Any] = {
-        "least": None,
-        "most": None,
-        "why": "",
-        "derivation": [],
-        "unit": "1/s",
-        "low": 1.0,
-        "high": 3.0,
-    }
-    one = archived(tmp_path / "a", ("figure", {"metric": "sync on x86_64", "value": 2.0, **shown}))
-    other = archived(tmp_path / "b", ("figure", {"metric": "sync on x86_64", "value": 3.0, **shown}))
+    one = archived(tmp_path / "a", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 2.0, "unit": "1/s"}))
+    other = archived(tmp_path / "b", ("figure", {**UNJUDGED, "metric": "sync on x86_64", "value": 3.0, "unit": "1/s"}))
     ended = CliRunner().invoke(app, ["compare", one, other])
     assert ended.exit_code == 0, ended.stderr
     assert "pass: of 1 scenarios that are in both, none that had passed does not now" in ended.stdout
@@ -192,16 +187,9 @@ def test_the_command_compares_two_archives(tmp_path: Path) -> None:
 
 
 def test_the_command_cannot_tell_where_no_figure_of_both_architectures_is_judged(tmp_path: Path) -> None:
-    figure: dict[str, Any] = {
-        "least": None,
-        "most": None,
-        "why": "",
-        "derivation": [],
-        "unit": "W",
-        "low": 1.0,
-        "high": 3.0,
-    }
-    values = [("figure", {**figure, "metric": f"p on {arch}", "value": 2.0}) for arch in ("x86_64", "aarch64")]
+    values = [
+        ("figure", {**UNJUDGED, "metric": f"p on {arch}", "value": 2.0, "unit": "W"}) for arch in ("x86_64", "aarch64")
+    ]
     directory = archived(tmp_path / "a", *values)
     ended = CliRunner().invoke(app, ["compare", directory, "--architectures"])
     assert (ended.exit_code, ended.stderr) == (6, "")
