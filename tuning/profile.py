@@ -73,10 +73,14 @@ class DiskKind(StrEnum):
 
 
 class DiskRole(StrEnum):
-    """What a disk holds: objects, or the RocksDB and write-ahead log of OSDs whose objects are on other disks."""
+    """What a disk holds: objects, or the RocksDB and write-ahead log of OSDs whose objects are on other disks.
+
+    CACHE: of a client, a cache of its own before its images.
+    """
 
     DATA = "data"
     METADATA = "metadata"
+    CACHE = "cache"
 
 
 @dataclass(frozen=True)

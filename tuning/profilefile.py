@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from cephlab.lab.base.errors import SpecError
 from cephlab.lab.spec.specfile import Count, Text, TomlTable, as_model, load_toml, refuse_twice
 from cephlab.tuning.changes import changed
-from cephlab.tuning.profile import Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
+from cephlab.tuning.profile import DiskRole, Figure, MachineClass, Name, Profile, RateFigure, Threads, TimeFigure
 from cephlab.tuning.requirements import RecoveryRequirement, Requirement
 from cephlab.tuning.units import Measure
 
@@ -52,9 +52,12 @@ class _Profile(TomlTable):
             refuse_twice(f"nodes.{number}: disks.name", [disks.name for disks in node.disks])
             if node.metadata_disks and not node.data_disks:
                 raise ValueError(f"nodes.disks: {node.name} has metadata disks but no data disk that could use them")
+            if any(disks.role is DiskRole.CACHE for disks in node.disks):
+                raise ValueError(f"nodes.{number}: disks: {node.name} is a node; the role cache is for clients' disks")
         for number, client in enumerate(self.clients):
-            if client.disks:
-                raise ValueError(f"clients.{number}: disks: {client.name} is a client, whose disks are not used")
+            refuse_twice(f"clients.{number}: disks.name", [disks.name for disks in client.disks])
+            if any(disks.role is not DiskRole.CACHE for disks in client.disks):
+                raise ValueError(f"clients.{number}: disks: {client.name} is a client, whose disks have the role cache")
             if client.gateways:
                 raise ValueError(f"clients.{number}: gateways: {client.name} is a client; gateways are on nodes")
         if bool(self.clients) == self.clients_on_nodes:

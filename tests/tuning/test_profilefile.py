@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cephlab.lab.base.errors import SpecError
-from cephlab.tuning.profile import DiskKind
+from cephlab.tuning.profile import DiskKind, DiskRole
 from cephlab.tuning.profilefile import SHIPPED, find_profile, load_hardware, load_profile, profile_files, to_toml
 from cephlab.tuning.units import Measure, parse, show
 
@@ -45,6 +45,7 @@ bandwidth = { value = "10 Gb/s", source = "rated" }
 """
 CLIENT = SOUND[SOUND.index("[[clients]]") :]
 DISK = SOUND[SOUND.index("[[nodes.disks]]") : SOUND.index("[[clients]]")]
+CACHE = DISK.replace("nodes", "clients").replace('"d"', '"e"\nrole = "cache"')
 
 
 def _written(folder: Path, text: str, name: str = "small") -> Path:
@@ -84,6 +85,9 @@ def test_a_profile_is_read_in_the_units_of_the_model(tmp_path: Path) -> None:
         ('name = "d"', 'name = "D isk"', "nodes.0.disks.0.name", "pattern"),
         ('name = "c"', 'name = "n"', "nodes.name and clients.name: got", "more than once: n"),
         (CLIENT, CLIENT + DISK.replace("nodes", "clients"), "clients.0: disks", "is a client"),
+        ('kind = "nvme"', 'kind = "nvme"\nrole = "cache"', "", "data disk"),
+        (DISK, DISK + CACHE.replace("clients", "nodes"), "nodes.0: disks", "the role cache is for clients"),
+        (CLIENT, CLIENT + CACHE + CACHE, "clients.0: disks.name: got", "more than once: e"),
         (CLIENT, f"{CLIENT}gateways = 2\n", "clients.0: gateways", "is a client"),
         (DISK, DISK + DISK, "nodes.0: disks.name: got", "more than once: d"),
         (CLIENT, "", "clients: ", "either [[clients]] or clients_on_nodes"),
@@ -103,6 +107,16 @@ def test_what_does_not_fit_is_named(tmp_path: Path, was: str, becomes: str, key:
     # One finding, one line, and never the whole table as a dict.
     assert len(caught.value.detail.splitlines()) == 1
     assert "{'" not in caught.value.detail
+
+
+def test_a_client_may_have_a_disk_as_its_cache(tmp_path: Path) -> None:
+    found = load_profile(_written(tmp_path, SOUND.replace(CLIENT, CLIENT + CACHE)))
+    (disk,) = found.clients[0].disks
+    assert (disk.role, disk.name) == (DiskRole.CACHE, "e")
+    assert found.osds == 2
+    assert "c.e.write_iops" in dict(found.figures())
+    (again,) = load_profile(_written(tmp_path, to_toml(found))).clients[0].disks
+    assert again.role is DiskRole.CACHE
 
 
 def test_a_file_must_be_named_as_its_profile(tmp_path: Path) -> None:

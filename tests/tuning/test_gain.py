@@ -1,0 +1,121 @@
+"""Gains by the model: a cache that is hit, a share of the time that waits, and several clients beside one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.tuning import gain
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.derivation import Derivation
+from cephlab.tuning.gain import Wait
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import DiskKind, DiskRole, Disks
+from cephlab.tuning.profilefile import find_profile
+from cephlab.tuning.workload import Shape
+from tests.model_parts import disks, machine, profile
+
+HDD = disks("hdd", kind=DiskKind.HDD, count=7, read_iops=120, write_iops=120, sync_latency=0.0085)
+NVME = disks("nvme", read_iops=500_000, write_iops=200_000, sync_latency=20e-6, read_latency=90e-6)
+SSD = disks("ssd", kind=DiskKind.SSD, read_iops=90_000, write_iops=60_000)
+METADATA = disks("db", role=DiskRole.METADATA)
+READ, WRITE = Shape("randread", 4096, 1, 1, 1), Shape("randwrite", 4096, 1, 1, 1)
+
+
+def wait(seconds: float, factor: float = 1.0) -> Wait:
+    return Wait(seconds, factor, Derivation())
+
+
+def test_hits_and_misses_have_a_harmonic_mean() -> None:
+    found = gain.of_cache(wait(0.010), wait(0.001), 0.9)
+    assert found.value == pytest.approx(0.010 / (0.9 * 0.001 + 0.1 * 0.010))
+    assert (found.low, found.high) == pytest.approx((found.value, found.value))
+
+
+def test_a_cache_that_is_never_hit_gains_nothing_however_fast_it_is() -> None:
+    assert gain.of_cache(wait(0.010, 2.0), wait(1e-9, 2.0), 0.0).high == pytest.approx(1.0)
+
+
+def test_misses_bound_the_gain_however_wrong_the_model_is() -> None:
+    found = gain.of_cache(wait(0.010, 3.0), wait(1e-6, 3.0), 0.9)
+    assert found.low < found.value < found.high <= 10
+
+
+def test_errors_of_both_rates_are_in_the_interval() -> None:
+    found = gain.of_cache(wait(0.010, 2.0), wait(0.001, 2.0), 1.0)
+    apart = gain.together(2.0, 2.0)
+    assert 2.0 < apart < 4.0
+    assert (found.low, found.value, found.high) == pytest.approx((10 / apart, 10, 10 * apart))
+
+
+def test_what_does_not_wait_is_no_faster() -> None:
+    """Of 20 ms, 10 wait for the disk: were the cache infinitely fast, 10 would be left."""
+    found = gain.of_cache(wait(0.010, 2.0), wait(1e-9), 1.0, busy_s=0.020)
+    assert found.value == pytest.approx(2.0, rel=1e-3)
+    assert found.low == pytest.approx(20 / 15, rel=1e-3)
+    assert any("Amdahl" in line for line in found.derivation.lines())
+
+
+def test_a_cache_slower_than_the_disks_loses() -> None:
+    assert gain.of_cache(wait(0.001), wait(0.002), 1.0, busy_s=0.010).value < 1
+
+
+def test_waits_in_turn_add_up_and_the_least_known_decides() -> None:
+    both = gain.in_turn([wait(0.001, 2.0).times(3), wait(0.002, 1.5)])
+    assert both.seconds == pytest.approx(0.005)
+    assert both.factor == 2.0
+
+
+def test_each_kind_of_disks_is_a_cluster_of_its_own() -> None:
+    whole = profile(machine(disk=(HDD, METADATA, NVME)))
+    slow, fast = gain.classes_of(whole)
+    assert [each.name for each in slow.nodes[0].disks] == ["hdd", "db"]
+    assert [each.name for each in fast.nodes[0].disks] == ["nvme"]
+    assert (slow.osds, fast.osds) == (21, 3)
+
+
+def test_the_fast_disks_may_be_on_other_machines() -> None:
+    slow, fast = gain.classes_of(profile(machine("a", disk=(SSD,)), machine("b", disk=(NVME,))))
+    assert [node.osds for node in slow.nodes] == [1, 0]
+    assert [node.osds for node in fast.nodes] == [0, 1]
+
+
+@pytest.mark.parametrize("disk", [(HDD,), (HDD, METADATA), (NVME,), ()])
+def test_a_profile_without_fast_disks_beside_slow_ones_is_refused(disk: tuple[Disks, ...]) -> None:
+    with pytest.raises(SpecError, match="no fast disks beside slow ones"):
+        gain.classes_of(profile(machine(disk=disk)))
+
+
+def test_rotating_disks_gain_much_by_a_tier_and_flash_little(tmp_path: Path) -> None:
+    demands = find_demands(tmp_path)[0]
+    found = {}
+    for slow_disk in (HDD, SSD):
+        slow, fast = gain.classes_of(profile(machine(speed=5.0, disk=(slow_disk, NVME))))
+        waits = [gain.on_cluster(demands, each, Shape("randwrite", 4096, 1, 4, 2)) for each in (slow, fast)]
+        found[slow_disk.name] = gain.of_cache(waits[0], waits[1], 0.95)
+    assert found["hdd"].low > 3 > found["ssd"].value > 0.9
+    assert found["ssd"].low < 1
+
+
+def test_the_fastest_disk_of_a_client_answers_each_way() -> None:
+    better = disks("better", sync_latency=10e-6, read_latency=200e-6)
+    clients = (machine("client", disk=(HDD, NVME, better)),)
+    known = replace(profile(machine(disk=(HDD,))), clients=clients)
+    assert gain.at_client(known, READ).seconds == 90e-6
+    assert gain.at_client(known, WRITE).seconds == 10e-6
+
+
+def test_a_client_without_a_fast_disk_has_no_cache() -> None:
+    for clients in ((), (machine("client", disk=(HDD,)),), (machine("client", disk=(disks("unrated"),)),)):
+        with pytest.raises(SpecError, match="no fast disk at its clients"):
+            gain.at_client(replace(profile(), clients=clients), WRITE)
+
+
+def test_clients_that_each_wait_do_as_many_times_as_much(tmp_path: Path) -> None:
+    demands, machines = find_demands(tmp_path)[0], find_profile("pve-epyc-3n", tmp_path)
+    one, six, crowd = (predict(demands, machines, Shape("randread", 4096, n, 1)) for n in (1, 6, 100_000))
+    found = gain.of_clients(one, six)
+    assert 5 < found.value < 6.01
+    assert found.low < found.value < found.high
+    assert gain.of_clients(one, crowd).value < 10_000

@@ -1,0 +1,149 @@
+"""Gains: the ratio of two rates of one profile, with an interval from the model's errors of both.
+
+A cache before slow disks, by the share of requests that hit it, and several clients beside one.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from cephlab.lab.base.errors import SpecError
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.tuning import devices
+from cephlab.tuning.derivation import Derivation, DerivationStep
+from cephlab.tuning.model import Prediction, predict
+from cephlab.tuning.profile import DiskKind, Disks, MachineClass, Profile
+from cephlab.tuning.units import Measure, show
+from cephlab.tuning.validate import TARGET_WORST
+from cephlab.tuning.workload import Flow, Shape
+
+HARMONIC = "a request waits for one of the two: times add up, so that rates have a harmonic mean"
+SQUARES = "errors of both taken as independent: their logarithms add in squares"
+REST = "what does not wait for the disk is as slow as before (Amdahl 1967)"
+
+_SPEEDS = (DiskKind.HDD, DiskKind.SSD, DiskKind.NVME)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Seconds that a piece of work waits, right within `factor`."""
+
+    seconds: float
+    factor: float
+    derivation: Derivation
+
+    def times(self, count: float) -> "Wait":
+        return replace(self, seconds=self.seconds * count)
+
+
+def in_turn(waits: Sequence[Wait]) -> Wait:
+    """All of some waits, one after the other, of which there is one at least."""
+    steps = sum((wait.derivation for wait in waits), Derivation())
+    return Wait(sum(wait.seconds for wait in waits), max(wait.factor for wait in waits), steps)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How many times as fast; with 90 % it lies from low to high."""
+
+    value: float
+    low: float
+    high: float
+    derivation: Derivation
+
+
+def of_cache(slow: Wait, fast: Wait, hits: float, busy_s: float = 0.0) -> Gain:
+    """The gain of a cache: a hit waits as `fast`, a miss as `slow`.
+
+    hits: share of the requests. busy_s: seconds that the same work takes without the cache where it does more than to
+    wait for the disk; 0: it does nothing else.
+    """
+    apart = together(slow.factor, fast.factor)
+    ratios = [fast.seconds / slow.seconds * off for off in (1.0, 1 / apart, apart)]
+    waited = [min(1.0, slow.seconds * off / busy_s) if busy_s else 1.0 for off in (1.0, 1 / slow.factor, slow.factor)]
+    gains = [1 / (1 - share + share * (hits * ratio + 1 - hits)) for share, ratio in product(waited, ratios)]
+    value, low, high = gains[0], min(gains), max(gains)
+    rest = f"1 - {waited[0]:.3g} + {waited[0]:.3g} x " if busy_s else ""
+    inner = f"{hits:.3g} x {show(fast.seconds, Measure.TIME)} / {show(slow.seconds, Measure.TIME)} + 1 - {hits:.3g}"
+    steps = [DerivationStep("gain", f"1 / ({rest}({inner}))", f"{value:.3g} times", HARMONIC)]
+    if busy_s:
+        how = f"{show(slow.seconds, Measure.TIME)} of {show(busy_s, Measure.TIME)}, within {slow.factor:.3g} times"
+        steps.insert(0, DerivationStep("share of the time that waits for the slow disk", how, f"{waited[0]:.3g}", REST))
+    return Gain(value, low, high, slow.derivation + fast.derivation + Derivation((*steps, _interval(low, high, apart))))
+
+
+def of_clients(one: Prediction, several: Prediction) -> Gain:
+    """The rate of several clients over that of one."""
+    value, apart = several.ops / one.ops, together(one.trust.factor, several.trust.factor)
+    low, high = value / apart, value * apart
+    ratio = DerivationStep("gain", f"{several.ops:,.0f} / {one.ops:,.0f} ops/s", f"{value:.3g} times")
+    steps = Derivation((ratio, _interval(low, high, apart)))
+    return Gain(value, low, high, _steps(one) + _steps(several) + steps)
+
+
+def together(*factors: float) -> float:
+    """The factor by which a ratio may be off whose parts may be off by these."""
+    return math.exp(math.sqrt(sum(math.log(factor) ** 2 for factor in factors)))
+
+
+def _steps(made: Prediction) -> Derivation:
+    """How it was made, and where it is outside what was ever validated."""
+    doubts = tuple(DerivationStep("trust", "", doubt) for doubt in made.trust.outside)
+    return made.derivation + Derivation(doubts)
+
+
+def _interval(low: float, high: float, apart: float) -> DerivationStep:
+    return DerivationStep(
+        "interval", f"the ratio of both may be off {apart:.3g} times", f"{low:.3g} to {high:.3g}", SQUARES
+    )
+
+
+def on_cluster(demands: Sequence[Demand], profile: Profile, shape: Shape) -> Wait:
+    """One operation's share of the time under a load: with one in flight, how long it waits."""
+    made = predict(demands, profile, shape)
+    return Wait(1 / made.ops, made.trust.factor, _steps(made))
+
+
+def classes_of(profile: Profile) -> tuple[Profile, Profile]:
+    """(with its slowest kind of data disks alone, with its fastest alone); SpecError where it has one kind only."""
+    kinds = sorted({disks.kind for node in profile.nodes for disks in node.data_disks}, key=_SPEEDS.index)
+    if len(kinds) < 2:
+        got = f"data disks: {', '.join(kinds) or 'none'}"
+        raise SpecError(f"{profile.name} has no fast disks beside slow ones", got, "wanted: two kinds, such as nvme")
+    return _with(profile, kinds[0]), _with(profile, kinds[-1])
+
+
+def _with(profile: Profile, kind: DiskKind) -> Profile:
+    """Metadata disks are those of the rotating ones beside them."""
+
+    def left(machine: MachineClass) -> MachineClass:
+        data = tuple(disks for disks in machine.data_disks if disks.kind is kind)
+        return replace(machine, disks=(*data, *(machine.metadata_disks if data and kind.rotates else ())))
+
+    return replace(profile, nodes=tuple(map(left, profile.nodes)))
+
+
+def at_client(profile: Profile, shape: Shape) -> Wait:
+    """How long one request waits for the fastest disk of a client; SpecError where the profile has none with figures.
+
+    Nobody validated it: the model's own promise stands for its error.
+    """
+    known = [(seconds, disks) for disks in _fast_of_clients(profile) if (seconds := _alone_s(disks, shape))]
+    if not known:
+        what = f"{profile.name} has no fast disk at its clients whose answer to a {shape.flow} is known"
+        hint = "give [[clients.disks]] with role = 'cache' its read_latency and sync_latency"
+        raise SpecError(what, f"clients: {', '.join(client.name for client in profile.clients) or 'none'}", hint)
+    seconds, disks = min(known, key=lambda pair: pair[0])
+    step = DerivationStep(f"one {shape.flow} of {disks.name} at the client", "as rated", show(seconds, Measure.TIME))
+    return Wait(seconds, TARGET_WORST, Derivation((step,)))
+
+
+def _fast_of_clients(profile: Profile) -> Iterator[Disks]:
+    return (disks for machine in profile.clients for disks in machine.disks if not disks.kind.rotates)
+
+
+def _alone_s(disks: Disks, shape: Shape) -> float:
+    if shape.flow is Flow.READ:
+        return devices.read_latency(disks, shape)
+    return disks.sync_latency.value if disks.sync_latency else 0.0
