@@ -21,3 +21,12 @@ def are_machines_of(provider: Provider, profile: Profile) -> bool:
     """Whether native hosts of a provider are machines of a profile: this machine, or the user's hardware."""
     needed = Capability.THIS_MACHINE if profile.name == THIS_MACHINE else Capability.HARDWARE
     return needed in provider.capabilities()
+
+
+def profile_of_disks(stage: Stage) -> Profile | None:
+    """The named profile where the run's hosts are its machines, and no limit of the lab makes their disks others."""
+    profile = profile_of(stage)
+    if profile is None or not are_machines_of(stage.cluster.provider, profile):
+        return None
+    limited = any(disk.limits.any() for node in stage.cluster.spec.nodes for disk in node.disks)
+    return None if limited else profile

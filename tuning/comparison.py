@@ -64,7 +64,8 @@ class PaperFinding:
     """One finding. where: section and conditions. wanted: how `of` compares to `beside`; least, most: range of `of`.
 
     beyond: why no measurement can be compared with it. here: why a lab's runs show it and do not decide. scatter: how
-    many times runs of one setting have differed in a lab, where that is all that `here` says.
+    many times runs of one setting have differed in a lab, where that is all that `here` says. anywhere: whether `here`
+    is of the suite's own sizes and runs, so that it holds on a profile's machines too.
     """
 
     name: str
@@ -78,6 +79,7 @@ class PaperFinding:
     beyond: str = ""
     here: str = ""
     scatter: float | None = None
+    anywhere: bool = False
 
     def __post_init__(self) -> None:
         ranged = self.least is not None or self.most is not None
@@ -87,6 +89,8 @@ class PaperFinding:
             raise ValueError(f"{self.name}: exactly one of beyond; of with wanted and beside; of with least or most")
         if self.scatter is not None and not (self.here and self.scatter >= 1):
             raise ValueError(f"{self.name}: scatter is 1 or more, and here says why")
+        if self.anywhere and not self.here:
+            raise ValueError(f"{self.name}: anywhere needs here, which says why")
 
 
 @with_config(ConfigDict(extra="forbid"))  # an unknown key is a typing error; holds for the classes above, too
@@ -287,7 +291,7 @@ class OltpRun:
     """One run. scenario: with the archive's name, where there are several; cache: none, tier, or a mode of dm-cache.
 
     tps, p95_ms, hits: second by second; hits as a share of accesses, empty without a cache. evicted: how much the cache
-    evicted; block_bytes: of dm-cache, else 0.
+    evicted; block_bytes: of dm-cache, else 0. reads, writes: requests to the image for one transaction.
     """
 
     scenario: str
@@ -299,6 +303,8 @@ class OltpRun:
     p95_ms: tuple[float, ...]
     hits: tuple[float, ...]
     evicted: int
+    reads: float = 0.0
+    writes: float = 0.0
 
 
 def runs(events: Sequence[Event]) -> list[OltpRun]:
@@ -318,6 +324,7 @@ def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
     data = event.data
     steady = [sample for sample in data["samples"] if sample["at_s"] > WARM_S]
     counts = [_COUNTS[look.kind](look.data) for look in looks]
+    asked = data.get("traffic", {}).get("rbd", {})
     return OltpRun(
         scenario=event.scenario,
         cache=data["cache"],
@@ -329,6 +336,8 @@ def _run(event: Event, looks: Sequence[Event]) -> OltpRun:
         p95_ms=tuple(sample["p95_ms"] for sample in steady if sample["p95_ms"] > 0),
         hits=tuple(_shares(counts[WARM_S:])),
         evicted=counts[-1][2] - counts[0][2] if counts else 0,
+        reads=asked.get("reads", 0.0),
+        writes=asked.get("writes", 0.0),
     )
 
 

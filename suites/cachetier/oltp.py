@@ -6,25 +6,31 @@ from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.clusterspec import GIB, MIB
+from cephlab.suites import gains
 from cephlab.suites.cachetier import tiers
 from cephlab.suites.cachetier.database import TIER, Layers, layered, scenario_over_database
-from cephlab.suites.cachetier.flushing import NO_LIMIT, flush_all
+from cephlab.suites.cachetier.flushing import NO_LIMIT as NO_WHY
+from cephlab.suites.cachetier.flushing import flush_all
 from cephlab.suites.cachetier.stand import counted, witness_moves
 from cephlab.suites.cachetier.tiers import TierSettings
 from cephlab.suites.dmcache import settings
-from cephlab.suites.dmcache.benefit import FEW_THREADS, MOST_THREADS, ROUNDS, SECONDS, note_gain
+from cephlab.suites.dmcache.benefit import FEW_THREADS, GAIN, MOST_THREADS, NO_LIMIT, ROUNDS, SECONDS, note_gain
 from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import ROWS, fill, job, steady
 from cephlab.suites.dmcache.power import COMMITTED, came_up, new_ledger, wait_committed
 from cephlab.suites.dmcache.stand import IMAGE_BYTES, NO_CACHE
+from cephlab.suites.gains import OverCache
+from cephlab.suites.machines import profile_of_disks
 
+OVER = OverCache(TIER, on_cluster=True)
 KINDS = (NO_CACHE, DmCacheMode.WRITEBACK.value, TIER)
 
 
 def begin(layers: Layers, stage: Stage, rows: int = ROWS) -> None:
-    """Fill a database on the base alone, then make the base's disk slow."""
+    """Fill a database on the base alone, then make the base's disk slow, unless it is one of a profile."""
     fill(layers.stand, stage, rows)
-    layers.slow.impose()
+    if profile_of_disks(stage) is None:
+        layers.slow.impose()
 
 
 def in_turns(layers: Layers, stage: Stage, threads: int, rounds: int) -> dict[str, list[float]]:
@@ -48,7 +54,9 @@ def sweep(stage: Stage) -> None:
             seconds = in_turns(layers, stage, threads, ROUNDS if few else 1)
             for kind in KINDS[1:]:
                 values = {True: seconds[kind], False: seconds[NO_CACHE]}
-                note_gain(stage.recorder, f"{kind}, {threads} threads", values, judged=kind == TIER and few)
+                judged = kind == TIER and few
+                bound = gains.of_database(stage, OVER, threads, GAIN) if judged else NO_LIMIT
+                note_gain(stage.recorder, f"{kind}, {threads} threads", values, bound)
     note_findings(stage)
 
 
@@ -83,7 +91,7 @@ def leave(stage: Stage, layers: Layers) -> None:
     cluster, recorder, pair = stage.cluster, stage.recorder, layers.tier
     statistics = tiers.pool_statistics(cluster, pair.cache)
     recorder.witness("dirty objects before the flush", got=statistics["num_objects_dirty"], least=1)
-    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_LIMIT, basis=Basis.NOTED))
+    recorder.figure("bytes in the cache before it", statistics["num_bytes"], "B", Bound(NO_WHY, basis=Basis.NOTED))
     tiers.set_mode(cluster, pair, "proxy")
     flush_all(stage, pair)
     layers.look("after the flush")

@@ -10,9 +10,11 @@ from cephlab.lab.blockstack.dmcache import DmCacheMode
 from cephlab.lab.history.history import Basis, Bound, Recorder
 from cephlab.lab.scenario.scenario import Stage, Tier
 from cephlab.lab.telemetry.statistics import ratio_of_means
+from cephlab.suites import gains
 from cephlab.suites.dmcache.findings import note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import ROWS, WARM_S, fill, job, measured, steady
 from cephlab.suites.dmcache.stand import Stand, scenario_on_stand, standing
+from cephlab.suites.machines import profile_of_disks
 
 FEW_THREADS = 1
 """So few that a transaction waits for the device and not for the one CPU: the paper's gain is at few threads."""
@@ -24,14 +26,15 @@ SECONDS = {Tier.QUICK: WARM_S + 4, Tier.FULL: WARM_S + 8}
 PAPER_TURN = 116
 """From so many threads on, the paper's throughput was better without dm-cache."""
 
-GAIN = "the paper found more transactions with the cache at few threads"
+GAIN = Bound("the paper found more transactions with the cache at few threads", least=1.0, basis=Basis.SHAPE)
+"""The limit of a lab, whose machines are nobody's profile: `suites/gains.py` has that of a profile's machines."""
 UNJUDGED = "the paper's figures are of other machines: recorded, not judged"
+NO_LIMIT = Bound(UNJUDGED, basis=Basis.SHAPE)
 
 
-def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[float]], *, judged: bool) -> float:
+def note_gain(recorder: Recorder, what: str, values: Mapping[bool, Sequence[float]], bound: Bound) -> float:
     """Record the gain as a figure, and return its lower end. values: seconds with the cache (True) and without."""
     ratio = ratio_of_means(values[True], values[False])
-    bound = Bound(GAIN, least=1.0, basis=Basis.SHAPE) if judged else Bound(UNJUDGED, basis=Basis.SHAPE)
     recorder.figure(what, ratio.mean, "times as many transactions as without", bound, interval=ratio.ends)
     return ratio.low
 
@@ -52,11 +55,13 @@ def in_turns(stand: Stand, stage: Stage, mode: DmCacheMode, threads: int, rounds
 
 
 def gain(stage: Stage, mode: DmCacheMode) -> None:
-    """Compare one mode with no cache, at few threads. Only writeback is judged: the paper has no other mode."""
+    """Compare one mode with no cache, at few threads. A lab judges writeback alone: the paper has no other mode."""
     with standing(stage) as stand:
         begin(stand, stage)
         seconds = in_turns(stand, stage, mode, FEW_THREADS, ROUNDS)
-        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, judged=mode is DmCacheMode.WRITEBACK)
+        here = GAIN if mode is DmCacheMode.WRITEBACK else NO_LIMIT
+        bound = gains.of_database(stage, gains.of_mode(mode), FEW_THREADS, here)
+        note_gain(stage.recorder, f"{mode}, {FEW_THREADS} thread", seconds, bound)
     if stage.tier is Tier.FULL:  # a second's 95th percentile is of few transactions, and short runs have few seconds
         note_findings(stage)
 
@@ -70,7 +75,9 @@ def sweep(stage: Stage) -> None:
         for threads in counts:
             few = threads == FEW_THREADS
             seconds = in_turns(stand, stage, DmCacheMode.WRITEBACK, threads, ROUNDS if few else 1)
-            low = note_gain(stage.recorder, f"writeback, {threads} threads", seconds, judged=few)
+            over = gains.of_mode(DmCacheMode.WRITEBACK)
+            bound = gains.of_database(stage, over, threads, GAIN) if few else NO_LIMIT
+            low = note_gain(stage.recorder, f"writeback, {threads} threads", seconds, bound)
             if low < 1 and not turn:
                 turn = threads
     note_findings(stage)
@@ -80,9 +87,10 @@ def sweep(stage: Stage) -> None:
 
 
 def begin(stand: Stand, stage: Stage, rows: int = ROWS) -> None:
-    """Fill a database on the origin alone, then make the origin slow."""
+    """Fill a database on the origin alone, then make the origin slow, unless its disks are those of a profile."""
     fill(stand, stage, rows)
-    stand.impose()
+    if profile_of_disks(stage) is None:
+        stand.impose()
 
 
 SCENARIOS = (

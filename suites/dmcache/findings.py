@@ -4,6 +4,7 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.providers.host import Host
 from cephlab.lab.report.page import Agreement
 from cephlab.lab.scenario.scenario import Stage
+from cephlab.suites.machines import profile_of_disks
 from cephlab.tuning.comparison import (
     PAPER,
     Held,
@@ -24,26 +25,27 @@ PAPER_THREADS, PAPER_HARDWARE_THREADS = 152, 40
 
 
 def note_findings(stage: Stage) -> None:
-    """Note each finding of which this scenario ran both sides, by its interval; limited where a lab can show it."""
-    group = runs(stage.recorder.events())
+    """Note each finding of which this scenario ran both sides, by its interval; limited where machines can show it."""
+    group, at_home = runs(stage.recorder.events()), profile_of_disks(stage) is not None
     for finding in load_findings(PAPER).findings:
         held = held_in(finding, group)
         if held is None:
             continue
-        bound, off = judged_by(finding, held)
+        bound, off = judged_by(finding, held, at_home=at_home)
         unit = TIMES if finding.beside else UNITS[finding.metric]
         ends = (held.measured.low / off, min(held.measured.high * off, _MOST))
         stage.recorder.figure(finding.name, held.measured.mean, unit, bound, interval=ends)
 
 
-def judged_by(finding: PaperFinding, held: Held) -> tuple[Bound, float]:
+def judged_by(finding: PaperFinding, held: Held, *, at_home: bool) -> tuple[Bound, float]:
     """The bound of a finding, and how many times its interval is off beyond what the seconds of its runs say.
 
     Where runs of one setting scatter, the paper's opposite is denied by more than that, or it is inconclusive. What
-    agrees with the paper, or cannot tell, is noted.
+    agrees with the paper, or cannot tell, is noted. at_home: the machines are the profile's and no lab's, so that what
+    a lab cannot show is judged as the rest.
     """
     why = f"finding of the paper, {finding.where}"
-    if not finding.here:
+    if not finding.here or (at_home and not finding.anywhere):
         return Bound(why, held.least, held.most, basis=Basis.SHAPE), 1.0
     opposite = agreement(held.measured, held.least, held.most) is Agreement.NOT_AGREED
     if finding.scatter is None or not opposite:

@@ -9,11 +9,13 @@ from cephlab.lab.history.history import Basis, Bound
 from cephlab.lab.report.series import Line, record_series
 from cephlab.lab.scenario.scenario import Scenario, Stage, Tier
 from cephlab.lab.spec.clusterspec import MIB
+from cephlab.suites import gains
 from cephlab.suites.hci import claims
 from cephlab.suites.hci.hypervisor.command import CacheMode, device
 from cephlab.suites.hci.hypervisor.guest import HostedGuest
 from cephlab.suites.hci.load import GuestRun, at_rest, received_bytes, run_all
-from cephlab.suites.hci.stand import IMAGE_BYTES, TOPOLOGY, disk, hypervisor, images
+from cephlab.suites.hci.stand import IMAGE_BYTES, ONE_COPY, TOPOLOGY, disk, hypervisor, images
+from cephlab.tuning.workload import Shape
 
 _PVE = "Proxmox VE Ceph benchmark 2020, appendix"
 SECONDS = {Tier.QUICK: 6, Tier.FULL: 16}
@@ -88,7 +90,14 @@ def several_guests(stage: Stage, setting: GuestSetting) -> None:
         for cache, drawn in points.items():
             one, most = (claims.rate_of(runs) for _, runs in (drawn[0], drawn[-1]))
             label = f"{counts[-1]} guests, {jobs} job(s), cache={cache}"
-            claims.note_guests(stage.recorder, label, (most, one), judged=judged)
+            alone, together = (load_of(setting, guests, jobs) for guests in (counts[0], counts[-1]))
+            bound = gains.of_clients(stage, alone, together, claims.SEVERAL)
+            claims.note_guests(stage.recorder, label, (most, one), bound, judged=judged)
+
+
+def load_of(setting: GuestSetting, guests: int, jobs: int) -> Shape:
+    """What so many guests ask of the cluster: with psync each job has one operation in flight."""
+    return Shape(setting.pattern, setting.block_bytes, guests, jobs, replicas=ONE_COPY.size)
 
 
 def claim_cache(stage: Stage, setting: GuestSetting, points: Points, place: int, label: str, jobs: int) -> None:

@@ -1,26 +1,30 @@
 """The dm-cache suite's own rules, without a machine: what is lost, what is a gain, and what a topology asks for."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from cephlab.lab.base.home import Home
 from cephlab.lab.blockstack.dmcache import CacheDevice, DmCacheMode, WriteCache, WritecacheStatus, parse_status
 from cephlab.lab.blockstack.mapper import Mapper
 from cephlab.lab.checks import CHECKS, Outcome
-from cephlab.lab.history.history import History
+from cephlab.lab.history.history import History, Recorder
 from cephlab.lab.providers.host import Host
+from cephlab.lab.providers.select import provider
 from cephlab.lab.scenario.scenario import Stage
 from cephlab.lab.spec.arch import host_arch
+from cephlab.lab.telemetry.demand import Interval
 from cephlab.lab.workloads.committed import TABLES, compare, statement, value_of
 from cephlab.suites.dmcache import SCENARIOS
-from cephlab.suites.dmcache.benefit import note_gain
-from cephlab.suites.dmcache.findings import note_findings, thread_counts
+from cephlab.suites.dmcache.benefit import GAIN, note_gain
+from cephlab.suites.dmcache.findings import judged_by, note_findings, thread_counts
 from cephlab.suites.dmcache.oltp import Elsewhere, described, look_at
 from cephlab.suites.dmcache.settings import note_hits
 from cephlab.suites.dmcache.stand import TOPOLOGY, Stand
+from cephlab.tuning.comparison import PAPER, Held, load_findings
 from tests.lab.blockstack.test_blockstack import STATUS
 from tests.tuning.test_comparison import oltp
 
@@ -70,7 +74,7 @@ def test_a_transaction_is_one_line_that_answers_with_its_number() -> None:
 def test_a_gain_is_judged_by_whole_intervals(with_cache: tuple[float, ...], outcome: Outcome) -> None:
     recorder = History().recorder("dmcache.gain")
     recorder.witness("transactions", got=100, least=1)
-    note_gain(recorder, "writeback", {True: with_cache, False: (19.0, 20.0, 21.0)}, judged=True)
+    note_gain(recorder, "writeback", {True: with_cache, False: (19.0, 20.0, 21.0)}, GAIN)
     assert CHECKS["figures"](recorder.events()).outcome is outcome
 
 
@@ -138,8 +142,17 @@ def test_the_hits_of_a_cache_are_drawn_as_a_share_of_its_requests() -> None:
 LOW, HIGH = (9.0, 10.0, 11.0, 10.0), (29.0, 30.0, 31.0, 30.0)
 
 
+def stage_of(recorder: Recorder, lab: str = "uml") -> Stage:
+    """A run with a profile named: of `ssh` the hosts are its machines, and those of a lab's guests are not."""
+    home = Home(Path("/nonexistent"))
+    spec = SimpleNamespace(nodes=())
+    cluster = SimpleNamespace(provider=provider(lab), run=SimpleNamespace(home=home), spec=spec)
+    made = SimpleNamespace(recorder=recorder, cluster=cluster, profile="incerta-3n", changes=())
+    return cast("Stage", made)
+
+
 def judged_findings(
-    *made: tuple[str, int, Sequence[float]], rows: int = 10, block_bytes: int = 0
+    *made: tuple[str, int, Sequence[float]], rows: int = 10, block_bytes: int = 0, lab: str = "uml"
 ) -> tuple[Outcome, dict[str, Mapping[str, Any]]]:
     """Verdict and figures of runs: (cache, threads, transactions a second)."""
     recorder = History().recorder("dmcache.threads")
@@ -147,7 +160,7 @@ def judged_findings(
     for cache, threads, tps in made:
         run = oltp(cache, threads, tps, rows=rows, block_bytes=block_bytes)
         recorder.record(run.kind, **run.data)
-    note_findings(cast("Stage", SimpleNamespace(recorder=recorder)))
+    note_findings(stage_of(recorder, lab))
     events = recorder.events()
     figures = {event.data["metric"]: event.data for event in events if event.kind == "figure"}
     return CHECKS["figures"](events).outcome, figures
@@ -177,6 +190,35 @@ def test_a_finding_that_no_lab_can_show_is_noted_and_does_not_decide() -> None:
     assert "most" not in figures[TURNS] or figures[TURNS]["most"] is None
 
 
+SLOWER = "dm-cache has a higher latency at many threads"
+
+
+@pytest.mark.parametrize(
+    ("many", "outcome"),
+    [((3.0, 3.1, 2.9, 3.0), Outcome.PASS), (LOW[::-1], Outcome.INCONCLUSIVE), (HIGH, Outcome.FAIL)],
+)
+def test_on_a_profiles_machines_a_turn_that_is_not_there_is_red(many: Sequence[float], outcome: Outcome) -> None:
+    """The paper's turn is at many threads, of which the client of a lab has one processor alone."""
+    sides = [("none", 1, LOW), ("writeback", 1, HIGH), ("none", 32, LOW), ("writeback", 32, many)]
+    found, figures = judged_findings(*sides, lab="ssh")
+    assert found is outcome
+    assert (figures[TURNS]["most"], figures[TURNS]["basis"]) == (1.0, "shape")
+    assert (figures[SLOWER]["least"], figures[SLOWER]["basis"]) == (1.0, "shape")
+
+
+def test_every_finding_that_a_lab_only_notes_is_judged_on_a_profiles_machines_or_says_what_is_not_theirs() -> None:
+    held = Held(Interval(1.0, 0.9, 1.1, 8), 1.0, None, "")
+    here = [finding for finding in load_findings(PAPER).findings if finding.here]
+    assert len(here) == 8
+    of_sizes = [finding.name for finding in here if not judged_by(finding, held, at_home=True)[0].judges]
+    assert of_sizes == [
+        "hit rate of dm-cache with a database that fits",
+        "a larger database commits more transactions through dm-cache",
+        "hit rate of a dm-cache that is too small",
+    ]
+    assert not any(judged_by(finding, held, at_home=False)[0].judges for finding in here)
+
+
 SMALL_BLOCKS, LARGE_BLOCKS = 32 << 10, 1 << 20
 
 
@@ -195,15 +237,37 @@ SMALL_BLOCKS, LARGE_BLOCKS = 32 << 10, 1 << 20
 )
 def test_the_opposite_of_the_paper_in_block_sizes_is_no_pass(threads: int, times: float, outcome: Outcome) -> None:
     """Small blocks commit so many times as many transactions as large ones; beyond 12 times no scatter explains it."""
+    assert of_blocks(threads, times, "uml") is outcome
+
+
+def of_blocks(threads: int, times: float, lab: str) -> Outcome:
+    """Verdict where small blocks commit so many times as many; at other threads as the paper, or in a lab as many."""
     recorder = History().recorder("dmcache.block-size")
     recorder.witness("transactions", got=100, least=1)
-    for count in (1, 32):
-        fast = [value * times for value in LOW] if count == threads else LOW
-        for block_bytes, tps in ((SMALL_BLOCKS, fast), (LARGE_BLOCKS, LOW)):
+    for count, as_published in ((1, 3.0), (32, 1 / 3)):
+        by = times if count == threads else as_published if lab == "ssh" else 1.0
+        for block_bytes, tps in ((SMALL_BLOCKS, [value * by for value in LOW]), (LARGE_BLOCKS, LOW)):
             run = oltp("writeback", count, tps, block_bytes=block_bytes, stand=f"{block_bytes}, {count}")
             recorder.record(run.kind, **run.data)
-    note_findings(cast("Stage", SimpleNamespace(recorder=recorder)))
-    assert CHECKS["figures"](recorder.events()).outcome is outcome
+    note_findings(stage_of(recorder, lab))
+    return CHECKS["figures"](recorder.events()).outcome
+
+
+@pytest.mark.parametrize(
+    ("threads", "times", "outcome"),
+    [
+        (1, 3.0, Outcome.PASS),
+        (1, 1.0, Outcome.INCONCLUSIVE),
+        (1, 1 / 3, Outcome.FAIL),
+        (32, 1 / 3, Outcome.PASS),
+        (32, 3.0, Outcome.FAIL),
+    ],
+)
+def test_on_a_profiles_machines_block_sizes_are_judged_as_the_paper_has_them(
+    threads: int, times: float, outcome: Outcome
+) -> None:
+    """Runs of one size do not scatter there by a processor that is shared."""
+    assert of_blocks(threads, times, "ssh") is outcome
 
 
 @pytest.mark.parametrize(

@@ -204,3 +204,19 @@ def test_the_report_takes_runs_of_other_archives_beside_its_own(tmp_path: Path) 
     html = page.read_text()
     assert f"{SCENARIO}: 3 [" in html
     assert f"{SCENARIO} of two: 1 [" in html
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [({"anywhere": True}, "anywhere needs here"), ({"scatter": 2.0}, "here says why"), ({"scatter": 0.5}, "1 or more")],
+)
+def test_what_is_not_judged_says_why(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        PaperFinding("a finding", "5.1", of=ComparedSide("none"), least=0.5, **more)
+
+
+def test_a_run_has_its_requests_to_the_image() -> None:
+    (run,) = runs([oltp("none", 1, LOW, traffic={"rbd": {"reads": 0.1, "writes": 1.4}, "cache": {"reads": 9}})])
+    assert (run.reads, run.writes) == (0.1, 1.4)
+    (older,) = runs([oltp("none", 1, LOW)])
+    assert (older.reads, older.writes) == (0, 0)

@@ -1,0 +1,157 @@
+"""Limits of ratios by the model: the gain of a cache before slow disks, and that of several clients over one.
+
+They follow the run's profile where its hosts are machines of it. Elsewhere the scenario's own limit stands.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cephlab.lab.base.errors import LabError, SpecError
+from cephlab.lab.blockstack.dmcache import DmCacheMode
+from cephlab.lab.history.history import Basis, Bound
+from cephlab.lab.scenario.scenario import Stage
+from cephlab.lab.telemetry.demand import Demand
+from cephlab.suites.machines import profile_of_disks
+from cephlab.tuning import gain
+from cephlab.tuning.comparison import OltpRun, runs
+from cephlab.tuning.demandsets import find_demands
+from cephlab.tuning.gain import Gain, Wait
+from cephlab.tuning.model import predict
+from cephlab.tuning.profile import Profile
+from cephlab.tuning.workload import Flow, Shape
+
+NO_CACHE = "none"
+"""The history's name of no cache."""
+BLOCK_BYTES = 4096
+"""Of a database's requests: InnoDB's log and what the kernel merged of its pages were measured as 3.7 kB each."""
+
+
+def of_tier(stage: Stage, shape: Shape, hits: float, here: Bound) -> Bound:
+    """The limit of what a tier gains over its base. hits: share of the operations; here: the limit elsewhere."""
+    profile = profile_of_disks(stage)
+    if profile is None:
+        return here
+    try:
+        slow, fast = (gain.on_cluster(_demands(stage), each, shape) for each in gain.classes_of(profile))
+        made = gain.of_cache(slow, fast, hits)
+    except LabError as error:
+        return _none(error)
+    return _bound(profile, made, f"with {hits:.3g} of {shape.operation} that hit")
+
+
+@dataclass(frozen=True)
+class OverCache:
+    """A cache under a database. name: in the history; keeps: what it answers alone; on_cluster: a tier, else a disk of
+    the client."""
+
+    name: str
+    keeps: frozenset[Flow] = frozenset(Flow)
+    on_cluster: bool = False
+
+
+_KEEPS = {DmCacheMode.WRITEBACK: frozenset(Flow), DmCacheMode.WRITETHROUGH: frozenset({Flow.READ})}
+
+
+def of_mode(mode: DmCacheMode) -> OverCache:
+    """dm-cache in one of its modes: writes of writethrough wait for both devices, passthrough keeps nothing."""
+    return OverCache(mode.value, _KEEPS.get(mode, frozenset()))
+
+
+def of_database(stage: Stage, over: OverCache, threads: int, here: Bound) -> Bound:
+    """The limit of what a database gains by a cache, from this scenario's runs with it and without; one copy of all.
+
+    A cache that keeps no writes is held to the most that its reads may give, if all of them hit: with more, its writes
+    would not wait for the slow disks.
+    """
+    profile = profile_of_disks(stage)
+    if profile is None:
+        return here
+    done = [run for run in runs(stage.recorder.events()) if run.threads == threads]
+    writes_wait = Flow.WRITE not in over.keeps
+    try:
+        hits = 1.0 if writes_wait else _hits(done, over)
+        plain = _without(done)
+        slow, fast = _waits(_demands(stage), profile, plain, over)
+        made = gain.of_cache(slow, fast, hits, plain.took_s)
+    except LabError as error:
+        return _none(error)
+    found = _bound(profile, made, f"with {hits:.3g} of {plain} that hit {over.name}")
+    return replace(found, least=None, most=made.high) if writes_wait else found
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """One transaction without a cache, by several threads. took_s: over all of them together."""
+
+    took_s: float
+    reads: float
+    writes: float
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.reads:.3g} reads and {self.writes:.3g} writes a transaction"
+
+
+def _without(done: Sequence[OltpRun]) -> _Plain:
+    plain = [run for run in done if run.cache == NO_CACHE and any(run.tps)]
+    if not any(run.reads + run.writes for run in plain):
+        raise SpecError("the model speaks of requests, and none of a transaction reached the image")
+    rates = [rate for run in plain for rate in run.tps]
+    reads, writes = (sum(counts) / len(plain) for counts in ([r.reads for r in plain], [r.writes for r in plain]))
+    return _Plain(len(rates) / sum(rates), reads, writes, plain[0].threads)
+
+
+def _hits(done: Sequence[OltpRun], over: OverCache) -> float:
+    """Share of the requests that hit, over the seconds of all runs with the cache."""
+    shares = [share for run in done if run.cache == over.name for share in run.hits]
+    if not shares:
+        raise SpecError(f"nothing says how many requests hit {over.name}")
+    return sum(shares) / len(shares)
+
+
+def _waits(demands: Sequence[Demand], profile: Profile, plain: _Plain, over: OverCache) -> tuple[Wait, Wait]:
+    """How long a transaction waits for its requests: of the slow disks all, and with all that the cache keeps there."""
+    slow_disks, fast_disks = gain.classes_of(profile) if over.on_cluster else (profile, profile)
+    slow, fast = [], []
+    for kind, count in (("randread", plain.reads), ("randwrite", plain.writes)):
+        if not count:
+            continue
+        shape = Shape(kind, BLOCK_BYTES, 1, plain.threads, replicas=1)
+        slow.append(gain.on_cluster(demands, slow_disks, shape).times(count))
+        if shape.flow not in over.keeps:
+            fast.append(slow[-1])
+        elif over.on_cluster:
+            fast.append(gain.on_cluster(demands, fast_disks, shape).times(count))
+        else:
+            fast.append(gain.at_client(profile, shape).times(count))
+    return gain.in_turn(slow), gain.in_turn(fast)
+
+
+def of_clients(stage: Stage, one: Shape, several: Shape, here: Bound) -> Bound:
+    """The limit of the rate of several clients over that of one: the model's, and never below the scenario's own.
+
+    No queue does less with more in flight, whatever the model's error. Without a prediction the scenario's own stands.
+    """
+    profile = profile_of_disks(stage)
+    if profile is None:
+        return here
+    try:
+        demands = _demands(stage)
+        made = gain.of_clients(predict(demands, profile, one), predict(demands, profile, several))
+    except LabError as error:
+        return replace(here, why=f"{here.why}; the model has no limit: {error.what}")
+    found = _bound(profile, made, f"{several}; {here.why}")
+    return replace(found, least=max(made.low, here.least or 0.0))
+
+
+def _demands(stage: Stage) -> tuple[Demand, ...]:
+    return find_demands(stage.cluster.run.home.demands)[0]
+
+
+def _bound(profile: Profile, made: Gain, load: str) -> Bound:
+    why = f"{profile.name} should gain {made.value:.3g} times ({made.low:.3g} to {made.high:.3g}), {load}"
+    return Bound(why, least=made.low, derivation=made.derivation.lines(), basis=Basis.PROFILE)
+
+
+def _none(error: LabError) -> Bound:
+    return Bound(f"no limit: {error.what}", basis=Basis.NOTED)
